@@ -1,0 +1,1 @@
+"""The heart: who may attend to whom (patterns), how place enters (positions), how the sum is computed (kernels)."""

@@ -1,0 +1,21 @@
+"""How the sum is computed: one protocol, several kernels, and the choice among them."""
+
+from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
+from manyheads.attention.kernels.choose import KERNELS, Choice, Fastest, choose, kernel
+from manyheads.attention.kernels.wrappers import Checked, Recorded, Seen, finite
+
+__all__ = [
+    "KERNELS",
+    "Checked",
+    "Choice",
+    "Fastest",
+    "Kernel",
+    "Plan",
+    "Recorded",
+    "Seen",
+    "Work",
+    "choose",
+    "finite",
+    "kernel",
+    "plan",
+]

@@ -1,0 +1,117 @@
+"""What a kernel is asked, what it answers, and what it prepares once for many layers.
+
+B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.patterns import Pattern, check
+from manyheads.attention.places import Pairs
+from manyheads.attention.positions import Bias, Feature
+from manyheads.attention.scores import ScaledDot, Score
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One attention call, described before its tensors exist."""
+
+    pattern: Pattern
+    pairs: Pairs
+    features: frozenset[Feature] = frozenset()
+    dtype: torch.dtype = torch.float32
+    channels: int = 64
+    key_heads: int | None = None  # fewer than the heads where heads share their keys and values
+
+    @property
+    def device(self) -> torch.device:
+        return self.pairs.device
+
+    @property
+    def groups(self) -> int:
+        return self.pairs.heads // (self.key_heads or self.pairs.heads)
+
+
+class Kernel(Protocol):
+    """A way to compute attention. It refuses in words, plans once a pass, and runs in every layer."""
+
+    name: str
+
+    def refuses(self, work: Work) -> str:
+        """Why this kernel does not do this work; empty where it does."""
+
+    def cost(self, work: Work) -> float:
+        """A guess at its time, where 1 is unmasked attention through SDPA on the same tensors."""
+
+    def prepare(self, work: Work) -> Any:
+        """The pattern in the form this kernel reads."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        """(B, H, Q, C), (B, G, K, C), (B, G, K, C) -> (B, H, Q, C); zeros where a query has no permitted key."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A pattern worked out by one kernel for one set of places, ready for every layer that shares them."""
+
+    work: Work
+    kernel: Kernel
+    form: Any
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        score: Score = ScaledDot(),
+        biases: tuple[Bias, ...] = (),
+        dropout: float = 0.0,
+    ) -> Tensor:
+        batch, heads, queries, keys = self.work.pairs.shape
+        if (*query.shape[:3], key.shape[2]) != (batch, heads, queries, keys):
+            raise ValueError(
+                f"the plan is for {queries} queries and {keys} keys of {batch} sequences and {heads} heads; "
+                f"{query.shape[2]} and {key.shape[2]} of {query.shape[0]} and {query.shape[1]} arrived"
+            )
+        return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
+
+
+def plan(kernel: Kernel, work: Work) -> Plan:
+    """Ask this kernel and no other: what it refuses is an error that says why."""
+    check(work.pattern, work.pairs)
+    if reason := kernel.refuses(work):
+        raise ValueError(f"the {kernel.name} kernel refuses {work.pattern}: {reason}")
+    return Plan(work, kernel, kernel.prepare(work))
+
+
+def lacking(work: Work, able: frozenset[Feature]) -> str:
+    """The first feature asked for that is not among those a kernel has."""
+    return next((f"it has no {feature}" for feature in sorted(work.features - able)), "")
+
+
+def shared(x: Tensor, groups: int) -> Tensor:
+    """Key/value heads repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
+    return x if groups == 1 else x.repeat_interleave(groups, 1)
+
+
+def bias_scores(query: Tensor, biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
+    """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
+    everywhere = pairs.everywhere()
+    first, *rest = (bias.scorer(query, scale)(everywhere) for bias in biases)
+    return sum(rest, first)

@@ -1,0 +1,62 @@
+"""Attention as it is written in the lecture: the definition of correct.
+
+B batch, H heads, Q queries, K keys, C channels of one head.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.attention.kernels.base import Plan, Work, bias_scores, shared
+from manyheads.attention.positions import Bias, ContentBias
+from manyheads.attention.scores import Score
+
+
+class Reference:
+    """Plain algebra over all pairs: does everything, shows its weights, stores Q x K."""
+
+    name = "reference"
+
+    def refuses(self, work: Work) -> str:
+        return ""
+
+    def cost(self, work: Work) -> float:
+        return 20.0
+
+    def prepare(self, work: Work) -> Tensor:
+        allowed = work.pattern.allows(work.pairs.everywhere())
+        assert isinstance(allowed, Tensor)
+        return allowed  # broadcasts to (B, H, Q, K)
+
+    def weights(
+        self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
+    ) -> Tensor:
+        """How much each query takes from each key: (B, H, Q, K), rows that sum to 1, or to 0 where nothing is allowed."""
+        key = shared(key, plan.work.groups)
+        scores = score(query, key)
+        if biases:
+            scores = scores + bias_scores(query, biases, score.scale(key.shape[-1]), plan.work.pairs)
+        wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        # The lowest number and not -inf: a row without any permitted key stays finite, and is emptied after.
+        masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)
+        return masked.softmax(-1).masked_fill(~plan.form, 0).to(query.dtype)
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
+        out = weights @ shared(value, plan.work.groups)
+        for bias in biases:
+            if isinstance(bias, ContentBias) and bias.value_tables is not None:
+                out = out + bias.mixed(weights, plan.work.pairs.everywhere())
+        return out

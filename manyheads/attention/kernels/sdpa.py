@@ -1,0 +1,98 @@
+"""Attention through torch's own fused kernels, without a mask where none is needed.
+
+B batch, H heads, Q queries, K keys, C channels of one head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.attention.kernels.base import Plan, Work, bias_scores, lacking, shared
+from manyheads.attention.patterns import Causal, Everything, simplified
+from manyheads.attention.positions import Bias, Feature
+from manyheads.attention.scores import Score
+
+ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Which pairs are allowed, and which queries have none: those are let see all, then emptied."""
+
+    allowed: Tensor  # broadcasts to (B, H, Q, K)
+    empty: Tensor  # broadcasts to (B, H, Q, 1)
+
+
+class Sdpa:
+    """F.scaled_dot_product_attention: plain full and causal attention as they are, else a dense mask."""
+
+    name = "sdpa"
+
+    def refuses(self, work: Work) -> str:
+        return lacking(work, ABLE)
+
+    def cost(self, work: Work) -> float:
+        form = plain(work)
+        return 2.0 if form is None else 0.6 if form else 1.0
+
+    def prepare(self, work: Work) -> bool | Mask:
+        """True for plain causal attention, False for plain full attention, else a mask."""
+        form = plain(work)
+        if form is not None:
+            return form
+        allowed = work.pattern.allows(work.pairs.everywhere())
+        assert isinstance(allowed, Tensor)
+        empty = ~allowed.any(-1, keepdim=True)
+        return Mask(allowed | empty, empty)
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        scale, groups = score.scale(key.shape[-1]), plan.work.groups
+        prepared = score.query(query)
+        if isinstance(plan.form, bool) and not biases:
+            return F.scaled_dot_product_attention(
+                prepared,
+                key,
+                value,
+                is_causal=plan.form,
+                dropout_p=dropout,
+                scale=scale,
+                enable_gqa=groups > 1,
+            )
+        mask = None if isinstance(plan.form, bool) else plan.form
+        bias = None if mask is None else mask.allowed
+        if biases:
+            bias = bias_scores(query, biases, scale, plan.work.pairs)
+            if mask is not None:
+                bias = bias.masked_fill(~mask.allowed, -torch.inf)
+        # Keys are repeated here: with a mask only torch's slow path shares them among heads.
+        key, value = shared(key, groups), shared(value, groups)
+        out = F.scaled_dot_product_attention(
+            prepared, key, value, attn_mask=bias, dropout_p=dropout, scale=scale
+        )
+        return out if mask is None else out.masked_fill(mask.empty, 0)
+
+
+def plain(work: Work) -> bool | None:
+    """True: causal over equal queries and keys; False: full; None: neither, a mask is needed."""
+    pattern, q, k = simplified(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
+    if pattern == Everything():
+        return False
+    biased = bool(work.features & {"distance bias", "content bias"})
+    aligned = q.first is not None and q.first == k.first and len(q) == len(k)
+    if pattern == Causal() and aligned and not biased:
+        return True
+    return None

@@ -1,0 +1,90 @@
+"""Kernels around a kernel: to see its weights, to catch what is not a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
+from manyheads.attention.kernels.reference import Reference
+from manyheads.attention.positions import Bias
+from manyheads.attention.scores import Score
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The weights of one attention call, and whose they are."""
+
+    layer: str  # "decoder.stack.blocks.0.across", empty outside a model
+    weights: Tensor  # (B, H, Q, K)
+    work: Work
+
+
+class Recorded:
+    """Any kernel, with every head's weights kept in `seen`; what it computes does not change."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel, self.name = kernel, f"recorded {kernel.name}"
+        self.seen: list[Seen] = []
+        self.layer = ""
+
+    def refuses(self, work: Work) -> str:
+        return self.kernel.refuses(work)
+
+    def cost(self, work: Work) -> float:
+        return self.kernel.cost(work) + Reference().cost(work)
+
+    def prepare(self, work: Work) -> tuple[Plan, Plan]:
+        return plan(self.kernel, work), plan(Reference(), work)
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        fast, dense = plan.form
+        with torch.no_grad():
+            weights = Reference().weights(query, key, dense, score, biases)
+        self.seen.append(Seen(self.layer, weights, plan.work))
+        return self.kernel(query, key, value, fast, score=score, biases=biases, dropout=dropout)
+
+
+class Checked:
+    """Any kernel, refusing inputs that are not numbers; on a GPU the look costs a wait at every call."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel, self.name = kernel, f"checked {kernel.name}"
+
+    def refuses(self, work: Work) -> str:
+        return self.kernel.refuses(work)
+
+    def cost(self, work: Work) -> float:
+        return self.kernel.cost(work)
+
+    def prepare(self, work: Work) -> Plan:
+        return plan(self.kernel, work)
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any) -> Tensor:
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            finite(x, f"the {name} of {plan.work.pattern}")
+        return self.kernel(query, key, value, plan.form, **extras)
+
+
+def finite(x: Tensor, where: str) -> None:
+    """Refuse NaN and infinity, naming the first place of it."""
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        place = tuple(torch.nonzero(bad)[0].tolist())
+        raise ValueError(
+            f"{where} should be finite numbers, {x[place].item()} arrived at {place}; "
+            "look at the input there, or lower the learning rate if it came from training"
+        )

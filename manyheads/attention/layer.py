@@ -1,0 +1,130 @@
+"""Multi-head attention: where pattern, position and kernel meet.
+
+B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, D model width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.cache import KeyValue, Slot
+from manyheads.attention.kernels import Plan, Work
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Pairs
+from manyheads.attention.positions import Feature, Relative
+from manyheads.attention.scores import ScaledDot, Score
+
+
+class Attention(nn.Module):
+    """Each token asks (query), the tokens it may see answer (key), and it takes a mix of what they hold (value).
+
+    Self-attention where no memory is given, cross-attention where one is. With `key_heads` fewer than
+    `heads`, several heads ask the same keys.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        relative: Relative | None = None,
+        score: Score | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        key_heads = key_heads or heads
+        check_heads(width, heads, key_heads)
+        self.width, self.heads, self.key_heads, self.channels = width, heads, key_heads, width // heads
+        self.relative = relative or Relative()
+        self.score = score or ScaledDot()
+        self.dropout = dropout
+        self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
+        self.inward = nn.Linear(width, sum(self.sizes), bias=bias)  # query, key and value in one product
+        self.out = nn.Linear(width, width, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in self.inward.weight.split(self.sizes):
+            nn.init.xavier_uniform_(weight)
+        nn.init.xavier_uniform_(self.out.weight)
+        for linear in (self.inward, self.out):
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+
+    def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
+        """What this layer will ask of a kernel."""
+        features: set[Feature] = {*self.relative.features, *self.score.features}
+        if torch.is_grad_enabled():
+            features.add("gradient")
+        if self.training and self.dropout:
+            features.add("dropout")
+        if reason := self.relative.refuses(pairs):
+            raise ValueError(reason)
+        return Work(pattern, pairs, frozenset(features), computed_in(x), self.channels, self.key_heads)
+
+    def forward(
+        self, x: Tensor, plan: Plan, memory: Tensor | None = None, slot: Slot | None = None
+    ) -> Tensor:
+        at = plan.work.pairs
+        if memory is None:
+            query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
+            key = self.relative.rotate(key, at.queries)  # before it is kept: a key's place never changes
+            if slot is not None:
+                key, value = slot.extend(key, value)
+        else:
+            given = memory
+            remember = lambda: self.remember(given, at)  # noqa: E731
+            query = self.split(self.part(x, slice(0, self.width)))
+            key, value = slot.recall(remember) if slot is not None else remember()
+        query = self.relative.rotate(query, at.queries)
+        mixed = plan(
+            query,
+            key,
+            value,
+            score=self.score,
+            biases=self.relative.biases(),
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def remember(self, memory: Tensor, at: Pairs) -> KeyValue:
+        """The keys and values of a memory: made once, however many tokens then look at it."""
+        both = self.part(memory, slice(self.width, None))
+        key, value = map(self.split, both.split(self.sizes[1:], -1))
+        return self.relative.rotate(key, at.keys), value
+
+    def part(self, x: Tensor, rows: slice) -> Tensor:
+        bias = self.inward.bias
+        return F.linear(x, self.inward.weight[rows], None if bias is None else bias[rows])
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, H C) -> (B, H, T, C)"""
+        return x.unflatten(-1, (-1, self.channels)).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        shared = "" if self.key_heads == self.heads else f", key_heads={self.key_heads}"
+        return f"width={self.width}, heads={self.heads}{shared}, dropout={self.dropout}"
+
+
+def check_heads(width: int, heads: int, key_heads: int) -> None:
+    if min(width, heads, key_heads) < 1 or width % heads:
+        fit = [h for h in range(1, width + 1) if width % h == 0]
+        near = sorted(sorted(fit, key=lambda h: abs(h - heads))[:3])
+        raise ValueError(
+            f"{heads} heads do not divide a width of {width}; {', '.join(map(str, near))} heads would"
+        )
+    if heads % key_heads:
+        raise ValueError(
+            f"{heads} heads cannot share {key_heads} key heads evenly; "
+            f"{', '.join(str(g) for g in range(1, heads + 1) if heads % g == 0)} key heads would do"
+        )
+
+
+def computed_in(x: Tensor) -> torch.dtype:
+    """The type that products of x come in: autocast's where it is on."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

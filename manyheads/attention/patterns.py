@@ -1,0 +1,415 @@
+"""Who may attend to whom.
+
+A pattern is a value: it prints as it is written, compares, saves, and combines with `&`, `|` and `~`.
+Its one predicate, `allows`, is evaluated pair by pair (tensors) or block by block (intervals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from operator import and_, or_
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.intervals import Truth, Verdict
+from manyheads.attention.places import Graph, Pair, Pairs, ends_of
+
+
+class Pattern:
+    """Subclass it with `allows`, written with + - * // abs, comparisons and & | ~ alone."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        raise NotImplementedError
+
+    def refuses(self, pairs: Pairs) -> str:
+        """Why this pattern means nothing on these places; empty where it does."""
+        return ""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is the same for every batch: a layer may own it, a recipe may hold it."""
+        return not any(isinstance(value, Tensor) for value in values_of(self))
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same with its tensors on that device."""
+        if self.fixed:
+            return self
+        return replace(self, **{f.name: moved(getattr(self, f.name), device) for f in fields(self)})  # type: ignore[type-var, arg-type]
+
+    def parts(self) -> tuple[Pattern, ...]:
+        """What must hold at once: `(Causal() & Window(2)).parts()` -> (Causal(), Window(2))."""
+        return (self,)
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return every((*self.parts(), *other.parts()))
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Either((*alternatives(self), *alternatives(other)))
+
+    def __invert__(self) -> Pattern:
+        return self.pattern if isinstance(self, Not) else Not(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(map(same, values_of(self), values_of(other)))
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(v for v in values_of(self) if not isinstance(v, Tensor))))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(written, values_of(self)))})"
+
+
+def moved(value: Any, device: torch.device | str) -> Any:
+    if isinstance(value, tuple):
+        return tuple(moved(each, device) for each in value)
+    return value.to(device) if isinstance(value, Tensor | Pattern) else value
+
+
+def values_of(pattern: Any) -> list[Any]:
+    return [getattr(pattern, f.name) for f in fields(pattern)]
+
+
+def same(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
+def written(value: Any) -> str:
+    return repr(value.tolist() if isinstance(value, Tensor) else value)
+
+
+# ---- combinations ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Everything(Pattern):
+    """Every query sees every key."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.row >= 0) & (pair.k.row >= 0)  # type: ignore[operator]
+
+    def parts(self) -> tuple[Pattern, ...]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Both(Pattern):
+    """Allowed by all of them: `Causal() & Window(2)`."""
+
+    patterns: tuple[Pattern, ...]
+
+    def allows(self, pair: Pair) -> Verdict:
+        return cast(Verdict, reduce(and_, (pattern.allows(pair) for pattern in self.patterns)))
+
+    def refuses(self, pairs: Pairs) -> str:
+        return first_refusal(self.patterns, pairs)
+
+    @property
+    def fixed(self) -> bool:
+        return all(pattern.fixed for pattern in self.patterns)
+
+    def parts(self) -> tuple[Pattern, ...]:
+        return self.patterns
+
+    def __repr__(self) -> str:
+        return " & ".join(f"({p})" if isinstance(p, Either) else repr(p) for p in self.patterns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Either(Pattern):
+    """Allowed by any of them: `Window(2) | Prefix(4)`."""
+
+    patterns: tuple[Pattern, ...]
+
+    def allows(self, pair: Pair) -> Verdict:
+        return cast(Verdict, reduce(or_, (pattern.allows(pair) for pattern in self.patterns)))
+
+    def refuses(self, pairs: Pairs) -> str:
+        return first_refusal(self.patterns, pairs)
+
+    @property
+    def fixed(self) -> bool:
+        return all(pattern.fixed for pattern in self.patterns)
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self.patterns))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Not(Pattern):
+    """Allowed where the other forbids: `~Window(2)`."""
+
+    pattern: Pattern
+
+    def allows(self, pair: Pair) -> Verdict:
+        return ~self.pattern.allows(pair)
+
+    def refuses(self, pairs: Pairs) -> str:
+        return self.pattern.refuses(pairs)
+
+    @property
+    def fixed(self) -> bool:
+        return self.pattern.fixed
+
+    def __repr__(self) -> str:
+        inner = repr(self.pattern)
+        return f"~({inner})" if isinstance(self.pattern, Both | Either) else f"~{inner}"
+
+
+def every(parts: Sequence[Pattern]) -> Pattern:
+    """The shortest pattern that says the same: repeats go, one part stands for itself."""
+    distinct = tuple(dict.fromkeys(parts))
+    match distinct:
+        case ():
+            return Everything()
+        case (only,):
+            return only
+    return Both(distinct)
+
+
+def alternatives(pattern: Pattern) -> tuple[Pattern, ...]:
+    return pattern.patterns if isinstance(pattern, Either) else (pattern,)
+
+
+def first_refusal(patterns: Sequence[Pattern], pairs: Pairs) -> str:
+    return next(filter(None, (pattern.refuses(pairs) for pattern in patterns)), "")
+
+
+# ---- fixed patterns: a layer owns them -------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Causal(Pattern):
+    """Nothing later in the sequence: what lets a model write from left to right."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.order <= pair.q.order  # type: ignore[operator]
+
+    def refuses(self, pairs: Pairs) -> str:
+        if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
+            return "Causal() needs tokens with an order, the nodes of a graph have none; Window(hops) limits a graph"
+        return ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Window(Pattern):
+    """Keys within `radius` steps: of time on a line, of rows and columns in an image, of edges in a graph.
+
+    One number holds for every axis; a tuple names them in turn and leaves the rest free.
+    """
+
+    radius: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        checked("Window", "a radius", self.radius, least=0)
+
+    def allows(self, pair: Pair) -> Verdict:
+        steps = pair.apart
+        radii = self.radius if isinstance(self.radius, tuple) else (self.radius,) * len(steps)
+        near = (abs(step) <= radius for step, radius in zip(steps, radii, strict=False))
+        return cast(Verdict, reduce(and_, near))
+
+    def refuses(self, pairs: Pairs) -> str:
+        q, k = pairs.queries, pairs.keys
+        if type(q) is not type(k) or len(q.axes) != len(k.axes):
+            return (
+                f"{self} measures steps within one geometry, but queries are on {q.name} and keys on {k.name}"
+            )
+        return few_axes(self, self.radius, pairs)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Blocks(Pattern):
+    """Tokens are cut into blocks of `query`; each sees its own block grown by `memory` on every side.
+
+    One number cuts the sequence in its order, a tuple cuts the axes of a grid. With `Causal()` these
+    are the Image Transformer's local attention: 1D, `Blocks(256, 256)`; 2D, `Blocks((8, 8), (4, 4))`.
+    """
+
+    query: int | tuple[int, ...]
+    memory: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        checked("Blocks", "a query block", self.query, least=1)
+        checked("Blocks", "a memory", self.memory, least=0)
+        if isinstance(self.query, tuple) != isinstance(self.memory, tuple) or (
+            isinstance(self.query, tuple) and len(self.query) != len(cast(tuple, self.memory))
+        ):
+            raise ValueError(
+                f"Blocks takes a query block and a memory of the same axes, got {self.query} and {self.memory}"
+            )
+
+    def allows(self, pair: Pair) -> Verdict:
+        if isinstance(self.query, int):
+            cuts = [(pair.q.order, pair.k.order, self.query, cast(int, self.memory))]
+        else:
+            axes = zip(pair.q.axes, pair.k.axes, strict=True)
+            sizes = zip(self.query, cast(tuple, self.memory), strict=True)
+            cuts = [(q, k, *size) for (q, k), size in zip(axes, sizes, strict=False)]
+        near = []
+        for q, k, block, memory in cuts:
+            start = q // block * block
+            near += [k - start >= -memory, k - start < block + memory]
+        return cast(Verdict, reduce(and_, near))
+
+    def refuses(self, pairs: Pairs) -> str:
+        if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
+            return f"{self} cuts tokens that have an order, the nodes of a graph have none; Window(hops) limits a graph"
+        return few_axes(self, self.query, pairs)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(Pattern):
+    """The first `length` tokens are seen by all, the rest only by what follows them."""
+
+    length: int | Tensor  # one for all, or (B,)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.length, int):
+            checked("Prefix", "a length", self.length, least=0)
+        else:
+            object.__setattr__(self, "length", whole_numbers("Prefix", self.length, dims=1))
+
+    def allows(self, pair: Pair) -> Verdict:
+        length = self.length if isinstance(self.length, int) else self.length[pair.b]
+        return (pair.k.order < length) | (pair.k.order <= pair.q.order)  # type: ignore[operator]
+
+    def refuses(self, pairs: Pairs) -> str:
+        wrong = "" if isinstance(self.length, int) else wrong_batch("Prefix", len(self.length), pairs)
+        return wrong or Causal().refuses(pairs).replace("Causal()", "Prefix(length)")
+
+
+# ---- patterns of one batch -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lengths(Pattern):
+    """Keys before the end of their sequence: hides padding. [3, 1] -> row 0 has 3 tokens, row 1 has 1."""
+
+    lengths: Tensor  # (B,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", whole_numbers("Lengths", self.lengths, dims=1))
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.order < self.lengths[pair.b]  # type: ignore[operator]
+
+    def refuses(self, pairs: Pairs) -> str:
+        return wrong_batch("Lengths", len(self.lengths), pairs)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Segments(Pattern):
+    """Documents packed into one row see only themselves; -1 is padding, seen by none and seeing none.
+
+    [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys where
+    those are other tokens: a packed target looking at its packed sources.
+    """
+
+    ids: Tensor  # (B, Q)
+    keys: Tensor | None = None  # (B, K)
+    PADDING: ClassVar[int] = -1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", whole_numbers("Segments", self.ids, dims=2))
+        if self.keys is not None:
+            object.__setattr__(self, "keys", whole_numbers("Segments", self.keys, dims=2))
+
+    @staticmethod
+    def of(lengths: Sequence[Sequence[int]], width: int) -> Segments:
+        """[[2, 3]], 6 -> Segments([[0, 0, 1, 1, 1, -1]])"""
+        ids = torch.full((len(lengths), width), Segments.PADDING)
+        for row, counts in zip(ids, lengths, strict=True):
+            done = ends_of(counts, width)[-1]
+            row[:done] = torch.repeat_interleave(torch.tensor(counts, dtype=torch.long))
+        return Segments(ids)
+
+    def towards(self, memory: Segments) -> Segments:
+        """These documents looking at the same documents of another tensor."""
+        return Segments(self.ids, memory.ids)
+
+    def allows(self, pair: Pair) -> Verdict:
+        q = pair.q.pick(self.ids)
+        k = pair.k.pick(self.ids if self.keys is None else self.keys)
+        return (q == k) & (q >= 0)  # type: ignore[operator]
+
+    def refuses(self, pairs: Pairs) -> str:
+        keys = self.ids if self.keys is None else self.keys
+        have, want = (self.ids.shape[1], keys.shape[1]), (len(pairs.queries), len(pairs.keys))
+        if have != want:
+            return f"Segments names {have[0]} queries and {have[1]} keys, but {want[0]} and {want[1]} arrived"
+        return wrong_batch("Segments", len(self.ids), pairs)
+
+    def __repr__(self) -> str:
+        shown = [self.ids] if self.keys is None else [self.ids, self.keys]
+        return f"Segments({', '.join(map(written, shown))})"
+
+
+# ---- what refusals share ---------------------------------------------------------------------
+
+
+def checked(name: str, what: str, value: object, *, least: int) -> None:
+    numbers = value if isinstance(value, tuple) and value else (value,)
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in numbers):
+        raise ValueError(f"{name} takes {what} of whole numbers from {least} up, got {value!r}")
+
+
+def whole_numbers(name: str, value: object, *, dims: int) -> Tensor:
+    tensor = value if isinstance(value, Tensor) else torch.tensor(value)
+    if tensor.dim() != dims or tensor.is_floating_point():
+        kind = "a row of whole numbers, one a sequence" if dims == 1 else "whole numbers, a row a sequence"
+        raise ValueError(f"{name} takes {kind}, got {tuple(tensor.shape)} of {tensor.dtype}")
+    return tensor
+
+
+def wrong_batch(name: str, count: int, pairs: Pairs) -> str:
+    if count == pairs.batch:
+        return ""
+    return f"{name} describes {count} sequences, but a batch of {pairs.batch} arrived"
+
+
+def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> str:
+    have = len(pairs.queries.axes)
+    if isinstance(sizes, int) or (len(sizes) <= have and len(pairs.keys.axes) == have):
+        return ""
+    return (
+        f"{pattern} names {len(sizes)} axes, but {pairs.queries.name} has {have}; "
+        "one number, or a place with those axes, would do"
+    )
+
+
+# ---- reading a pattern -----------------------------------------------------------------------
+
+
+def check(pattern: Pattern, pairs: Pairs) -> None:
+    """Raise the pattern's own sentence where it means nothing on these places."""
+    if reason := pattern.refuses(pairs):
+        raise ValueError(reason)
+
+
+def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
+    """Without the parts that allow every pair here, as far as that is known for free.
+
+    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, and `Everything()` while
+    the cache holds fewer than 64.
+    """
+
+    def says_something(part: Pattern) -> bool:
+        if not part.fixed:
+            return True
+        try:
+            truth = part.allows(pairs.whole())
+        except LookupError:
+            return True
+        assert isinstance(truth, Truth)
+        return not bool(truth.all)
+
+    return every([part for part in pattern.parts() if says_something(part)])
+
+
+PATTERNS: dict[str, type[Pattern]] = {
+    kind.__name__: kind for kind in (Everything, Causal, Window, Blocks, Prefix, Lengths, Segments)
+}

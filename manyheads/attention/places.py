@@ -1,0 +1,346 @@
+"""Where a token is, and how far apart two tokens are.
+
+A token has a row (its index in this tensor), an order (its turn in the whole sequence) and, on a
+line or a grid, a coordinate per axis. Row and order differ as soon as there is a cache.
+
+B batch, H heads, Q queries, K keys, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.intervals import Interval, Number, pooled
+
+# ---- geometries ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Tokens with coordinates: (time,) on a line, (row, column, channel) in an image."""
+
+    order: Tensor  # (T,) or (B, T)
+    axes: tuple[Tensor, ...]  # each (T,) or (B, T)
+    sizes: tuple[int, ...]  # coordinates on axis a are below sizes[a]: known without asking the GPU
+    first: int | None = None  # order is first, first + 1, ...; None where it is not such a run
+
+    @property
+    def name(self) -> str:
+        return "a line" if len(self.axes) == 1 else f"a grid of {len(self.axes)} axes"
+
+    @property
+    def device(self) -> torch.device:
+        return self.order.device
+
+    def __len__(self) -> int:
+        return self.order.shape[-1]
+
+    def __getitem__(self, part: slice) -> Grid:
+        """The same places, fewer of them: `line(8)[5:]` is where the last three tokens are."""
+        start, stop, step = part.indices(len(self))
+        if step != 1:
+            raise ValueError(f"places are cut in runs of neighbours, got a step of {step}")
+        first = None if self.first is None else self.first + start
+        return replace(
+            self,
+            order=self.order[..., start:stop],
+            axes=tuple(axis[..., start:stop] for axis in self.axes),
+            first=first,
+        )
+
+    def then(self, later: Grid) -> Grid:
+        """These places and, after them, those: what a cache of keys covers."""
+        runs_on = None not in (self.first, later.first) and self.first + len(self) == later.first  # type: ignore[operator]
+        return Grid(
+            joined(self.order, later.order),
+            tuple(joined(a, b) for a, b in zip(self.axes, later.axes, strict=True)),
+            tuple(max(a, b) for a, b in zip(self.sizes, later.sizes, strict=True)),
+            self.first if runs_on else None,
+        )
+
+    def to(self, device: torch.device | str) -> Grid:
+        move = lambda x: x.to(device, non_blocking=True)  # noqa: E731
+        return replace(self, order=move(self.order), axes=tuple(map(move, self.axes)))
+
+    def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
+        """Signed steps from query to key along each axis."""
+        return tuple(j - i for i, j in zip(q.axes, k.axes, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes known by their distances, and by the kind of edge between two of them."""
+
+    hops: Tensor  # (B, T, T) edges on the shortest path
+    edges: Tensor | None = None  # (B, T, T) a label for every pair, "no edge" being one of them
+
+    name = "a graph"
+    axes = ()
+    sizes = ()
+    first = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.hops.device
+
+    @property
+    def order(self) -> Tensor:
+        """A node's number; nodes have no turn, so `Causal` refuses them."""
+        return torch.arange(len(self), device=self.device)
+
+    def __len__(self) -> int:
+        return self.hops.shape[-1]
+
+    def to(self, device: torch.device | str) -> Graph:
+        edges = None if self.edges is None else self.edges.to(device)
+        return Graph(self.hops.to(device), edges)
+
+    def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
+        return (between(self.hops, q, k),)
+
+
+Places: TypeAlias = Grid | Graph
+
+
+def line(length: int, start: int = 0, device: torch.device | str | None = None) -> Grid:
+    """Tokens one after another, from `start` on."""
+    time = torch.arange(start, start + length, device=device)
+    return Grid(time, (time,), (start + length,), start)
+
+
+def grid(
+    rows: int,
+    columns: int,
+    channels: int = 1,
+    *,
+    blocks: tuple[int, int] | None = None,
+    device: torch.device | str | None = None,
+) -> Grid:
+    """An image in raster order, or block by block: all of one block of pixels before the next.
+
+    Axes are (row, column), and (row, column, channel) where there are channels.
+    """
+    if min(rows, columns, channels, *(blocks or (1,))) < 1:
+        raise ValueError(
+            f"a grid and its blocks measure 1 or more, got {rows}x{columns}x{channels}"
+            + (f" in blocks of {blocks[0]}x{blocks[1]}" if blocks else "")
+        )
+    sizes = (rows, columns, channels)
+    raster = torch.arange(rows * columns * channels)
+    row, column, channel = raster // (columns * channels), raster // channels % columns, raster % channels
+    if blocks:
+        across = -(-columns // blocks[1])
+        block = row // blocks[0] * across + column // blocks[1]
+        turn = torch.argsort(block, stable=True)  # inside a block the raster order stays
+        row, column, channel = row[turn], column[turn], channel[turn]
+    axes = tuple(axis.to(device) for axis in ((row, column, channel) if channels > 1 else (row, column)))
+    return Grid(raster.to(device), axes, sizes[: len(axes)], 0)
+
+
+def packed(lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None) -> Grid:
+    """Documents end to end in rows of `width`; each counts its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
+    times = torch.zeros(len(lengths), width, dtype=torch.long)
+    for time, row in zip(times, lengths, strict=True):
+        ends = ends_of(row, width)
+        for start, end in pairwise(ends):
+            time[start:end] = torch.arange(end - start)
+    longest = max((length for row in lengths for length in row), default=1)
+    return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0)
+
+
+def ends_of(lengths: Iterable[int], width: int) -> list[int]:
+    """Where documents laid end to end begin and end: [2, 3], 6 -> [0, 2, 5]."""
+    ends = reduce(lambda done, length: [*done, done[-1] + length], lengths, [0])
+    if ends[-1] > width:
+        raise ValueError(f"documents of {ends[-1]} tokens in all were packed into a row of {width}")
+    return ends
+
+
+def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = None) -> Graph:
+    """One graph from its undirected edges; nodes in different pieces are `far` apart (default: `nodes`)."""
+    near = torch.eye(nodes, dtype=torch.bool)
+    for i, j in edges:
+        if not (0 <= i < nodes and 0 <= j < nodes):
+            raise ValueError(f"edge {i}-{j} names a node outside 0..{nodes - 1}")
+        near[i, j] = near[j, i] = True
+    hops = torch.full((nodes, nodes), nodes if far is None else far)
+    reached = torch.eye(nodes, dtype=torch.bool)
+    for distance in range(nodes):
+        hops[reached & (hops > distance)] = distance
+        reached = (reached.float() @ near.float()) > 0
+    return Graph(hops[None], edges=near.fill_diagonal_(False).long()[None])
+
+
+def joined(a: Tensor, b: Tensor) -> Tensor:
+    """Along tokens, where either may be shared by the batch."""
+    if a.dim() < b.dim():
+        a = a.expand(len(b), -1)
+    elif b.dim() < a.dim():
+        b = b.expand(len(a), -1)
+    return torch.cat([a, b], -1)
+
+
+# ---- one place, one pair ---------------------------------------------------------------------
+
+
+class Point:
+    """One token, or index tensors that broadcast over many."""
+
+    def __init__(self, places: Places, b: Tensor, row: Tensor):
+        self.places, self.b, self.row = places, b, row
+
+    def pick(self, table: Tensor) -> Tensor:
+        """A token's entry in a table with an entry per row: (T,) or (B, T)."""
+        return table[self.row] if table.dim() == 1 else table[self.b, self.row]
+
+    @property
+    def order(self) -> Tensor:
+        # Arithmetic where it will do: a kernel that inlines this reads no memory for it.
+        first = self.places.first
+        return self.pick(self.places.order) if first is None else self.row + first
+
+    @property
+    def axes(self) -> tuple[Tensor, ...]:
+        at = self.places
+        return tuple(self.order if axis is at.order else self.pick(axis) for axis in at.axes)
+
+
+class Run:
+    """Neighbouring rows taken `size` at a time: everything about them is an interval."""
+
+    def __init__(self, places: Places, size: int, axis: int):
+        self.places, self.size, self.axis = places, size, axis
+
+    def pick(self, table: Tensor) -> Interval:
+        found = pooled(table, self.size)
+        return Interval(*(self.laid(end) for end in (found.low, found.high)))
+
+    def laid(self, runs: Tensor) -> Tensor:
+        """(runs,) or (B, runs) -> (B, 1, runs, 1) for queries, (B, 1, 1, runs) for keys."""
+        rows = runs if runs.dim() == 2 else runs[None]
+        return rows[:, None, :, None] if self.axis == 2 else rows[:, None, None, :]
+
+    @property
+    def row(self) -> Interval:
+        return self.pick(torch.arange(len(self.places), device=self.places.device))
+
+    @property
+    def order(self) -> Interval:
+        return self.pick(self.places.order)
+
+    @property
+    def axes(self) -> tuple[Interval, ...]:
+        return tuple(map(self.pick, self.places.axes))
+
+
+class Span:
+    """All rows at once, from what is known without asking the GPU: answers are loose but free."""
+
+    def __init__(self, places: Places):
+        self.places = places
+
+    def pick(self, table: Tensor) -> Interval:
+        raise LookupError("a table is not known without reading it")
+
+    @property
+    def row(self) -> Interval:
+        return spanning(0, len(self.places))
+
+    @property
+    def order(self) -> Interval:
+        if self.places.first is None:
+            raise LookupError("the order of these places is known only to their tensor")
+        return spanning(self.places.first, len(self.places))
+
+    @property
+    def axes(self) -> tuple[Interval, ...]:
+        at = self.places
+        return tuple(
+            self.order if axis is at.order else spanning(0, size)
+            for axis, size in zip(at.axes, at.sizes, strict=True)
+        )
+
+
+def spanning(first: int, count: int) -> Interval:
+    return Interval(torch.tensor(first), torch.tensor(first + max(count, 1) - 1))
+
+
+Place: TypeAlias = Point | Run | Span
+
+
+def between(table: Tensor, q: Place, k: Place) -> Number:
+    """A pair's entry in a table with an entry per pair: (B, T, T)."""
+    if isinstance(q, Point) and isinstance(k, Point):
+        return table[q.b, q.row, k.row]
+    if not (isinstance(q, Run) and isinstance(k, Run)):
+        raise LookupError("a table of pairs is not known without reading it")
+    along = pooled(table, k.size)  # (B, T, runs)
+    low = pooled(along.low.mT, q.size).low.mT
+    high = pooled(along.high.mT, q.size).high.mT
+    return Interval(low[:, None], high[:, None])
+
+
+class Pair:
+    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks of pairs."""
+
+    def __init__(self, pairs: Pairs, b: Tensor, h: Tensor, q: Place, k: Place):
+        self.pairs, self.b, self.h, self.q, self.k = pairs, b, h, q, k
+
+    @property
+    def apart(self) -> tuple[Number, ...]:
+        """How far the key is from the query along each axis, with sign; hops on a graph."""
+        return self.pairs.queries.apart(self.q, self.k)
+
+    @property
+    def edge(self) -> Number:
+        """The label of the edge between them."""
+        at = self.pairs.queries
+        assert isinstance(at, Graph) and at.edges is not None, "checked when the pattern was planned"
+        return between(at.edges, self.q, self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Every query and key of one attention call."""
+
+    batch: int
+    heads: int
+    queries: Places
+    keys: Places
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys.device
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.batch, self.heads, len(self.queries), len(self.keys)
+
+    def at(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Pair:
+        return Pair(self, b, h, Point(self.queries, b, i), Point(self.keys, b, j))
+
+    def everywhere(self) -> Pair:
+        return self.at(*indices(self.shape, self.device))
+
+    def blockwise(self, rows: int, columns: int) -> Pair:
+        """Blocks of rows x columns pairs, as intervals that broadcast to (B, H, Q/rows, K/columns)."""
+        b, h, _, _ = indices(self.shape, self.device)
+        return Pair(self, b, h, Run(self.queries, rows, axis=2), Run(self.keys, columns, axis=3))
+
+    def whole(self) -> Pair:
+        """All pairs as one block, known without asking the GPU; what is not known raises LookupError."""
+        zero = torch.tensor(0)
+        return Pair(self, zero, zero, Span(self.queries), Span(self.keys))
+
+
+def indices(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:
+    """An index along each of four axes, ready to broadcast."""
+    along = (torch.arange(size, device=device) for size in shape)
+    return tuple(index.view([-1 if a == axis else 1 for a in range(4)]) for axis, index in enumerate(along))

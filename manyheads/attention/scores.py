@@ -1,0 +1,73 @@
+"""How well a key answers a query.
+
+Scaled dot product unless told otherwise. Dot, multiplicative (Luong) and additive (Bahdanau) are the
+recurrent models' scores; the first two reach every kernel, because they are a dot product of other vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.positions import Feature
+
+
+class Score(nn.Module):
+    """The seam: `query` prepares the query, `scale` multiplies the dot product. This one scales by 1/sqrt(C)."""
+
+    features: frozenset[Feature] = frozenset()
+
+    def query(self, query: Tensor) -> Tensor:
+        return query
+
+    def scale(self, channels: int) -> float:
+        return 1 / math.sqrt(channels)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, Q, C), (B, H, K, C) -> (B, H, Q, K), by definition."""
+        return self.query(query) @ key.mT * self.scale(key.shape[-1])
+
+
+class ScaledDot(Score):
+    """query . key / sqrt(channels)"""
+
+
+class Dot(Score):
+    """query . key"""
+
+    def scale(self, channels: int) -> float:
+        return 1.0
+
+
+class Multiplicative(Score):
+    """query W key, with a learned W: queries and keys may differ in width."""
+
+    def __init__(self, query_channels: int, key_channels: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(query_channels, key_channels))
+        nn.init.xavier_uniform_(self.weight)
+
+    def query(self, query: Tensor) -> Tensor:
+        return query @ self.weight
+
+    def scale(self, channels: int) -> float:
+        return 1.0
+
+
+class Additive(Score):
+    """v . tanh(W query + U key): not a dot product, so only the reference kernel computes it."""
+
+    features = frozenset({"additive score"})
+
+    def __init__(self, query_channels: int, key_channels: int, hidden: int):
+        super().__init__()
+        self.query_to_hidden = nn.Linear(query_channels, hidden, bias=False)
+        self.key_to_hidden = nn.Linear(key_channels, hidden)
+        self.hidden_to_score = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        hidden = self.query_to_hidden(query)[..., :, None, :] + self.key_to_hidden(key)[..., None, :, :]
+        return cast(Tensor, self.hidden_to_score(torch.tanh(hidden))[..., 0])

@@ -1,0 +1,1 @@
+"""From scores of the next token to whole sequences."""

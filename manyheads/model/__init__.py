@@ -1,0 +1,1 @@
+"""Transformers from parts: blocks, stacks, and the three shapes."""

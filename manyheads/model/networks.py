@@ -1,0 +1,123 @@
+"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder turns one sequence into another.
+
+B batch, T tokens, D model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Cache
+from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments, every
+from manyheads.attention.places import Places, line, packed
+from manyheads.model.stack import Memory, Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """A batch of sequences: what they are, where they are, and what of it counts."""
+
+    ids: Tensor  # (B, T), or (B, T, features) for what is not looked up in a table
+    at: Places
+    seen: Pattern = Everything()
+
+    @staticmethod
+    def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
+        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]], lengths [3, 1]."""
+        lengths = [len(s) for s in sequences]
+        ids = torch.full((len(sequences), max(lengths, default=0)), pad)
+        for row, sequence in zip(ids, sequences, strict=True):
+            row[: len(sequence)] = torch.as_tensor(sequence)
+        seen = Lengths(torch.tensor(lengths)) if len(set(lengths)) > 1 else Everything()
+        return Tokens(ids, line(ids.shape[1]), seen)
+
+    @staticmethod
+    def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
+        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]], none seeing another."""
+        lengths = [[len(s) for s in row] for row in rows]
+        segments = Segments.of(lengths, width)
+        ids = torch.full((len(rows), width), pad)
+        for target, row in zip(ids, rows, strict=True):
+            flat = [token for sequence in row for token in sequence]
+            target[: len(flat)] = torch.as_tensor(flat)
+        return Tokens(ids, packed(lengths, width), segments)
+
+    def to(self, device: torch.device | str) -> Tokens:
+        return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device))
+
+
+class Embedding(nn.Module):
+    """A vector for each word of the vocabulary, as large as the places added to it."""
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.table.weight, std=width**-0.5)
+        self.scale = width**0.5
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return cast(Tensor, self.table(ids)) * self.scale
+
+
+class Tied(nn.Module):
+    """The embedding read backwards: a state scores every word by its likeness to that word's vector."""
+
+    def __init__(self, embedding: Embedding):
+        super().__init__()
+        self.embedding = embedding
+
+    def forward(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.embedding.table.weight)
+
+
+class Encoder(nn.Module):
+    """Sees both ways. Tokens (B, T) -> states (B, T, D), or what a head makes of them."""
+
+    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module | None = None):
+        super().__init__()
+        self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        return cast(Tensor, self.head(self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen)))
+
+
+class Decoder(nn.Module):
+    """Sees what came before. Tokens (B, T) -> scores of the next token (B, T, V)."""
+
+    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module):
+        super().__init__()
+        self.embedding, self.stack, self.head = embedding, stack, head
+
+    def forward(
+        self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        if memory is not None:
+            memory = memory._replace(seen=towards(tokens.seen, memory.seen))
+        x = self.embedding(tokens.ids)
+        return cast(Tensor, self.head(self.stack(x, tokens.at, tokens.seen, memory, cache)))
+
+
+class EncoderDecoder(nn.Module):
+    """Reads a source, then writes a target: translation, summaries, answers."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, source: Tokens) -> Memory:
+        return Memory(self.encoder(source), source.at, source.seen)
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        return cast(Tensor, self.decoder(target, self.encode(source)))
+
+
+def towards(target: Pattern, source: Pattern) -> Pattern:
+    """What a batch's target may see of its source: a packed document sees the same document."""
+    ours = [part for part in target.parts() if isinstance(part, Segments)]
+    return every([ours[0].towards(part) if ours and isinstance(part, Segments) else part for part in source.parts()])

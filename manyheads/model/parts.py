@@ -1,0 +1,104 @@
+"""The parts of a block beside attention: norms, feed-forward layers, and the way around them.
+
+B batch, T tokens, D model width, F inner width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+NormOrder = Literal["pre", "post"]
+
+
+class FeedForward(nn.Module):
+    """Each token by itself: wider, bent, back."""
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.activation = activation
+        self.inward, self.out = nn.Linear(width, inner, bias=bias), nn.Linear(inner, width, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+        started(self.inward, self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.out(self.dropout(self.activation(self.inward(x)))))
+
+
+class GatedFeedForward(nn.Module):
+    """The same with a gate: half of the inner channels decide how much of the other half passes (GLU)."""
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.activation = activation
+        self.inward, self.out = nn.Linear(width, 2 * inner, bias=bias), nn.Linear(inner, width, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+        started(self.inward, self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, content = self.inward(x).chunk(2, -1)
+        return cast(Tensor, self.out(self.dropout(self.activation(gate) * content)))
+
+
+FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
+    "relu": FeedForward,
+    "gelu": lambda *sizes, **options: FeedForward(*sizes, F.gelu, **options),
+    "swiglu": GatedFeedForward,
+    "geglu": lambda *sizes, **options: GatedFeedForward(*sizes, F.gelu, **options),
+}
+
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+
+
+class Sublayer(nn.Module):
+    """A part with its norm, its dropout, and the residual way around it.
+
+    pre: x + part(norm(x)), what trains when deep; post: norm(x + part(x)), as first published.
+    Without the residual a block must carry everything itself: the lecture's experiment.
+    """
+
+    def __init__(
+        self, part: nn.Module, norm: nn.Module, *, order: NormOrder, dropout: float, residual: bool
+    ):
+        super().__init__()
+        if order not in ("pre", "post"):
+            raise ValueError(f"a norm stands 'pre' or 'post', got {order!r}")
+        self.part, self.norm, self.order, self.residual = part, norm, order, residual
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        y = self.part(self.norm(x) if self.order == "pre" else x, *args, **options)
+        y = self.dropout(y)
+        if self.residual:
+            y = x + y
+        return cast(Tensor, self.norm(y)) if self.order == "post" else y
+
+    def extra_repr(self) -> str:
+        return f"order={self.order}, residual={self.residual}"
+
+
+def started(*linears: nn.Linear) -> None:
+    """Weights that keep the size of what passes through; biases of zero."""
+    for linear in linears:
+        nn.init.xavier_uniform_(linear.weight)
+        if linear.bias is not None:
+            nn.init.zeros_(linear.bias)

@@ -1,0 +1,228 @@
+"""Blocks on top of each other, with one plan a pass for every pattern among them.
+
+B batch, T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Cache, Slot
+from manyheads.attention.kernels import Fastest, Kernel, Plan, finite, plan
+from manyheads.attention.layer import Attention
+from manyheads.attention.patterns import Causal, Everything, Pattern
+from manyheads.attention.places import Pairs, Places
+from manyheads.attention.positions import Position, Relative
+from manyheads.model.parts import FEED_FORWARDS, NORMS, NormOrder, Sublayer
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The measures of a stack; names of parts are keys of FEED_FORWARDS and NORMS."""
+
+    width: int = 512
+    depth: int = 6
+    heads: int = 8
+    key_heads: int | None = None
+    inner: int | None = None  # of the feed-forward layers; four times the width unless given
+    feed_forward: str = "relu"
+    norm: str = "layer"
+    order: NormOrder = "pre"
+    residual: bool = True
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    bias: bool = True
+
+
+class Memory(NamedTuple):
+    """What a decoder looks at: the encoder's states, where they are, and which of them count."""
+
+    states: Tensor  # (B, T, D)
+    at: Places
+    seen: Pattern = Everything()
+
+
+class Block(nn.Module):
+    """Look at each other, look at the memory where there is one, then think alone."""
+
+    def __init__(
+        self, self_attention: Sublayer, feed_forward: Sublayer, cross_attention: Sublayer | None = None
+    ):
+        super().__init__()
+        self.self_attention, self.cross_attention = self_attention, cross_attention
+        self.feed_forward = feed_forward
+
+    def forward(
+        self,
+        x: Tensor,
+        within: Plan,
+        memory: Tensor | None = None,
+        across: Plan | None = None,
+        slot: Slot | None = None,
+    ) -> Tensor:
+        x = self.self_attention(x, within, slot=slot)
+        if self.cross_attention is not None:
+            x = self.cross_attention(x, across, memory=memory, slot=slot)
+        return cast(Tensor, self.feed_forward(x))
+
+
+class Stack(nn.Module):
+    """Embeddings and their places in, states out. `kernel` computes all its attention; swap it at will."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        patterns: Sequence[Pattern],
+        *,
+        position: Position | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        kernel: Kernel | None = None,
+    ):
+        super().__init__()
+        if len(blocks) != len(patterns):
+            raise ValueError(f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}")
+        for pattern in patterns:
+            if not pattern.fixed:
+                raise ValueError(
+                    f"{pattern} belongs to one batch; a layer owns a pattern that holds for all, like Causal()"
+                )
+        self.blocks, self.patterns = nn.ModuleList(blocks), tuple(patterns)
+        self.position = position or Position()
+        self.norm = norm or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.kernel: Kernel = kernel or Fastest()
+
+    def forward(
+        self,
+        x: Tensor,
+        at: Places,
+        seen: Pattern = Everything(),
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments."""
+        self.check(x, at, memory)
+        x = self.dropout(self.position(x, at))
+        within, across = self.plans(x, at, seen, memory, cache)
+        states = None if memory is None else memory.states
+        for i, (block, own) in enumerate(zip(self.blocks, within, strict=True)):
+            slot = None if cache is None else Slot(cache, i)
+            x = block(x, own, states, across[i], slot)
+        return cast(Tensor, self.norm(x))
+
+    def plans(
+        self, x: Tensor, at: Places, seen: Pattern, memory: Memory | None, cache: Cache | None
+    ) -> tuple[list[Plan], list[Plan | None]]:
+        """For each layer its plans for its own tokens and for the memory, alike ones made once."""
+        made: dict[Any, Plan] = {}
+
+        def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
+            attention = cast(Attention, cast(Sublayer, sublayer).part)
+            work = attention.work(pattern, Pairs(len(x), attention.heads, at, keys), x)
+            alike = which, work.features, work.channels, work.pairs.heads, work.key_heads
+            if alike not in made:
+                made[alike] = plan(self.kernel, work)
+            return made[alike]
+
+        keys, written = (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
+        within: list[Plan] = []
+        across: list[Plan | None] = []
+        for block, own in zip(cast(list[Block], self.blocks), self.patterns, strict=True):
+            # A causal pattern never looks at a slot that is still empty.
+            unfilled = Everything() if Causal() in own.parts() else written
+            within.append(planned(block.self_attention, own & seen & unfilled, keys, own))
+            looks = block.cross_attention is not None and memory is not None
+            across.append(planned(block.cross_attention, memory.seen, memory.at, "memory") if looks else None)  # type: ignore[arg-type, union-attr]
+        return within, across
+
+    def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
+        if x.shape[1] != len(at):
+            raise ValueError(f"{x.shape[1]} tokens came with places for {len(at)}; each token has one")
+        wants = any(block.cross_attention is not None for block in cast(list[Block], self.blocks))
+        if wants != (memory is not None):
+            raise ValueError(
+                "this stack looks at a memory and none came; give it memory=Memory(states, places)"
+                if wants
+                else "a memory came to a stack that looks at none; build it with cross=True"
+            )
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            finite(x.detach(), "the input of a stack")  # on a GPU this would wait; see Checked
+
+    @staticmethod
+    def of(
+        shape: Shape,
+        pattern: Pattern | Sequence[Pattern] = Everything(),
+        *,
+        position: Position | None = None,
+        relative: Relative | None = None,
+        cross: bool = False,
+        kernel: Kernel | None = None,
+    ) -> Stack:
+        """A stack of `shape`: one pattern for all layers or one each; every layer has its own copy of `relative`."""
+        patterns = [pattern] * shape.depth if isinstance(pattern, Pattern) else list(pattern)
+        blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
+        if shape.order == "pre" and shape.residual:
+            steady(blocks)
+        norm = NORMS[shape.norm](shape.width) if shape.order == "pre" else None
+        return Stack(blocks, patterns, position=position, norm=norm, dropout=shape.dropout, kernel=kernel)
+
+
+def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
+    """The architecture, part by part."""
+
+    def sublayer(part: nn.Module) -> Sublayer:
+        norm = named(NORMS, "norm", shape.norm)(shape.width)
+        return Sublayer(part, norm, order=shape.order, dropout=shape.dropout, residual=shape.residual)
+
+    def attention(place: Relative | None) -> Attention:
+        return Attention(
+            shape.width,
+            shape.heads,
+            key_heads=shape.key_heads,
+            relative=place,
+            dropout=shape.attention_dropout,
+            bias=shape.bias,
+        )
+
+    think = named(FEED_FORWARDS, "feed-forward layer", shape.feed_forward)
+    inner = shape.inner or 4 * shape.width
+    return Block(
+        self_attention=sublayer(attention(renewed(relative))),
+        cross_attention=sublayer(attention(None)) if cross else None,
+        feed_forward=sublayer(think(shape.width, inner, dropout=shape.dropout, bias=shape.bias)),
+    )
+
+
+def renewed(relative: Relative | None) -> Relative | None:
+    """A copy that starts from numbers of its own."""
+    fresh = copy.deepcopy(relative)
+    for module in fresh.modules() if fresh is not None else ():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    return fresh
+
+
+def steady(blocks: Sequence[Block]) -> None:
+    """Shrink what each part adds to the residual stream, so that the sum does not grow with depth."""
+    parts = [
+        cast(Any, sublayer.part) for block in blocks for sublayer in block.children() if isinstance(sublayer, Sublayer)
+    ]
+    with torch.no_grad():
+        for part in parts:
+            part.out.weight.mul_(len(parts) ** -0.5)
+
+
+T = TypeVar("T")
+
+
+def named(table: dict[str, T], what: str, name: str) -> T:
+    if name not in table:
+        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(table)}")
+    return table[name]

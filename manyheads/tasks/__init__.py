@@ -1,0 +1,1 @@
+"""What a model is for: one file a task, six verbs each."""
