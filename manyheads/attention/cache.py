@@ -19,7 +19,8 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Cache(Protocol):
-    """Once a pass `reach`, then in every layer `extend` (what is new) or `recall` (a memory read once)."""
+    """Once a pass `reach`, then in every layer `extend` (what is new) or `recall` (a memory read
+    once)."""
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         """Where all keys are once those at `at` have come, and which of them hold something."""
@@ -59,7 +60,9 @@ class Growing:
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         if layer in self.own:
-            key, value = (torch.cat(both, 2) for both in zip(self.own[layer], (key, value), strict=True))
+            key, value = (
+                torch.cat(both, 2) for both in zip(self.own[layer], (key, value), strict=True)
+            )
         self.own[layer] = key, value
         return key, value
 
@@ -82,7 +85,9 @@ class Static:
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
-        if at.first is None:  # positions that only the GPU knows: whoever sets them keeps within the slots
+        if (
+            at.first is None
+        ):  # positions that only the GPU knows: whoever sets them keeps within the slots
             filled = at.order.amax(-1).expand(batch) + 1
         else:
             last = at.first + len(at)

@@ -1,14 +1,15 @@
 """What can be said of many numbers at once, knowing only the smallest and the largest.
 
 A pattern is written once, as a predicate on a pair. Evaluated on tensors it says yes or no to every
-pair; evaluated on intervals it says of a whole block of pairs whether any may be allowed and whether
+pair; evaluated on intervals it says of a whole block of pairs whether any may be allowed and
+whether
 all surely are. Kernels that skip blocks plan with the second and never look at Q x K pairs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
+class Interval:  # noqa: PLW1641
     """Numbers from `low` to `high`, both included. Bounds may be loose, never wrong.
 
     (2..5) - (1..3) -> (-1..4);   (2..5) <= (5..9) -> some: yes, all: yes
@@ -77,17 +78,18 @@ class Interval:
     def __gt__(self, other: Interval | Tensor | int) -> Truth:
         return ~(self <= other)
 
-    def __eq__(self, other: Interval | Tensor | int) -> Truth:  # type: ignore[override]
+    def __eq__(self, other: Interval | Tensor | int) -> Truth:
         low, high = bounds(other)
         overlap = (self.low <= high) & (self.high >= low)
         return Truth(overlap, (self.low == high) & (self.high == low))
 
-    def __ne__(self, other: Interval | Tensor | int) -> Truth:  # type: ignore[override]
+    def __ne__(self, other: Interval | Tensor | int) -> Truth:
         return ~(self == other)
 
 
-Number: TypeAlias = Tensor | Interval  # each supports + - * // abs and comparison
-Verdict: TypeAlias = Tensor | Truth  # what comparing two numbers gives; supports & | ~
+# Tensor or Interval, Tensor or Truth: a checker cannot follow operators on such a union.
+Number: TypeAlias = Any
+Verdict: TypeAlias = Any
 
 
 def bounds(x: Interval | Tensor | int) -> tuple[Tensor | int, Tensor | int]:
@@ -95,7 +97,8 @@ def bounds(x: Interval | Tensor | int) -> tuple[Tensor | int, Tensor | int]:
 
 
 def pooled(table: Tensor, size: int) -> Interval:
-    """The smallest and largest of each run of `size` along the last axis: [3, 1, 4, 1, 5], 2 -> [1..3, 1..4, 5..5]."""
+    """The smallest and largest of each run of `size` along the last axis: [3, 1, 4, 1, 5], 2 ->
+    [1..3, 1..4, 5..5]."""
     missing = -table.shape[-1] % size
     if missing:
         last = table[..., -1:].expand(*table.shape[:-1], missing)

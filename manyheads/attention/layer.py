@@ -18,9 +18,11 @@ from manyheads.attention.scores import ScaledDot, Score
 
 
 class Attention(nn.Module):
-    """Each token asks (query), the tokens it may see answer (key), and it takes a mix of what they hold (value).
+    """Each token asks (query), the tokens it may see answer (key), and it takes a mix of what
+    they hold (value).
 
-    Self-attention where no memory is given, cross-attention where one is. With `key_heads` fewer than
+    Self-attention where no memory is given, cross-attention where one is. With `key_heads` fewer
+    than
     `heads`, several heads ask the same keys.
     """
 
@@ -38,12 +40,19 @@ class Attention(nn.Module):
         super().__init__()
         key_heads = key_heads or heads
         check_heads(width, heads, key_heads)
-        self.width, self.heads, self.key_heads, self.channels = width, heads, key_heads, width // heads
+        self.width, self.heads, self.key_heads, self.channels = (
+            width,
+            heads,
+            key_heads,
+            width // heads,
+        )
         self.relative = relative or Relative()
         self.score = score or ScaledDot()
         self.dropout = dropout
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
-        self.inward = nn.Linear(width, sum(self.sizes), bias=bias)  # query, key and value in one product
+        self.inward = nn.Linear(
+            width, sum(self.sizes), bias=bias
+        )  # query, key and value in one product
         self.out = nn.Linear(width, width, bias=bias)
         self.reset_parameters()
 
@@ -64,7 +73,9 @@ class Attention(nn.Module):
             features.add("dropout")
         if reason := self.relative.refuses(pairs):
             raise ValueError(reason)
-        return Work(pattern, pairs, frozenset(features), computed_in(x), self.channels, self.key_heads)
+        return Work(
+            pattern, pairs, frozenset(features), computed_in(x), self.channels, self.key_heads
+        )
 
     def forward(
         self, x: Tensor, plan: Plan, memory: Tensor | None = None, slot: Slot | None = None
@@ -72,7 +83,9 @@ class Attention(nn.Module):
         at = plan.work.pairs
         if memory is None:
             query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
-            key = self.relative.rotate(key, at.queries)  # before it is kept: a key's place never changes
+            key = self.relative.rotate(
+                key, at.queries
+            )  # before it is kept: a key's place never changes
             if slot is not None:
                 key, value = slot.extend(key, value)
         else:
@@ -89,7 +102,7 @@ class Attention(nn.Module):
             biases=self.relative.biases(),
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def remember(self, memory: Tensor, at: Pairs) -> KeyValue:
         """The keys and values of a memory: made once, however many tokens then look at it."""
@@ -115,7 +128,8 @@ def check_heads(width: int, heads: int, key_heads: int) -> None:
         fit = [h for h in range(1, width + 1) if width % h == 0]
         near = sorted(sorted(fit, key=lambda h: abs(h - heads))[:3])
         raise ValueError(
-            f"{heads} heads do not divide a width of {width}; {', '.join(map(str, near))} heads would"
+            f"{heads} heads do not divide a width of {width}; "
+            f"{', '.join(map(str, near))} heads would"
         )
     if heads % key_heads:
         raise ValueError(

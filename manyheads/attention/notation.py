@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 from typing import Any
 
 from manyheads.attention.patterns import PATTERNS, Pattern
 
 
 def read(text: str) -> Pattern:
-    """"Causal() & Window(2)" -> Causal() & Window(2). Nothing is executed but the patterns' constructors."""
+    """ "Causal() & Window(2)" -> Causal() & Window(2). Nothing is executed but the patterns'
+    constructors."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
@@ -30,12 +32,17 @@ def pattern_of(node: ast.AST, text: str) -> Pattern:
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return ~pattern_of(operand, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=named):
-            return built(name, [literal(a, text) for a in args], {n.arg: literal(n.value, text) for n in named})
+            return built(
+                name,
+                [literal(a, text) for a in args],
+                {n.arg or "": literal(n.value, text) for n in named},
+            )
         case ast.Name(id=name):
             known(name)
             raise ValueError(f"{name} is called to be a pattern: {name}(...); {EXAMPLE!r} is one")
     raise ValueError(
-        f"{ast.unparse(node)!r} in {text!r} is not a pattern; patterns join with &, | and ~, as in {EXAMPLE!r}"
+        f"{ast.unparse(node)!r} in {text!r} is not a pattern; "
+        f"patterns join with &, | and ~, as in {EXAMPLE!r}"
     )
 
 
@@ -47,18 +54,20 @@ def known(name: str) -> type[Pattern]:
     return PATTERNS[name]
 
 
-def built(name: str, values: list[Any], named: dict[str | None, Any]) -> Pattern:
+def built(name: str, values: list[Any], named: dict[str, Any]) -> Pattern:
     kind = known(name)
     try:
-        return kind(*values, **named)  # type: ignore[arg-type]
+        return kind(*values, **named)
     except TypeError:
-        takes = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        takes = ", ".join(inspect.signature(kind).parameters)
         given = ", ".join([*map(repr, values), *(f"{k}={v!r}" for k, v in named.items())])
         raise ValueError(f"{name} takes ({takes}), got ({given})") from None
 
 
 def literal(node: ast.AST, text: str) -> Any:
     try:
-        return ast.literal_eval(node)  # type: ignore[arg-type]
+        return ast.literal_eval(node)
     except ValueError:
-        raise ValueError(f"{ast.unparse(node)!r} in {text!r} is not a number or a list of numbers") from None
+        raise ValueError(
+            f"{ast.unparse(node)!r} in {text!r} is not a number or a list of numbers"
+        ) from None

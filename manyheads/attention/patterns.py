@@ -1,21 +1,22 @@
 """Who may attend to whom.
 
-A pattern is a value: it prints as it is written, compares, saves, and combines with `&`, `|` and `~`.
+A pattern is a value: it prints as it is written, compares, saves, and combines with `&`, `|` and
+`~`.
 Its one predicate, `allows`, is evaluated pair by pair (tensors) or block by block (intervals).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_, or_
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import Truth, Verdict
+from manyheads.attention.intervals import Verdict
 from manyheads.attention.places import Graph, Pair, Pairs, ends_of
 
 
@@ -38,7 +39,7 @@ class Pattern:
         """The same with its tensors on that device."""
         if self.fixed:
             return self
-        return replace(self, **{f.name: moved(getattr(self, f.name), device) for f in fields(self)})  # type: ignore[type-var, arg-type]
+        return type(self)(*(moved(value, device) for value in values_of(self)))
 
     def parts(self) -> tuple[Pattern, ...]:
         """What must hold at once: `(Causal() & Window(2)).parts()` -> (Causal(), Window(2))."""
@@ -89,7 +90,7 @@ class Everything(Pattern):
     """Every query sees every key."""
 
     def allows(self, pair: Pair) -> Verdict:
-        return (pair.q.row >= 0) & (pair.k.row >= 0)  # type: ignore[operator]
+        return (pair.q.row >= 0) & (pair.k.row >= 0)
 
     def parts(self) -> tuple[Pattern, ...]:
         return ()
@@ -102,7 +103,7 @@ class Both(Pattern):
     patterns: tuple[Pattern, ...]
 
     def allows(self, pair: Pair) -> Verdict:
-        return cast(Verdict, reduce(and_, (pattern.allows(pair) for pattern in self.patterns)))
+        return reduce(and_, (pattern.allows(pair) for pattern in self.patterns))
 
     def refuses(self, pairs: Pairs) -> str:
         return first_refusal(self.patterns, pairs)
@@ -125,7 +126,7 @@ class Either(Pattern):
     patterns: tuple[Pattern, ...]
 
     def allows(self, pair: Pair) -> Verdict:
-        return cast(Verdict, reduce(or_, (pattern.allows(pair) for pattern in self.patterns)))
+        return reduce(or_, (pattern.allows(pair) for pattern in self.patterns))
 
     def refuses(self, pairs: Pairs) -> str:
         return first_refusal(self.patterns, pairs)
@@ -186,17 +187,21 @@ class Causal(Pattern):
     """Nothing later in the sequence: what lets a model write from left to right."""
 
     def allows(self, pair: Pair) -> Verdict:
-        return pair.k.order <= pair.q.order  # type: ignore[operator]
+        return pair.k.order <= pair.q.order
 
     def refuses(self, pairs: Pairs) -> str:
         if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
-            return "Causal() needs tokens with an order, the nodes of a graph have none; Window(hops) limits a graph"
+            return (
+                "Causal() needs tokens with an order, the nodes of a "
+                "graph have none; Window(hops) limits a graph"
+            )
         return ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Window(Pattern):
-    """Keys within `radius` steps: of time on a line, of rows and columns in an image, of edges in a graph.
+    """Keys within `radius` steps: of time on a line, of rows and columns in an image, of edges
+    in a graph.
 
     One number holds for every axis; a tuple names them in turn and leaves the rest free.
     """
@@ -210,23 +215,27 @@ class Window(Pattern):
         steps = pair.apart
         radii = self.radius if isinstance(self.radius, tuple) else (self.radius,) * len(steps)
         near = (abs(step) <= radius for step, radius in zip(steps, radii, strict=False))
-        return cast(Verdict, reduce(and_, near))
+        return reduce(and_, near)
 
     def refuses(self, pairs: Pairs) -> str:
         q, k = pairs.queries, pairs.keys
         if type(q) is not type(k) or len(q.axes) != len(k.axes):
             return (
-                f"{self} measures steps within one geometry, but queries are on {q.name} and keys on {k.name}"
+                f"{self} measures steps within one geometry, but "
+                f"queries are on {q.name} and keys on {k.name}"
             )
         return few_axes(self, self.radius, pairs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Pattern):
-    """Tokens are cut into blocks of `query`; each sees its own block grown by `memory` on every side.
+    """Tokens are cut into blocks of `query`; each sees its own block grown by `memory` on every
+    side.
 
-    One number cuts the sequence in its order, a tuple cuts the axes of a grid. With `Causal()` these
-    are the Image Transformer's local attention: 1D, `Blocks(256, 256)`; 2D, `Blocks((8, 8), (4, 4))`.
+    One number cuts the sequence in its order, a tuple cuts the axes of a grid. With `Causal()`
+    these
+    are the Image Transformer's local attention: 1D, `Blocks(256, 256)`; 2D, `Blocks((8, 8), (4,
+    4))`.
     """
 
     query: int | tuple[int, ...]
@@ -235,29 +244,33 @@ class Blocks(Pattern):
     def __post_init__(self) -> None:
         checked("Blocks", "a query block", self.query, least=1)
         checked("Blocks", "a memory", self.memory, least=0)
-        if isinstance(self.query, tuple) != isinstance(self.memory, tuple) or (
-            isinstance(self.query, tuple) and len(self.query) != len(cast(tuple, self.memory))
+        if len(as_tuple(self.query)) != len(as_tuple(self.memory)) or (
+            type(self.query) is not type(self.memory)
         ):
             raise ValueError(
-                f"Blocks takes a query block and a memory of the same axes, got {self.query} and {self.memory}"
+                "Blocks takes a query block and a memory of the same axes, "
+                f"got {self.query} and {self.memory}"
             )
 
     def allows(self, pair: Pair) -> Verdict:
-        if isinstance(self.query, int):
-            cuts = [(pair.q.order, pair.k.order, self.query, cast(int, self.memory))]
-        else:
-            axes = zip(pair.q.axes, pair.k.axes, strict=True)
-            sizes = zip(self.query, cast(tuple, self.memory), strict=True)
-            cuts = [(q, k, *size) for (q, k), size in zip(axes, sizes, strict=False)]
+        whole = isinstance(self.query, int)
+        along = (
+            [(pair.q.order, pair.k.order)] if whole else zip(pair.q.axes, pair.k.axes, strict=True)
+        )
         near = []
-        for q, k, block, memory in cuts:
-            start = q // block * block
-            near += [k - start >= -memory, k - start < block + memory]
-        return cast(Verdict, reduce(and_, near))
+        for (q, k), block, memory in zip(
+            along, as_tuple(self.query), as_tuple(self.memory), strict=False
+        ):
+            past_start = k - q // block * block
+            near += [past_start >= -memory, past_start < block + memory]
+        return reduce(and_, near)
 
     def refuses(self, pairs: Pairs) -> str:
         if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
-            return f"{self} cuts tokens that have an order, the nodes of a graph have none; Window(hops) limits a graph"
+            return (
+                f"{self} cuts tokens that have an order, the nodes of a "
+                "graph have none; Window(hops) limits a graph"
+            )
         return few_axes(self, self.query, pairs)
 
 
@@ -275,10 +288,12 @@ class Prefix(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         length = self.length if isinstance(self.length, int) else self.length[pair.b]
-        return (pair.k.order < length) | (pair.k.order <= pair.q.order)  # type: ignore[operator]
+        return (pair.k.order < length) | (pair.k.order <= pair.q.order)
 
     def refuses(self, pairs: Pairs) -> str:
-        wrong = "" if isinstance(self.length, int) else wrong_batch("Prefix", len(self.length), pairs)
+        wrong = (
+            "" if isinstance(self.length, int) else wrong_batch("Prefix", len(self.length), pairs)
+        )
         return wrong or Causal().refuses(pairs).replace("Causal()", "Prefix(length)")
 
 
@@ -287,7 +302,8 @@ class Prefix(Pattern):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lengths(Pattern):
-    """Keys before the end of their sequence: hides padding. [3, 1] -> row 0 has 3 tokens, row 1 has 1."""
+    """Keys before the end of their sequence: hides padding. [3, 1] -> row 0 has 3 tokens, row 1
+    has 1."""
 
     lengths: Tensor  # (B,)
 
@@ -295,7 +311,7 @@ class Lengths(Pattern):
         object.__setattr__(self, "lengths", whole_numbers("Lengths", self.lengths, dims=1))
 
     def allows(self, pair: Pair) -> Verdict:
-        return pair.k.order < self.lengths[pair.b]  # type: ignore[operator]
+        return pair.k.order < self.lengths[pair.b]
 
     def refuses(self, pairs: Pairs) -> str:
         return wrong_batch("Lengths", len(self.lengths), pairs)
@@ -303,9 +319,11 @@ class Lengths(Pattern):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Segments(Pattern):
-    """Documents packed into one row see only themselves; -1 is padding, seen by none and seeing none.
+    """Documents packed into one row see only themselves; -1 is padding, seen by none and seeing
+    none.
 
-    [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys where
+    [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys
+    where
     those are other tokens: a packed target looking at its packed sources.
     """
 
@@ -334,13 +352,16 @@ class Segments(Pattern):
     def allows(self, pair: Pair) -> Verdict:
         q = pair.q.pick(self.ids)
         k = pair.k.pick(self.ids if self.keys is None else self.keys)
-        return (q == k) & (q >= 0)  # type: ignore[operator]
+        return (q == k) & (q >= 0)
 
     def refuses(self, pairs: Pairs) -> str:
         keys = self.ids if self.keys is None else self.keys
         have, want = (self.ids.shape[1], keys.shape[1]), (len(pairs.queries), len(pairs.keys))
         if have != want:
-            return f"Segments names {have[0]} queries and {have[1]} keys, but {want[0]} and {want[1]} arrived"
+            return (
+                f"Segments names {have[0]} queries and {have[1]} "
+                f"keys, but {want[0]} and {want[1]} arrived"
+            )
         return wrong_batch("Segments", len(self.ids), pairs)
 
     def __repr__(self) -> str:
@@ -349,6 +370,10 @@ class Segments(Pattern):
 
 
 # ---- what refusals share ---------------------------------------------------------------------
+
+
+def as_tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def checked(name: str, what: str, value: object, *, least: int) -> None:
@@ -360,7 +385,11 @@ def checked(name: str, what: str, value: object, *, least: int) -> None:
 def whole_numbers(name: str, value: object, *, dims: int) -> Tensor:
     tensor = value if isinstance(value, Tensor) else torch.tensor(value)
     if tensor.dim() != dims or tensor.is_floating_point():
-        kind = "a row of whole numbers, one a sequence" if dims == 1 else "whole numbers, a row a sequence"
+        kind = (
+            "a row of whole numbers, one a sequence"
+            if dims == 1
+            else "whole numbers, a row a sequence"
+        )
         raise ValueError(f"{name} takes {kind}, got {tuple(tensor.shape)} of {tensor.dtype}")
     return tensor
 
@@ -377,7 +406,7 @@ def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> st
         return ""
     return (
         f"{pattern} names {len(sizes)} axes, but {pairs.queries.name} has {have}; "
-        "one number, or a place with those axes, would do"
+        f"one number would do, or a grid of {len(sizes)} axes"
     )
 
 
@@ -393,7 +422,8 @@ def check(pattern: Pattern, pairs: Pairs) -> None:
 def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
     """Without the parts that allow every pair here, as far as that is known for free.
 
-    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, and `Everything()` while
+    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, and `Everything()`
+    while
     the cache holds fewer than 64.
     """
 
@@ -404,7 +434,6 @@ def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
             truth = part.allows(pairs.whole())
         except LookupError:
             return True
-        assert isinstance(truth, Truth)
         return not bool(truth.all)
 
     return every([part for part in pattern.parts() if says_something(part)])

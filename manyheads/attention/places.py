@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -57,7 +57,9 @@ class Grid:
 
     def then(self, later: Grid) -> Grid:
         """These places and, after them, those: what a cache of keys covers."""
-        runs_on = None not in (self.first, later.first) and self.first + len(self) == later.first  # type: ignore[operator]
+        runs_on = (
+            None not in (self.first, later.first) and (self.first or 0) + len(self) == later.first
+        )
         return Grid(
             joined(self.order, later.order),
             tuple(joined(a, b) for a, b in zip(self.axes, later.axes, strict=True)),
@@ -134,18 +136,27 @@ def grid(
         )
     sizes = (rows, columns, channels)
     raster = torch.arange(rows * columns * channels)
-    row, column, channel = raster // (columns * channels), raster // channels % columns, raster % channels
+    row, column, channel = (
+        raster // (columns * channels),
+        raster // channels % columns,
+        raster % channels,
+    )
     if blocks:
         across = -(-columns // blocks[1])
         block = row // blocks[0] * across + column // blocks[1]
         turn = torch.argsort(block, stable=True)  # inside a block the raster order stays
         row, column, channel = row[turn], column[turn], channel[turn]
-    axes = tuple(axis.to(device) for axis in ((row, column, channel) if channels > 1 else (row, column)))
+    axes = tuple(
+        axis.to(device) for axis in ((row, column, channel) if channels > 1 else (row, column))
+    )
     return Grid(raster.to(device), axes, sizes[: len(axes)], 0)
 
 
-def packed(lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None) -> Grid:
-    """Documents end to end in rows of `width`; each counts its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
+def packed(
+    lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None
+) -> Grid:
+    """Documents end to end in rows of `width`; each counts its own time: [[2, 3]], 6 -> 0 1 0 1
+    2 0."""
     times = torch.zeros(len(lengths), width, dtype=torch.long)
     for time, row in zip(times, lengths, strict=True):
         ends = ends_of(row, width)
@@ -164,17 +175,18 @@ def ends_of(lengths: Iterable[int], width: int) -> list[int]:
 
 
 def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = None) -> Graph:
-    """One graph from its undirected edges; nodes in different pieces are `far` apart (default: `nodes`)."""
+    """One graph from its undirected edges; nodes in different pieces are `far` apart (default:
+    `nodes`)."""
     near = torch.eye(nodes, dtype=torch.bool)
     for i, j in edges:
         if not (0 <= i < nodes and 0 <= j < nodes):
             raise ValueError(f"edge {i}-{j} names a node outside 0..{nodes - 1}")
         near[i, j] = near[j, i] = True
     hops = torch.full((nodes, nodes), nodes if far is None else far)
-    reached = torch.eye(nodes, dtype=torch.bool)
-    for distance in range(nodes):
-        hops[reached & (hops > distance)] = distance
-        reached = (reached.float() @ near.float()) > 0
+    reached, distance = torch.eye(nodes), 0
+    while bool((fresh := (reached > 0) & (hops > distance)).any()):
+        hops[fresh] = distance
+        reached, distance = reached @ near.float(), distance + 1
     return Graph(hops[None], edges=near.fill_diagonal_(False).long()[None])
 
 
@@ -190,6 +202,19 @@ def joined(a: Tensor, b: Tensor) -> Tensor:
 # ---- one place, one pair ---------------------------------------------------------------------
 
 
+class Place(Protocol):
+    """One token or many: tensors that broadcast over them, or intervals that bound them."""
+
+    @property
+    def row(self) -> Number: ...
+    @property
+    def order(self) -> Number: ...
+    @property
+    def axes(self) -> tuple[Number, ...]: ...
+    def pick(self, table: Tensor) -> Number:
+        """What a table with an entry per row, (T,) or (B, T), says of these rows."""
+
+
 class Point:
     """One token, or index tensors that broadcast over many."""
 
@@ -197,7 +222,6 @@ class Point:
         self.places, self.b, self.row = places, b, row
 
     def pick(self, table: Tensor) -> Tensor:
-        """A token's entry in a table with an entry per row: (T,) or (B, T)."""
         return table[self.row] if table.dim() == 1 else table[self.b, self.row]
 
     @property
@@ -272,9 +296,6 @@ def spanning(first: int, count: int) -> Interval:
     return Interval(torch.tensor(first), torch.tensor(first + max(count, 1) - 1))
 
 
-Place: TypeAlias = Point | Run | Span
-
-
 def between(table: Tensor, q: Place, k: Place) -> Number:
     """A pair's entry in a table with an entry per pair: (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
@@ -288,7 +309,8 @@ def between(table: Tensor, q: Place, k: Place) -> Number:
 
 
 class Pair:
-    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks of pairs."""
+    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks of
+    pairs."""
 
     def __init__(self, pairs: Pairs, b: Tensor, h: Tensor, q: Place, k: Place):
         self.pairs, self.b, self.h, self.q, self.k = pairs, b, h, q, k
@@ -302,7 +324,9 @@ class Pair:
     def edge(self) -> Number:
         """The label of the edge between them."""
         at = self.pairs.queries
-        assert isinstance(at, Graph) and at.edges is not None, "checked when the pattern was planned"
+        assert isinstance(at, Graph) and at.edges is not None, (
+            "checked when the pattern was planned"
+        )
         return between(at.edges, self.q, self.k)
 
 
@@ -330,12 +354,14 @@ class Pairs:
         return self.at(*indices(self.shape, self.device))
 
     def blockwise(self, rows: int, columns: int) -> Pair:
-        """Blocks of rows x columns pairs, as intervals that broadcast to (B, H, Q/rows, K/columns)."""
+        """Blocks of rows x columns pairs, as intervals that broadcast to (B, H, Q/rows,
+        K/columns)."""
         b, h, _, _ = indices(self.shape, self.device)
         return Pair(self, b, h, Run(self.queries, rows, axis=2), Run(self.keys, columns, axis=3))
 
     def whole(self) -> Pair:
-        """All pairs as one block, known without asking the GPU; what is not known raises LookupError."""
+        """All pairs as one block, known without asking the GPU; what is not known raises
+        LookupError."""
         zero = torch.tensor(0)
         return Pair(self, zero, zero, Span(self.queries), Span(self.keys))
 
@@ -343,4 +369,6 @@ class Pairs:
 def indices(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:
     """An index along each of four axes, ready to broadcast."""
     along = (torch.arange(size, device=device) for size in shape)
-    return tuple(index.view([-1 if a == axis else 1 for a in range(4)]) for axis, index in enumerate(along))
+    return tuple(
+        index.view([-1 if a == axis else 1 for a in range(4)]) for axis, index in enumerate(along)
+    )

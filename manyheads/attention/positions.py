@@ -1,8 +1,10 @@
 """How place enters a model.
 
 Once, below the first layer: a Position changes the embeddings (sinusoidal, learned).
-Or in every layer: a Relative changes what a query and a key make of each other (rotary, bias, content).
-Two kinds and not one with idle methods, so that a position put where it would do nothing is refused.
+Or in every layer: a Relative changes what a query and a key make of each other (rotary, bias,
+content).
+Two kinds and not one with idle methods, so that a position put where it would do nothing is
+refused.
 
 B batch, H heads, Q queries, K keys, T tokens, C channels of one head, D model width, N distances.
 """
@@ -30,7 +32,8 @@ class Position(nn.Module):
 
 
 class Sinusoidal(Position):
-    """Waves of `width` channels, a band for each axis, added: a line and an image are the same code."""
+    """Waves of `width` channels, a band for each axis, added: a line and an image are the same
+    code."""
 
     def __init__(self, longest_wave: float = 10_000.0):
         super().__init__()
@@ -59,12 +62,15 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """A learned vector for each coordinate, summed over axes: `Learned(512, 100)`, `Learned(512, 32, 32)`."""
+    """A learned vector for each coordinate, summed over axes: `Learned(512, 100)`, `Learned(512,
+    32, 32)`."""
 
     def __init__(self, width: int, *sizes: int):
         super().__init__()
         if not sizes:
-            raise ValueError("Learned takes a width and a size for each axis, as in Learned(512, 100)")
+            raise ValueError(
+                "Learned takes a width and a size for each axis, as in Learned(512, 100)"
+            )
         self.width, self.sizes = width, sizes
         self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
         self.reset_parameters()
@@ -77,19 +83,22 @@ class Learned(Position):
         axes = coordinates("Learned()", at)
         if len(axes) != len(self.sizes):
             raise ValueError(
-                f"Learned has {len(self.sizes)} tables, but {at.name} arrived; it needs a table for each axis"
+                f"Learned has {len(self.sizes)} tables, but {at.name} "
+                "arrived; it needs a table for each axis"
             )
         for table, size in zip(self.sizes, at.sizes, strict=True):
             if size > table:
                 raise ValueError(
                     f"Learned positions reach {table} places, a sequence of {size} arrived; "
-                    f"shorten it, learn {size}, or use Sinusoidal() or a relative position, which have no end"
+                    f"shorten it, learn {size}, or use Sinusoidal() or a "
+                    "relative position, which have no end"
                 )
         return x + sum(table(axis) for table, axis in zip(self.tables, axes, strict=True))
 
 
 class Concatenated(Position):
-    """Another position's vector beside the embedding instead of on top of it, then mixed back to `width`."""
+    """Another position's vector beside the embedding instead of on top of it, then mixed back to
+    `width`."""
 
     def __init__(self, position: Position, width: int, channels: int):
         super().__init__()
@@ -98,7 +107,7 @@ class Concatenated(Position):
 
     def forward(self, x: Tensor, at: Places) -> Tensor:
         place = self.position(x.new_zeros(*x.shape[:-1], self.channels), at)
-        return cast(Tensor, self.mix(torch.cat([x, place], -1)))
+        return self.mix(torch.cat([x, place], -1))
 
 
 def coordinates(name: str, at: Places) -> tuple[Tensor, ...]:
@@ -118,6 +127,7 @@ class Rule(Protocol):
     def size(self) -> int: ...
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
         """An index into a table of `size`, for each axis."""
+
     def refuses(self, pairs: Pairs) -> str: ...
 
 
@@ -159,13 +169,17 @@ class Every:
                 f"shorten it, or use Clipped(reach), which has no end"
             )
         if isinstance(pairs.queries, Graph) and len(pairs.queries) > self.length:
-            return f"{self} has a distance for {self.length} nodes, {len(pairs.queries)} arrived; use Clipped(reach)"
+            return (
+                f"{self} has a distance for {self.length} nodes, "
+                f"{len(pairs.queries)} arrived; use Clipped(reach)"
+            )
         return ""
 
 
 @dataclass(frozen=True)
 class Bucketed:
-    """`count` buckets: near distances by themselves, farther ones together by their logarithm, up to `far` (T5)."""
+    """`count` buckets: near distances by themselves, farther ones together by their logarithm,
+    up to `far` (T5)."""
 
     count: int = 32
     far: int = 128
@@ -202,22 +216,27 @@ class Edges:
         return self.count
 
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        return (cast(Tensor, pair.edge),)
+        return (pair.edge,)
 
     def refuses(self, pairs: Pairs) -> str:
         if isinstance(pairs.queries, Graph) and pairs.queries.edges is not None:
             return ""
-        return f"{self} reads the labels of a graph's edges, but {pairs.queries.name} without labels arrived"
+        return (
+            f"{self} reads the labels of a graph's edges, but "
+            f"{pairs.queries.name} without labels arrived"
+        )
 
 
 def steps_of(pair: Pair) -> tuple[Tensor, ...]:
-    return cast(tuple[Tensor, ...], pair.apart)
+    return pair.apart
 
 
 # ---- biases: values that kernels read ----------------------------------------------------------
 
 Scorer: TypeAlias = Callable[[Pair], Tensor]
-Feature: TypeAlias = Literal["distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"]
+Feature: TypeAlias = Literal[
+    "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,14 +251,15 @@ class DistanceBias:
 
         def score(pair: Pair) -> Tensor:
             found = zip(tables, rule.indices(pair), strict=True)
-            return cast(Tensor, sum(table[pair.h, index] for table, index in found))
+            return sum(table[pair.h, index] for table, index in found)
 
         return score
 
 
 @dataclass(frozen=True, eq=False)
 class ContentBias:
-    """The query against an embedding of the distance, added to the score; another may be added to the value.
+    """The query against an embedding of the distance, added to the score; another may be added
+    to the value.
 
     The tables are here for a kernel that computes query @ key_tables inside its tiles.
     """
@@ -249,13 +269,15 @@ class ContentBias:
     rule: Rule
 
     def scorer(self, query: Tensor, scale: float) -> Scorer:
-        scores = [query @ table.mT.to(query.dtype) * scale for table in self.key_tables]  # (B, H, Q, N)
+        scores = [
+            query @ table.mT.to(query.dtype) * scale for table in self.key_tables
+        ]  # (B, H, Q, N)
         rule = self.rule
 
         def score(pair: Pair) -> Tensor:
             found = zip(scores, rule.indices(pair), strict=True)
-            row = cast(Tensor, pair.q.row)
-            return cast(Tensor, sum(each[pair.b, pair.h, row, index] for each, index in found))
+            row = pair.q.row
+            return sum(each[pair.b, pair.h, row, index] for each, index in found)
 
         return score
 
@@ -263,9 +285,13 @@ class ContentBias:
         """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
         assert self.value_tables is not None
         total = torch.zeros((), dtype=weights.dtype, device=weights.device)
-        for table, index in zip(self.value_tables.to(weights.dtype), self.rule.indices(pair), strict=True):
+        for table, index in zip(
+            self.value_tables.to(weights.dtype), self.rule.indices(pair), strict=True
+        ):
             head = pair.h if len(table) > 1 else torch.zeros_like(pair.h)
-            total = total + torch.einsum("bhqk,bhqkc->bhqc", weights, table[head, index].expand(*weights.shape, -1))
+            total = total + torch.einsum(
+                "bhqk,bhqkc->bhqc", weights, table[head, index].expand(*weights.shape, -1)
+            )
         return total
 
 
@@ -275,7 +301,8 @@ Bias: TypeAlias = DistanceBias | ContentBias
 
 
 class Relative(nn.Module):
-    """The seam: turn queries and keys by their place, or add a bias to their scores. This one does neither."""
+    """The seam: turn queries and keys by their place, or add a bias to their scores. This one
+    does neither."""
 
     features: frozenset[Feature] = frozenset()
 
@@ -290,7 +317,8 @@ class Relative(nn.Module):
 
 
 class Rotary(Relative):
-    """Queries and keys turned by an angle that grows with their place, so their product knows the distance."""
+    """Queries and keys turned by an angle that grows with their place, so their product knows
+    the distance."""
 
     def __init__(self, longest_wave: float = 10_000.0):
         super().__init__()
@@ -300,9 +328,15 @@ class Rotary(Relative):
         axes = coordinates("Rotary()", at)
         band = x.shape[-1] // (2 * len(axes)) * 2
         if not band:
-            raise ValueError(f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}")
-        turned = [self.turned(x[..., a * band : (a + 1) * band], axis) for a, axis in enumerate(axes)]
-        rest = x[..., len(axes) * band :]  # channels that the axes cannot share evenly stay as they are
+            raise ValueError(
+                f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
+            )
+        turned = [
+            self.turned(x[..., a * band : (a + 1) * band], axis) for a, axis in enumerate(axes)
+        ]
+        rest = x[
+            ..., len(axes) * band :
+        ]  # channels that the axes cannot share evenly stay as they are
         return torch.cat([*turned, rest], -1)
 
     def turned(self, x: Tensor, place: Tensor) -> Tensor:
@@ -342,13 +376,18 @@ class RelativeBias(Relative):
 
 
 class RelativeContent(Relative):
-    """A distance whose meaning depends on the query (Shaw; Music Transformer; labelled edges of a graph).
+    """A distance whose meaning depends on the query (Shaw; Music Transformer; labelled edges of
+    a graph).
 
-    Shaw: `RelativeContent(64, Clipped(16), values=True)`. Music: `RelativeContent(64, Every(2048), heads=8)`.
-    Graph: `RelativeContent(64, Edges(5), values=True)`. One table serves all heads unless `heads` are given.
+    Shaw: `RelativeContent(64, Clipped(16), values=True)`. Music: `RelativeContent(64,
+    Every(2048), heads=8)`.
+    Graph: `RelativeContent(64, Edges(5), values=True)`. One table serves all heads unless
+    `heads` are given.
     """
 
-    def __init__(self, channels: int, rule: Rule, *, heads: int = 1, values: bool = False, axes: int = 1):
+    def __init__(
+        self, channels: int, rule: Rule, *, heads: int = 1, values: bool = False, axes: int = 1
+    ):
         super().__init__()
         self.rule, self.axes = rule, axes
         self.features = frozenset({"content bias", "value bias"} if values else {"content bias"})
@@ -394,15 +433,19 @@ class Together(Relative):
 def unfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
     if reason := relative.rule.refuses(pairs):
         return reason
-    if type(pairs.queries) is not type(pairs.keys) or len(pairs.queries.axes) != len(pairs.keys.axes):
+    if type(pairs.queries) is not type(pairs.keys) or len(pairs.queries.axes) != len(
+        pairs.keys.axes
+    ):
         return (
-            f"a relative position measures within one geometry, but queries are on {pairs.queries.name} "
+            "a relative position measures within one geometry, but "
+            f"queries are on {pairs.queries.name} "
             f"and keys on {pairs.keys.name}"
         )
     have = len(pairs.queries.axes) or 1  # a graph has one distance
     if relative.axes != have:
         return (
-            f"{type(relative).__name__} has tables for axes={relative.axes}, but {pairs.queries.name} "
+            f"{type(relative).__name__} has tables for "
+            f"axes={relative.axes}, but {pairs.queries.name} "
             f"has {have}; build it with axes={have}"
         )
     return ""

@@ -1,13 +1,14 @@
 """How well a key answers a query.
 
-Scaled dot product unless told otherwise. Dot, multiplicative (Luong) and additive (Bahdanau) are the
-recurrent models' scores; the first two reach every kernel, because they are a dot product of other vectors.
+Scaled dot product unless told otherwise. Dot, multiplicative (Luong) and additive (Bahdanau) are
+the
+recurrent models' scores; the first two reach every kernel, because they are a dot product of
+other vectors.
 """
 
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ from manyheads.attention.positions import Feature
 
 
 class Score(nn.Module):
-    """The seam: `query` prepares the query, `scale` multiplies the dot product. This one scales by 1/sqrt(C)."""
+    """The seam: `query` prepares the query, `scale` multiplies the dot product. This one scales
+    by 1/sqrt(C)."""
 
     features: frozenset[Feature] = frozenset()
 
@@ -69,5 +71,7 @@ class Additive(Score):
         self.hidden_to_score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        hidden = self.query_to_hidden(query)[..., :, None, :] + self.key_to_hidden(key)[..., None, :, :]
-        return cast(Tensor, self.hidden_to_score(torch.tanh(hidden))[..., 0])
+        hidden = (
+            self.query_to_hidden(query)[..., :, None, :] + self.key_to_hidden(key)[..., None, :, :]
+        )
+        return self.hidden_to_score(torch.tanh(hidden))[..., 0]

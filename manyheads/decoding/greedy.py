@@ -12,7 +12,8 @@ from manyheads.decoding.step import Step
 
 
 def greedy(step: Step, start: Tensor, *, stop: int, limit: int) -> list[list[int]]:
-    """Write from `start` (B, T) until each sequence has written `stop`, or `limit` tokens; `stop` is left out."""
+    """Write from `start` (B, T) until each sequence has written `stop`, or `limit` tokens;
+    `stop` is left out."""
     token, written = start, []
     open_ = torch.ones(len(start), dtype=torch.bool, device=start.device)
     for _ in range(limit):

@@ -1,4 +1,5 @@
-"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder turns one sequence into another.
+"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder turns one
+sequence into another.
 
 B batch, T tokens, D model width, V vocabulary.
 """
@@ -29,7 +30,8 @@ class Tokens:
 
     @staticmethod
     def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
-        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]], lengths [3, 1]."""
+        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]], lengths
+        [3, 1]."""
         lengths = [len(s) for s in sequences]
         ids = torch.full((len(sequences), max(lengths, default=0)), pad)
         for row, sequence in zip(ids, sequences, strict=True):
@@ -39,7 +41,8 @@ class Tokens:
 
     @staticmethod
     def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
-        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]], none seeing another."""
+        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]], none
+        seeing another."""
         lengths = [[len(s) for s in row] for row in rows]
         segments = Segments.of(lengths, width)
         ids = torch.full((len(rows), width), pad)
@@ -62,11 +65,12 @@ class Embedding(nn.Module):
         self.scale = width**0.5
 
     def forward(self, ids: Tensor) -> Tensor:
-        return cast(Tensor, self.table(ids)) * self.scale
+        return self.table(ids) * self.scale
 
 
 class Tied(nn.Module):
-    """The embedding read backwards: a state scores every word by its likeness to that word's vector."""
+    """The embedding read backwards: a state scores every word by its likeness to that word's
+    vector."""
 
     def __init__(self, embedding: Embedding):
         super().__init__()
@@ -84,7 +88,9 @@ class Encoder(nn.Module):
         self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
 
     def forward(self, tokens: Tokens) -> Tensor:
-        return cast(Tensor, self.head(self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen)))
+        return cast(
+            Tensor, self.head(self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen))
+        )
 
 
 class Decoder(nn.Module):
@@ -100,7 +106,7 @@ class Decoder(nn.Module):
         if memory is not None:
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
         x = self.embedding(tokens.ids)
-        return cast(Tensor, self.head(self.stack(x, tokens.at, tokens.seen, memory, cache)))
+        return self.head(self.stack(x, tokens.at, tokens.seen, memory, cache))
 
 
 class EncoderDecoder(nn.Module):
@@ -114,10 +120,15 @@ class EncoderDecoder(nn.Module):
         return Memory(self.encoder(source), source.at, source.seen)
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        return cast(Tensor, self.decoder(target, self.encode(source)))
+        return self.decoder(target, self.encode(source))
 
 
 def towards(target: Pattern, source: Pattern) -> Pattern:
     """What a batch's target may see of its source: a packed document sees the same document."""
     ours = [part for part in target.parts() if isinstance(part, Segments)]
-    return every([ours[0].towards(part) if ours and isinstance(part, Segments) else part for part in source.parts()])
+    return every(
+        [
+            ours[0].towards(part) if ours and isinstance(part, Segments) else part
+            for part in source.parts()
+        ]
+    )

@@ -6,7 +6,7 @@ B batch, T tokens, D model width, F inner width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,42 +21,49 @@ class FeedForward(nn.Module):
         self,
         width: int,
         inner: int,
-        activation: Callable[[Tensor], Tensor] = F.relu,
+        activation: Callable[..., Tensor] = F.relu,
         *,
         dropout: float = 0.0,
         bias: bool = True,
     ):
         super().__init__()
         self.activation = activation
-        self.inward, self.out = nn.Linear(width, inner, bias=bias), nn.Linear(inner, width, bias=bias)
+        self.inward, self.out = (
+            nn.Linear(width, inner, bias=bias),
+            nn.Linear(inner, width, bias=bias),
+        )
         self.dropout = nn.Dropout(dropout)
         started(self.inward, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.out(self.dropout(self.activation(self.inward(x)))))
+        return self.out(self.dropout(self.activation(self.inward(x))))
 
 
 class GatedFeedForward(nn.Module):
-    """The same with a gate: half of the inner channels decide how much of the other half passes (GLU)."""
+    """The same with a gate: half of the inner channels decide how much of the other half passes
+    (GLU)."""
 
     def __init__(
         self,
         width: int,
         inner: int,
-        activation: Callable[[Tensor], Tensor] = F.silu,
+        activation: Callable[..., Tensor] = F.silu,
         *,
         dropout: float = 0.0,
         bias: bool = True,
     ):
         super().__init__()
         self.activation = activation
-        self.inward, self.out = nn.Linear(width, 2 * inner, bias=bias), nn.Linear(inner, width, bias=bias)
+        self.inward, self.out = (
+            nn.Linear(width, 2 * inner, bias=bias),
+            nn.Linear(inner, width, bias=bias),
+        )
         self.dropout = nn.Dropout(dropout)
         started(self.inward, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, content = self.inward(x).chunk(2, -1)
-        return cast(Tensor, self.out(self.dropout(self.activation(gate) * content)))
+        return self.out(self.dropout(self.activation(gate) * content))
 
 
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
@@ -90,7 +97,7 @@ class Sublayer(nn.Module):
         y = self.dropout(y)
         if self.residual:
             y = x + y
-        return cast(Tensor, self.norm(y)) if self.order == "post" else y
+        return self.norm(y) if self.order == "post" else y
 
     def extra_repr(self) -> str:
         return f"order={self.order}, residual={self.residual}"

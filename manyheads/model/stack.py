@@ -52,7 +52,10 @@ class Block(nn.Module):
     """Look at each other, look at the memory where there is one, then think alone."""
 
     def __init__(
-        self, self_attention: Sublayer, feed_forward: Sublayer, cross_attention: Sublayer | None = None
+        self,
+        self_attention: Sublayer,
+        feed_forward: Sublayer,
+        cross_attention: Sublayer | None = None,
     ):
         super().__init__()
         self.self_attention, self.cross_attention = self_attention, cross_attention
@@ -69,11 +72,12 @@ class Block(nn.Module):
         x = self.self_attention(x, within, slot=slot)
         if self.cross_attention is not None:
             x = self.cross_attention(x, across, memory=memory, slot=slot)
-        return cast(Tensor, self.feed_forward(x))
+        return self.feed_forward(x)
 
 
 class Stack(nn.Module):
-    """Embeddings and their places in, states out. `kernel` computes all its attention; swap it at will."""
+    """Embeddings and their places in, states out. `kernel` computes all its attention; swap it
+    at will."""
 
     def __init__(
         self,
@@ -87,11 +91,14 @@ class Stack(nn.Module):
     ):
         super().__init__()
         if len(blocks) != len(patterns):
-            raise ValueError(f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}")
+            raise ValueError(
+                f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}"
+            )
         for pattern in patterns:
             if not pattern.fixed:
                 raise ValueError(
-                    f"{pattern} belongs to one batch; a layer owns a pattern that holds for all, like Causal()"
+                    f"{pattern} belongs to one batch; a layer owns a "
+                    "pattern that holds for all, like Causal()"
                 )
         self.blocks, self.patterns = nn.ModuleList(blocks), tuple(patterns)
         self.position = position or Position()
@@ -115,7 +122,7 @@ class Stack(nn.Module):
         for i, (block, own) in enumerate(zip(self.blocks, within, strict=True)):
             slot = None if cache is None else Slot(cache, i)
             x = block(x, own, states, across[i], slot)
-        return cast(Tensor, self.norm(x))
+        return self.norm(x)
 
     def plans(
         self, x: Tensor, at: Places, seen: Pattern, memory: Memory | None, cache: Cache | None
@@ -131,20 +138,27 @@ class Stack(nn.Module):
                 made[alike] = plan(self.kernel, work)
             return made[alike]
 
-        keys, written = (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
+        keys, written = (
+            (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
+        )
         within: list[Plan] = []
         across: list[Plan | None] = []
         for block, own in zip(cast(list[Block], self.blocks), self.patterns, strict=True):
             # A causal pattern never looks at a slot that is still empty.
             unfilled = Everything() if Causal() in own.parts() else written
             within.append(planned(block.self_attention, own & seen & unfilled, keys, own))
-            looks = block.cross_attention is not None and memory is not None
-            across.append(planned(block.cross_attention, memory.seen, memory.at, "memory") if looks else None)  # type: ignore[arg-type, union-attr]
+            if block.cross_attention is None or memory is None:
+                across.append(None)
+            else:
+                look = planned(block.cross_attention, memory.seen, memory.at, "memory")
+                across.append(look)
         return within, across
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
         if x.shape[1] != len(at):
-            raise ValueError(f"{x.shape[1]} tokens came with places for {len(at)}; each token has one")
+            raise ValueError(
+                f"{x.shape[1]} tokens came with places for {len(at)}; each token has one"
+            )
         wants = any(block.cross_attention is not None for block in cast(list[Block], self.blocks))
         if wants != (memory is not None):
             raise ValueError(
@@ -165,13 +179,16 @@ class Stack(nn.Module):
         cross: bool = False,
         kernel: Kernel | None = None,
     ) -> Stack:
-        """A stack of `shape`: one pattern for all layers or one each; every layer has its own copy of `relative`."""
+        """A stack of `shape`: one pattern for all layers or one each; every layer has its own
+        copy of `relative`."""
         patterns = [pattern] * shape.depth if isinstance(pattern, Pattern) else list(pattern)
         blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
         if shape.order == "pre" and shape.residual:
             steady(blocks)
         norm = NORMS[shape.norm](shape.width) if shape.order == "pre" else None
-        return Stack(blocks, patterns, position=position, norm=norm, dropout=shape.dropout, kernel=kernel)
+        return Stack(
+            blocks, patterns, position=position, norm=norm, dropout=shape.dropout, kernel=kernel
+        )
 
 
 def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
@@ -179,7 +196,9 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
 
     def sublayer(part: nn.Module) -> Sublayer:
         norm = named(NORMS, "norm", shape.norm)(shape.width)
-        return Sublayer(part, norm, order=shape.order, dropout=shape.dropout, residual=shape.residual)
+        return Sublayer(
+            part, norm, order=shape.order, dropout=shape.dropout, residual=shape.residual
+        )
 
     def attention(place: Relative | None) -> Attention:
         return Attention(
@@ -204,15 +223,19 @@ def renewed(relative: Relative | None) -> Relative | None:
     """A copy that starts from numbers of its own."""
     fresh = copy.deepcopy(relative)
     for module in fresh.modules() if fresh is not None else ():
-        if hasattr(module, "reset_parameters"):
-            module.reset_parameters()
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
     return fresh
 
 
 def steady(blocks: Sequence[Block]) -> None:
-    """Shrink what each part adds to the residual stream, so that the sum does not grow with depth."""
+    """Shrink what each part adds to the residual stream, so that the sum does not grow with
+    depth."""
     parts = [
-        cast(Any, sublayer.part) for block in blocks for sublayer in block.children() if isinstance(sublayer, Sublayer)
+        cast(Any, sublayer.part)
+        for block in blocks
+        for sublayer in block.children()
+        if isinstance(sublayer, Sublayer)
     ]
     with torch.no_grad():
         for part in parts:

@@ -47,7 +47,9 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(task: Task[E], network: nn.Module, *, count: int = 256, seed: int = 1) -> dict[str, float]:
+def evaluate(
+    task: Task[E], network: nn.Module, *, count: int = 256, seed: int = 1
+) -> dict[str, float]:
     """What the network makes of examples it was not trained on."""
     examples = task.examples(count, Generator().manual_seed(seed))
     return task.measure(task.decode(network.eval(), task.batch(examples)), examples)

@@ -34,7 +34,7 @@ class Words(NamedTuple):
 
 
 def spelled(word: str) -> list[int]:
-    """"abc" -> [0, 1, 2]"""
+    """ "abc" -> [0, 1, 2]"""
     return [LETTERS.index(letter) for letter in word]
 
 
@@ -50,7 +50,7 @@ class Rewriting:
     rule: Callable[[str], str]
     shortest: int = 2
     longest: int = 8
-    shape: Shape = Shape(width=64, depth=2, heads=4, dropout=0.0)
+    shape: Shape = Shape(width=64, depth=1, heads=4, inner=128, dropout=0.0)
 
     def examples(self, count: int, generator: Generator) -> list[str]:
         lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=generator)
@@ -61,7 +61,9 @@ class Rewriting:
         source = [[*spelled(word), STOP] for word in examples]
         target = [[START, *spelled(self.rule(word)), STOP] for word in examples]
         wanted = Tokens.padded([row[1:] for row in target], PAD).ids
-        return Words(Tokens.padded(source, PAD), Tokens.padded([row[:-1] for row in target], PAD), wanted)
+        return Words(
+            Tokens.padded(source, PAD), Tokens.padded([row[:-1] for row in target], PAD), wanted
+        )
 
     def network(self) -> EncoderDecoder:
         embedding = Embedding(len(LETTERS) + 3, self.shape.width)

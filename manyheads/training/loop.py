@@ -24,7 +24,8 @@ class Training:
     clip_norm: float = 1.0
 
     def rate(self, step: int) -> float:
-        """Up over the warm-up, then down to zero in a straight line: a factor of the learning rate."""
+        """Up over the warm-up, then down to zero in a straight line: a factor of the learning
+        rate."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         return (self.steps - step) / max(1, self.steps - self.warmup_steps)
@@ -49,7 +50,10 @@ def fit(
 ) -> None:
     """Train the network in place on `training.steps` batches."""
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
+        network.parameters(),
+        lr=training.learning_rate,
+        weight_decay=training.weight_decay,
+        fused=True,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, training.rate)
     start = time.perf_counter()
@@ -57,7 +61,7 @@ def fit(
     for step, batch in zip(range(training.steps), batches, strict=False):
         loss = loss_of(network, batch)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm)
         optimizer.step()
         schedule.step()

@@ -38,7 +38,8 @@ class Work:
 
 
 class Kernel(Protocol):
-    """A way to compute attention. It refuses in words, plans once a pass, and runs in every layer."""
+    """A way to compute attention. It refuses in words, plans once a pass, and runs in every
+    layer."""
 
     name: str
 
@@ -62,12 +63,14 @@ class Kernel(Protocol):
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        """(B, H, Q, C), (B, G, K, C), (B, G, K, C) -> (B, H, Q, C); zeros where a query has no permitted key."""
+        """(B, H, Q, C), (B, G, K, C), (B, G, K, C) -> (B, H, Q, C); zeros where a query has no
+        permitted key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A pattern worked out by one kernel for one set of places, ready for every layer that shares them."""
+    """A pattern worked out by one kernel for one set of places, ready for every layer that
+    shares them."""
 
     work: Work
     kernel: Kernel
@@ -86,8 +89,10 @@ class Plan:
         batch, heads, queries, keys = self.work.pairs.shape
         if (*query.shape[:3], key.shape[2]) != (batch, heads, queries, keys):
             raise ValueError(
-                f"the plan is for {queries} queries and {keys} keys of {batch} sequences and {heads} heads; "
-                f"{query.shape[2]} and {key.shape[2]} of {query.shape[0]} and {query.shape[1]} arrived"
+                f"the plan is for {queries} queries and {keys} keys of "
+                f"{batch} sequences and {heads} heads; "
+                f"{query.shape[2]} and {key.shape[2]} of "
+                f"{query.shape[0]} and {query.shape[1]} arrived"
             )
         return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
 
@@ -106,7 +111,8 @@ def lacking(work: Work, able: frozenset[Feature]) -> str:
 
 
 def shared(x: Tensor, groups: int) -> Tensor:
-    """Key/value heads repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
+    """Key/value heads repeated for the query heads that share them: (B, G, K, C) -> (B, H, K,
+    C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)
 
 

@@ -29,7 +29,8 @@ class Choice:
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: about {cost:g}x plain attention" + (", taken" if name == self.kernel.name else "")
+            f"{name}: about {cost:g}x plain attention"
+            + (", taken" if name == self.kernel.name else "")
             for name, cost in sorted(self.costs.items(), key=lambda item: item[1])
         ]
         return "\n".join(lines + [f"{name}: no, {why}" for name, why in self.refusals.items()])
@@ -60,7 +61,9 @@ class Fastest:
     def prepare(self, work: Work) -> Plan:
         return plan(choose(work).kernel, work)
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any) -> Tensor:
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
+    ) -> Tensor:
         inner: Plan = plan.form
         return inner.kernel(query, key, value, inner, **extras)
 

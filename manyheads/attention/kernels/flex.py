@@ -1,4 +1,5 @@
-"""Attention through FlexAttention: any pattern and any bias, and blocks that nobody sees are skipped.
+"""Attention through FlexAttention: any pattern and any bias, and blocks that nobody sees are
+skipped.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -34,7 +35,10 @@ class Flex:
         if work.device.type != "cpu":
             able.add("gradient")
             if work.channels < 16:
-                return f"on {work.device.type} it needs heads of 16 channels or more, got {work.channels}"
+                return (
+                    f"on {work.device.type} it needs heads of 16 "
+                    f"channels or more, got {work.channels}"
+                )
         reason = lacking(work, frozenset(able))
         return reason.replace("it has no gradient", "it has no gradient on a CPU")
 
@@ -47,7 +51,7 @@ class Flex:
             return None
 
         def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return pattern.allows(pairs.at(b, h, i, j))  # type: ignore[return-value]
+            return pattern.allows(pairs.at(b, h, i, j))
 
         truth = block_truth(pattern, pairs, BLOCK)
         some, whole = torch.broadcast_tensors(truth.some, truth.all)
@@ -101,7 +105,6 @@ def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     """
     try:
         truth = pattern.allows(pairs.blockwise(size, size))
-        assert isinstance(truth, Truth)
         return truth
     except (TypeError, AttributeError, LookupError):
         return exact_truth(pattern, pairs, size)
@@ -112,7 +115,6 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     some, whole = [], []
     for rows in i.split(size, 2):
         allowed = pattern.allows(pairs.at(b, h, rows, j))
-        assert isinstance(allowed, Tensor)
         allowed = allowed.expand(*allowed.shape[:3], len(pairs.keys)).int()
         along = pooled(torch.stack([allowed.amin(2), allowed.amax(2)]), size)
         some.append(along.high[1] > 0)
@@ -121,7 +123,8 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
 
 
 def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Which blocks of keys each block of queries visits: how many, and their numbers, those first."""
+    """Which blocks of keys each block of queries visits: how many, and their numbers, those
+    first."""
     count = blocks.sum(-1, dtype=torch.int32)
     numbers = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
     return count, numbers.to(torch.int32)
@@ -129,8 +132,9 @@ def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def compiled() -> Callable[..., Any]:
-    """FlexAttention, compiled; it fails aloud rather than run uncompiled once it has compiled too often."""
-    config = torch._dynamo.config  # type: ignore[attr-defined]
+    """FlexAttention, compiled; it fails aloud rather than run uncompiled once it has compiled
+    too often."""
+    config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 64)
     return torch.compile(flex_attention, fullgraph=True)
 

@@ -27,19 +27,22 @@ class Reference:
 
     def prepare(self, work: Work) -> Tensor:
         allowed = work.pattern.allows(work.pairs.everywhere())
-        assert isinstance(allowed, Tensor)
         return allowed  # broadcasts to (B, H, Q, K)
 
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
     ) -> Tensor:
-        """How much each query takes from each key: (B, H, Q, K), rows that sum to 1, or to 0 where nothing is allowed."""
+        """How much each query takes from each key: (B, H, Q, K), rows that sum to 1, or to 0
+        where nothing is allowed."""
         key = shared(key, plan.work.groups)
         scores = score(query, key)
         if biases:
-            scores = scores + bias_scores(query, biases, score.scale(key.shape[-1]), plan.work.pairs)
+            scores = scores + bias_scores(
+                query, biases, score.scale(key.shape[-1]), plan.work.pairs
+            )
         wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-        # The lowest number and not -inf: a row without any permitted key stays finite, and is emptied after.
+        # The lowest number and not -inf: a row without any permitted key stays finite, and is
+        # emptied after.
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)
         return masked.softmax(-1).masked_fill(~plan.form, 0).to(query.dtype)
 

@@ -28,7 +28,8 @@ class Mask:
 
 
 class Sdpa:
-    """F.scaled_dot_product_attention: plain full and causal attention as they are, else a dense mask."""
+    """F.scaled_dot_product_attention: plain full and causal attention as they are, else a dense
+    mask."""
 
     name = "sdpa"
 
@@ -45,7 +46,6 @@ class Sdpa:
         if form is not None:
             return form
         allowed = work.pattern.allows(work.pairs.everywhere())
-        assert isinstance(allowed, Tensor)
         empty = ~allowed.any(-1, keepdim=True)
         return Mask(allowed | empty, empty)
 

@@ -9,6 +9,7 @@ import inspect
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -63,7 +64,9 @@ class Varlen:
         # Two short transfers from the device answer all that must be known on the host.
         known = torch.stack([fact for ids in sides for fact in facts(ids)]).view(-1, 3).tolist()
         if not all(in_turn for _, in_turn, _ in known):
-            raise ValueError("the varlen kernel reads documents numbered 0, 1, 2 ... end to end, padding last")
+            raise ValueError(
+                "the varlen kernel reads documents numbered 0, 1, 2 ... end to end, padding last"
+            )
         count = max(highest for highest, _, _ in known) + 2  # the last one is the row's padding
         ends, longest = zip(*(ends_and_longest(ids, count) for ids in sides), strict=True)
         most = torch.stack(longest).tolist()
@@ -83,15 +86,16 @@ class Varlen:
         dropout: float,
     ) -> Tensor:
         documents, scale = plan.form, score.scale(key.shape[-1])
-        rows = score.query(query).transpose(1, 2).flatten(0, 1), *(x.transpose(1, 2).flatten(0, 1) for x in (key, value))
         run = flash if query.is_cuda else one_by_one
-        out = run(*rows, documents, scale, plan.work.groups)
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (score.query(query), key, value))
+        out = run(q, k, v, documents, scale, plan.work.groups)  # (B T, H, C)
         out = out.unflatten(0, (len(query), -1)).transpose(1, 2)
         return out if documents.padding is None else out.masked_fill(documents.padding, 0)
 
 
 def facts(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The highest document number, whether rows count 0, 1, 2 ... with padding last, whether there is padding."""
+    """The highest document number, whether rows count 0, 1, 2 ... with padding last, whether
+    there is padding."""
     hidden, step = ids == Segments.PADDING, ids.diff(dim=1)
     in_turn = hidden[:, 1:] | (~hidden[:, :-1] & (step >= 0) & (step <= 1))
     starts = ids[:, 0] <= 0
@@ -99,24 +103,29 @@ def facts(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def ends_and_longest(ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """[[0, 0, 1, -1]], 3 -> ends [0, 2, 3, 4], longest 2: the last document of a row is its padding."""
+    """[[0, 0, 1, -1]], 3 -> ends [0, 2, 3, 4], longest 2: the last document of a row is its
+    padding."""
     rows = torch.arange(len(ids), device=ids.device)[:, None]
     document = torch.where(ids == Segments.PADDING, count - 1, ids) + rows * count
     lengths = torch.zeros(len(ids) * count, dtype=torch.int32, device=ids.device)
-    lengths.scatter_add_(0, document.flatten(), torch.ones_like(document.flatten(), dtype=torch.int32))
+    lengths.scatter_add_(
+        0, document.flatten(), torch.ones_like(document.flatten(), dtype=torch.int32)
+    )
     return F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)), lengths.max()
 
 
-def flash(query: Tensor, key: Tensor, value: Tensor, documents: Documents, scale: float, groups: int) -> Tensor:
+def flash(
+    query: Tensor, key: Tensor, value: Tensor, documents: Documents, scale: float, groups: int
+) -> Tensor:
     """(B T, H, C), (B T, G, C), (B T, G, C) -> (B T, H, C)"""
     from torch.nn.attention.varlen import varlen_attn
 
-    options = {}
+    options: Any = {}
     if groups > 1 and shares_keys():
         options["enable_gqa"] = True
     elif groups > 1:
         key, value = shared(key, groups), shared(value, groups)
-    return varlen_attn(
+    out: Any = varlen_attn(
         query,
         key,
         value,
@@ -128,6 +137,7 @@ def flash(query: Tensor, key: Tensor, value: Tensor, documents: Documents, scale
         window_size=(-1, 0 if documents.causal else -1),
         **options,
     )
+    return out
 
 
 @cache
@@ -138,10 +148,14 @@ def shares_keys() -> bool:
     return "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
-def one_by_one(query: Tensor, key: Tensor, value: Tensor, documents: Documents, scale: float, groups: int) -> Tensor:
+def one_by_one(
+    query: Tensor, key: Tensor, value: Tensor, documents: Documents, scale: float, groups: int
+) -> Tensor:
     """The same on a CPU, where a loop over documents beats a mask over all of them."""
     out = []
-    spans = zip(pairwise(documents.query_ends.tolist()), pairwise(documents.key_ends.tolist()), strict=True)
+    spans = zip(
+        pairwise(documents.query_ends.tolist()), pairwise(documents.key_ends.tolist()), strict=True
+    )
     for (start, end), (key_start, key_end) in spans:
         if end == start:
             continue
@@ -149,8 +163,11 @@ def one_by_one(query: Tensor, key: Tensor, value: Tensor, documents: Documents, 
             out.append(torch.zeros_like(query[start:end]))
             continue
         q, k, v = query[start:end], key[key_start:key_end], value[key_start:key_end]
+        q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
         mixed = F.scaled_dot_product_attention(
-            *(x.transpose(0, 1)[None] for x in (q, k, v)),
+            q,
+            k,
+            v,
             is_causal=documents.causal,
             scale=scale,
             enable_gqa=groups > 1,

@@ -59,7 +59,8 @@ class Recorded:
 
 
 class Checked:
-    """Any kernel, refusing inputs that are not numbers; on a GPU the look costs a wait at every call."""
+    """Any kernel, refusing inputs that are not numbers; on a GPU the look costs a wait at every
+    call."""
 
     def __init__(self, kernel: Kernel):
         self.kernel, self.name = kernel, f"checked {kernel.name}"
@@ -73,7 +74,9 @@ class Checked:
     def prepare(self, work: Work) -> Plan:
         return plan(self.kernel, work)
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any) -> Tensor:
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
+    ) -> Tensor:
         for name, x in (("query", query), ("key", key), ("value", value)):
             finite(x, f"the {name} of {plan.work.pattern}")
         return self.kernel(query, key, value, plan.form, **extras)

@@ -1,0 +1,76 @@
+# The names that `import manyheads` gives, in reading order. __init__.py reads this list and loads
+# each when it is first used, so that `manyheads --help` answers without loading torch.
+# ruff: noqa: I001
+
+# where tokens are
+from manyheads.attention.places import (
+    line as line,
+    grid as grid,
+    graph as graph,
+    packed as packed,
+    Graph as Graph,
+    Pairs as Pairs,
+)
+
+# who may attend to whom
+from manyheads.attention.patterns import (
+    Pattern as Pattern,
+    Everything as Everything,
+    Causal as Causal,
+    Window as Window,
+    Blocks as Blocks,
+    Prefix as Prefix,
+    Lengths as Lengths,
+    Segments as Segments,
+)
+from manyheads.attention.notation import read as read
+
+# how place enters: below the first layer, or in every layer
+from manyheads.attention.positions import (
+    Sinusoidal as Sinusoidal,
+    Learned as Learned,
+    Concatenated as Concatenated,
+    Rotary as Rotary,
+    RelativeBias as RelativeBias,
+    RelativeContent as RelativeContent,
+    Together as Together,
+    Clipped as Clipped,
+    Every as Every,
+    Bucketed as Bucketed,
+    Edges as Edges,
+)
+
+# how well a key answers a query, and how the sum is computed
+from manyheads.attention.scores import (
+    ScaledDot as ScaledDot,
+    Dot as Dot,
+    Multiplicative as Multiplicative,
+    Additive as Additive,
+)
+from manyheads.attention.kernels import (
+    KERNELS as KERNELS,
+    Work as Work,
+    choose as choose,
+    plan as plan,
+    Recorded as Recorded,
+    Checked as Checked,
+)
+from manyheads.attention.cache import Growing as Growing, Static as Static
+from manyheads.attention.layer import Attention as Attention
+
+# models
+from manyheads.model.stack import Shape as Shape, Stack as Stack, Memory as Memory
+from manyheads.model.networks import (
+    Tokens as Tokens,
+    Embedding as Embedding,
+    Tied as Tied,
+    Encoder as Encoder,
+    Decoder as Decoder,
+    EncoderDecoder as EncoderDecoder,
+)
+
+# looking inside
+from manyheads.inspect.record import recording as recording
+from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
+
+__version__: str

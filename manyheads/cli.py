@@ -1,0 +1,130 @@
+"""The commands. Each loads what it needs when it runs, so that --help answers at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from manyheads import __version__
+
+if TYPE_CHECKING:
+    from manyheads.attention.places import Places
+
+app = typer.Typer(
+    help="Train, run and look inside Transformer sequence models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    if version:
+        print(f"manyheads {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def draw(
+    pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
+    line: Annotated[int | None, typer.Option(help="Tokens on a line.  [default: 16]")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Rows x columns of an image, x channels if it has them: 8x8")
+    ] = None,
+    blocks: Annotated[
+        str | None, typer.Option(help="With --grid: generate block by block, of this size: 4x4")
+    ] = None,
+    graph: Annotated[str | None, typer.Option(help="The edges of a graph: 0-1,1-2,2-3")] = None,
+    query: Annotated[
+        int | None, typer.Option(help="With --grid: the token whose view is shown.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture to this file too.")] = None,
+) -> None:
+    """Show who may attend to whom."""
+    from manyheads.attention.notation import read
+    from manyheads.inspect.drawing import draw as drawn
+
+    picture = drawn(read(pattern), places_of(line, grid, blocks, graph), query)
+    print(picture)
+    if png is not None:
+        picture.save(png)
+        print(f"\npicture: {png}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the picture.")] = Path("demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 800,
+) -> None:
+    """Train a small Transformer to write words backwards, and see how it does it."""
+    from manyheads.demo import run
+
+    run(out, steps)
+
+
+def places_of(
+    line_: int | None, grid_: str | None, blocks: str | None, graph_: str | None
+) -> Places:
+    """The one geometry that was asked for; a line of 16 where none was."""
+    from manyheads.attention.places import graph, grid, line
+
+    asked = [
+        f"--{name}"
+        for name, value in (("line", line_), ("grid", grid_), ("graph", graph_))
+        if value is not None
+    ]
+    if len(asked) > 1:
+        raise ValueError(f"one geometry at a time, got {' and '.join(asked)}")
+    if blocks is not None and grid_ is None:
+        raise ValueError("--blocks says in which order a --grid is generated, and no --grid came")
+    if grid_ is not None:
+        sizes = measures(grid_, "--grid", "8x8 or 8x8x3", (2, 3))
+        cut = measures(blocks, "--blocks", "4x4", (2,)) if blocks else None
+        return grid(*sizes, blocks=(cut[0], cut[1]) if cut else None)
+    if graph_ is not None:
+        edges = edges_of(graph_)
+        return graph(edges, 1 + max(max(edge) for edge in edges))
+    length = 16 if line_ is None else line_
+    if length < 1:
+        raise ValueError(f"a line has 1 token or more, got --line {length}")
+    return line(length)
+
+
+def measures(text: str, option: str, example: str, counts: tuple[int, ...]) -> list[int]:
+    """ "8x8" -> [8, 8]"""
+    parts = text.strip().lower().split("x")
+    if len(parts) not in counts or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{option} reads like {example}, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def edges_of(text: str) -> list[tuple[int, int]]:
+    """ "0-1,1-2" -> [(0, 1), (1, 2)]"""
+    edges = [re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", part) for part in text.split(",")]
+    if not all(edges):
+        raise ValueError(f"--graph reads like 0-1,1-2,2-3, got {text!r}")
+    return [(int(edge[1]), int(edge[2])) for edge in edges if edge]
+
+
+def main() -> None:
+    """A mistake of the user's is one sentence on stderr and exit code 2; --debug shows where it
+    arose."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"manyheads: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("manyheads: stopped", file=sys.stderr)
+        raise SystemExit(130) from None

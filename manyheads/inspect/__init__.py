@@ -1,0 +1,1 @@
+"""Looking inside: what attention saw, and pictures of it."""
