@@ -33,7 +33,7 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:  # noqa: PLW1641
+class Interval:
     """Numbers from `low` to `high`, both included. Bounds may be loose, never wrong.
 
     (2..5) - (1..3) -> (-1..4);   (2..5) <= (5..9) -> some: yes, all: yes
@@ -78,13 +78,15 @@ class Interval:  # noqa: PLW1641
     def __gt__(self, other: Interval | Tensor | int) -> Truth:
         return ~(self <= other)
 
-    def __eq__(self, other: Interval | Tensor | int) -> Truth:
+    def __eq__(self, other: Any) -> Any:
         low, high = bounds(other)
         overlap = (self.low <= high) & (self.high >= low)
         return Truth(overlap, (self.low == high) & (self.high == low))
 
-    def __ne__(self, other: Interval | Tensor | int) -> Truth:
+    def __ne__(self, other: Any) -> Any:
         return ~(self == other)
+
+    __hash__ = object.__hash__
 
 
 # Tensor or Interval, Tensor or Truth: a checker cannot follow operators on such a union.

@@ -254,13 +254,11 @@ class Blocks(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         whole = isinstance(self.query, int)
-        along = (
-            [(pair.q.order, pair.k.order)] if whole else zip(pair.q.axes, pair.k.axes, strict=True)
-        )
+        queries = (pair.q.order,) if whole else pair.q.axes
+        keys = (pair.k.order,) if whole else pair.k.axes
+        sizes = as_tuple(self.query), as_tuple(self.memory)
         near = []
-        for (q, k), block, memory in zip(
-            along, as_tuple(self.query), as_tuple(self.memory), strict=False
-        ):
+        for q, k, block, memory in zip(queries, keys, *sizes, strict=False):
             past_start = k - q // block * block
             near += [past_start >= -memory, past_start < block + memory]
         return reduce(and_, near)

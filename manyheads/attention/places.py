@@ -57,9 +57,7 @@ class Grid:
 
     def then(self, later: Grid) -> Grid:
         """These places and, after them, those: what a cache of keys covers."""
-        runs_on = (
-            None not in (self.first, later.first) and (self.first or 0) + len(self) == later.first
-        )
+        runs_on = self.first is not None and later.first == self.first + len(self)
         return Grid(
             joined(self.order, later.order),
             tuple(joined(a, b) for a, b in zip(self.axes, later.axes, strict=True)),
@@ -324,9 +322,8 @@ class Pair:
     def edge(self) -> Number:
         """The label of the edge between them."""
         at = self.pairs.queries
-        assert isinstance(at, Graph) and at.edges is not None, (
-            "checked when the pattern was planned"
-        )
+        if not isinstance(at, Graph) or at.edges is None:
+            raise ValueError(f"{at.name} without labels on its edges was asked for one")
         return between(at.edges, self.q, self.k)
 
 

@@ -6,6 +6,7 @@ B batch, T tokens, D model width, F inner width.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch.nn.functional as F
@@ -68,9 +69,9 @@ class GatedFeedForward(nn.Module):
 
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
-    "gelu": lambda *sizes, **options: FeedForward(*sizes, F.gelu, **options),
+    "gelu": partial(FeedForward, activation=F.gelu),
     "swiglu": GatedFeedForward,
-    "geglu": lambda *sizes, **options: GatedFeedForward(*sizes, F.gelu, **options),
+    "geglu": partial(GatedFeedForward, activation=F.gelu),
 }
 
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
