@@ -9,7 +9,7 @@ B batch, H heads, Q queries, K keys, T tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Protocol, TypeAlias
@@ -30,6 +30,10 @@ class Grid:
     axes: tuple[Tensor, ...]  # each (T,) or (B, T)
     sizes: tuple[int, ...]  # coordinates on axis a are below sizes[a]: known without asking the GPU
     first: int | None = None  # order is first, first + 1, ...; None where it is not such a run
+    straight: bool = field(init=False)  # order is the row itself
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "straight", self.first == 0)
 
     @property
     def name(self) -> str:
@@ -85,6 +89,7 @@ class Graph:
     axes = ()
     sizes = ()
     first = None
+    straight = True
 
     @property
     def device(self) -> torch.device:
@@ -224,9 +229,9 @@ class Point:
 
     @property
     def order(self) -> Tensor:
-        # Arithmetic where it will do: a kernel that inlines this reads no memory for it.
-        first = self.places.first
-        return self.pick(self.places.order) if first is None else self.row + first
+        # A kernel that inlines this reads no memory where the row will do, and is compiled once
+        # for all other places: their first token is not among what it is compiled for.
+        return self.row if self.places.straight else self.pick(self.places.order)
 
     @property
     def axes(self) -> tuple[Tensor, ...]:

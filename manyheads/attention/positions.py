@@ -12,8 +12,10 @@ B batch, H heads, Q queries, K keys, T tokens, C channels of one head, D model w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Literal, Protocol, TypeAlias, cast
 
 import torch
@@ -247,11 +249,11 @@ class DistanceBias:
     rule: Rule
 
     def scorer(self, query: Tensor, scale: float) -> Scorer:
-        tables, rule = self.tables.to(query.dtype), self.rule
+        tables, rule = exact(self.tables), self.rule
 
         def score(pair: Pair) -> Tensor:
             found = zip(tables, rule.indices(pair), strict=True)
-            return sum(table[pair.h, index] for table, index in found)
+            return total(table[pair.h, index] for table, index in found)
 
         return score
 
@@ -269,33 +271,38 @@ class ContentBias:
     rule: Rule
 
     def scorer(self, query: Tensor, scale: float) -> Scorer:
-        scores = [
-            query @ table.mT.to(query.dtype) * scale for table in self.key_tables
-        ]  # (B, H, Q, N)
+        products = (query @ table.mT.to(query.dtype) for table in self.key_tables)
+        scores = [exact(product) * scale for product in products]  # (B, H, Q, N)
         rule = self.rule
 
         def score(pair: Pair) -> Tensor:
             found = zip(scores, rule.indices(pair), strict=True)
-            row = pair.q.row
-            return sum(each[pair.b, pair.h, row, index] for each, index in found)
+            return total(each[pair.b, pair.h, pair.q.row, index] for each, index in found)
 
         return score
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
         """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
         assert self.value_tables is not None
-        total = torch.zeros((), dtype=weights.dtype, device=weights.device)
-        for table, index in zip(
-            self.value_tables.to(weights.dtype), self.rule.indices(pair), strict=True
-        ):
+        tables, added = exact(self.value_tables), []
+        for table, index in zip(tables, self.rule.indices(pair), strict=True):
             head = pair.h if len(table) > 1 else torch.zeros_like(pair.h)
-            total = total + torch.einsum(
-                "bhqk,bhqkc->bhqc", weights, table[head, index].expand(*weights.shape, -1)
-            )
-        return total
+            embedding = table[head, index].to(weights.dtype).expand(*weights.shape, -1)
+            added.append(torch.einsum("bhqk,bhqkc->bhqc", weights, embedding))
+        return total(added)
 
 
 Bias: TypeAlias = DistanceBias | ContentBias
+
+
+def total(tensors: Iterable[Tensor]) -> Tensor:
+    return reduce(add, tensors)
+
+
+def exact(x: Tensor) -> Tensor:
+    """In 32 bits or more: many pairs read one entry, and its gradient is the sum over them."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
 
 # ---- in every layer ----------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ B batch, H heads, Q queries, K keys, C channels of one head.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,16 +17,16 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
-from manyheads.attention.patterns import Everything, Pattern, simplified
+from manyheads.attention.patterns import Everything, Pattern, simplified, values_of
 from manyheads.attention.places import Pairs, indices
-from manyheads.attention.positions import Bias, Feature
+from manyheads.attention.positions import Bias, DistanceBias, Feature
 from manyheads.attention.scores import Score
 
 BLOCK = 128  # pairs are skipped in blocks of this size: FlexAttention's own
 
 
 class Flex:
-    """Compiled on CUDA. On a CPU it runs as plain code, forward only: for trying, not for speed."""
+    """Fused on CUDA. On a CPU it runs as plain code, forward only: for trying, not for speed."""
 
     name = "flex"
 
@@ -85,8 +85,8 @@ class Flex:
                     plain = plain + scorer(pairs.at(b, h, i, j))
                 return plain
 
-        run = compiled() if query.is_cuda else eager
-        return run(
+        backend = "inductor" if query.is_cuda else "eager"
+        return compiled(structure_of(plan.work, biases), backend)(
             score.query(query),
             key,
             value,
@@ -131,15 +131,42 @@ def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def compiled() -> Callable[..., Any]:
-    """FlexAttention, compiled; it fails aloud rather than run uncompiled once it has compiled
-    too often."""
+def compiled(structure: Hashable, backend: str) -> Callable[..., Any]:
+    """FlexAttention compiled for one structure of pattern, places and biases.
+
+    Each structure has a code object of its own, because torch keeps compiled versions by code and,
+    looking for one that fits, trips over values of another structure. `fullgraph` makes it fail
+    aloud, and not run uncompiled, when one structure has been compiled too often.
+    """
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 64)
-    return torch.compile(flex_attention, fullgraph=True)
+    own = FunctionType(flex_attention.__code__.replace(), flex_attention.__globals__)
+    own.__defaults__, own.__kwdefaults__ = (
+        flex_attention.__defaults__,
+        flex_attention.__kwdefaults__,
+    )
+    return torch.compile(own, fullgraph=True, backend=backend)
 
 
-def eager(*args: Any, **options: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
-        return flex_attention(*args, **options)
+def structure_of(work: Work, biases: tuple[Bias, ...]) -> Hashable:
+    """What makes two calls one program: everything but their tensors."""
+    places = tuple((type(at), len(at.axes)) for at in (work.pairs.queries, work.pairs.keys))
+    kinds = tuple((type(bias), len(tables_of(bias)), bias.rule) for bias in biases)
+    return skeleton(work.pattern), places, kinds
+
+
+def skeleton(value: Any) -> Hashable:
+    """A pattern without its tensors: Lengths([3, 5]) -> (Lengths, Tensor)"""
+    Tensor))"""
+    match value:
+        case Pattern():
+            return type(value), *map(skeleton, values_of(value))
+        case tuple():
+            return tuple(map(skeleton, value))
+        case Tensor():
+            return Tensor
+    return value
+
+
+def tables_of(bias: Bias) -> Tensor:
+    return bias.tables if isinstance(bias, DistanceBias) else bias.key_tables

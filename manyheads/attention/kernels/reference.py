@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.base import Plan, Work, bias_scores, shared
-from manyheads.attention.positions import Bias, ContentBias
+from manyheads.attention.positions import Bias, ContentBias, exact
 from manyheads.attention.scores import Score
 
 
@@ -40,7 +40,7 @@ class Reference:
             scores = scores + bias_scores(
                 query, biases, score.scale(key.shape[-1]), plan.work.pairs
             )
-        wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        wide = exact(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)

@@ -75,7 +75,7 @@ class Sdpa:
         mask = None if isinstance(plan.form, bool) else plan.form
         bias = None if mask is None else mask.allowed
         if biases:
-            bias = bias_scores(query, biases, scale, plan.work.pairs)
+            bias = bias_scores(query, biases, scale, plan.work.pairs).to(query.dtype)
             if mask is not None:
                 bias = bias.masked_fill(~mask.allowed, -torch.inf)
         # Keys are repeated here: with a mask only torch's slow path shares them among heads.

@@ -21,6 +21,7 @@ from manyheads.attention.positions import Bias, Feature
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
+PAIRS_A_DOCUMENT = 20_000  # what starting one document costs on a CPU, in pairs of dense attention
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +56,14 @@ class Varlen:
         return ""
 
     def cost(self, work: Work) -> float:
-        return 0.3
+        if work.device.type == "cuda":
+            return 0.3
+        batch, _, queries, keys = work.pairs.shape
+        documents = batch * (int(segments_of(work).ids.max()) + 1)
+        return 0.3 + documents * PAIRS_A_DOCUMENT / (batch * queries * keys)
 
     def prepare(self, work: Work) -> Documents:
-        segments = next(part for part in work.pattern.parts() if isinstance(part, Segments))
+        segments = segments_of(work)
         keys = segments.ids if segments.keys is None else segments.keys
         sides = [segments.ids] if keys is segments.ids else [segments.ids, keys]
         # Two short transfers from the device answer all that must be known on the host.
@@ -91,6 +96,10 @@ class Varlen:
         out = run(q, k, v, documents, scale, plan.work.groups)  # (B T, H, C)
         out = out.unflatten(0, (len(query), -1)).transpose(1, 2)
         return out if documents.padding is None else out.masked_fill(documents.padding, 0)
+
+
+def segments_of(work: Work) -> Segments:
+    return next(part for part in work.pattern.parts() if isinstance(part, Segments))
 
 
 def facts(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,385 @@
+"""How fast is attention: every kernel x pattern over lengths, and what `choose` picks.
+
+    python bench/attention.py                       a table on this machine
+    python bench/attention.py --json results/x.json the same, kept
+    python bench/attention.py --quick               toy sizes, to see that it runs
+
+Three claims stand at the end: plain causal attention through a plan costs what SDPA costs, local
+attention grows with the length and not its square, planning is a small part of a step.
+Times are medians of forward + backward in milliseconds; ratios are of the same run.
+
+B batch, H heads, L length, C channels of one head.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads import (
+    KERNELS,
+    Blocks,
+    Causal,
+    Clipped,
+    Everything,
+    Lengths,
+    Pairs,
+    Prefix,
+    RelativeBias,
+    RelativeContent,
+    Segments,
+    Shape,
+    Sinusoidal,
+    Stack,
+    Window,
+    Work,
+    choose,
+    grid,
+    line,
+    plan,
+)
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Places, packed
+from manyheads.attention.positions import Relative
+
+H, C = 8, 64
+
+
+class Machine:
+    """The device, how to wait for it, and how to time it."""
+
+    def __init__(self, name: str, quick: bool):
+        self.device = torch.device(name)
+        self.cuda = self.device.type == "cuda"
+        self.dtype = torch.bfloat16 if self.cuda else torch.float32
+        self.seconds = 0.02 if quick else 0.3
+
+    @property
+    def description(self) -> str:
+        name = (
+            torch.cuda.get_device_name() if self.cuda else f"{torch.get_num_threads()} CPU threads"
+        )
+        return f"{name}, torch {torch.__version__}, {self.dtype}".replace("torch.", "")
+
+    def wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def once(self, work: Callable[[], Any]) -> float:
+        """Milliseconds of one run: between events on a GPU, by the clock on a CPU."""
+        if self.cuda:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            work()
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end)
+        began = time.perf_counter()
+        work()
+        return (time.perf_counter() - began) * 1000
+
+    def time(self, work: Callable[[], Any]) -> float:
+        """The median of as many runs as fit, after warming up."""
+        for _ in range(3):
+            work()
+        self.wait()
+        runs, until = [], time.perf_counter() + self.seconds
+        while len(runs) < 5 or (time.perf_counter() < until and len(runs) < 200):
+            runs.append(self.once(work))
+        return statistics.median(runs)
+
+    def memory(self, work: Callable[[], Any]) -> float | None:
+        """GiB taken beyond what was there; unknown on a CPU."""
+        if not self.cuda:
+            return None
+        self.wait()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        self.wait()
+        return (torch.cuda.max_memory_allocated() - before) / 2**30
+
+    def tensors(self, batch: int, length: int, count: int = 4) -> list[Tensor]:
+        """Query, key, value and a gradient, laid out as a model makes them: (B, L, H, C)."""
+        gradient."""
+        options = {"device": self.device, "dtype": self.dtype}
+        made = [torch.randn(batch, length, H, C, **options).transpose(1, 2) for _ in range(count)]
+        return [x.requires_grad_(i < 3) for i, x in enumerate(made)]
+
+
+def forward_backward(
+    run: Callable[..., Tensor], tensors: list[Tensor], *others: Tensor
+) -> Callable[[], None]:
+    *inputs, grad = tensors
+
+    def once() -> None:
+        torch.autograd.grad(run(*inputs), [*inputs, *others], grad)
+
+    return once
+
+
+# ---- every kernel x pattern ------------------------------------------------------------------
+
+
+def cases(
+    length: int, batch: int, device: torch.device
+) -> list[tuple[str, Pattern, Places, Relative]]:
+    """What is asked, at one length: 16 packed documents, images of three channels, distances."""
+    at, plain = line(length, device=device), Relative()
+    side = max(4, int((length / 3) ** 0.5) // 8 * 8)
+    rows = length // (3 * side)
+    image = grid(rows, side, channels=3, blocks=(8, 8), device=device)
+    image = image if len(image) == length else at
+    document = [length // 16] * 16
+    end_to_end = packed([document] * batch, length, device=device)
+    return [
+        ("everything", Everything(), at, plain),
+        ("causal", Causal(), at, plain),
+        ("padded to 3/4", Lengths(torch.full((batch,), length * 3 // 4)).to(device), at, plain),
+        ("prefix", Prefix(length // 4), at, plain),
+        ("local window", Causal() & Window(256), at, plain),
+        ("local 1D", Causal() & Blocks(256, 256), at, plain),
+        *(
+            [("local 2D", Causal() & Blocks((8, 8), (8, 8)), image, plain)]
+            if image is not at
+            else []
+        ),
+        (
+            "packed",
+            Causal() & Segments.of([document] * batch, length).to(device),
+            end_to_end,
+            plain,
+        ),
+        ("causal, bias", Causal(), at, RelativeBias(H, Clipped(128))),
+        ("causal, content", Causal(), at, RelativeContent(C, Clipped(128))),
+    ]
+
+
+def table(machine: Machine, lengths: list[int], tokens: int) -> list[dict[str, Any]]:
+    rows = []
+    print(
+        ""
+        f"\n{'pattern':18}{'B x L':>12}{'kernel':>11}{'ms':>9}{'GiB':>8}{'TFLOP/s':>9}{'plan ms':>9}  taken"
+    )
+    for length in lengths:
+        batch = max(1, tokens // length)
+        for name, pattern, places, relative in cases(length, batch, machine.device):
+            for row in measured(machine, name, pattern, places, relative, batch):
+                rows.append(row)
+                print(shown(row), flush=True)
+    return rows
+
+
+def measured(
+    machine: Machine, name: str, pattern: Pattern, places: Places, relative: Relative, batch: int
+) -> list[dict[str, Any]]:
+    relative = relative.to(machine.device, machine.dtype)
+    pairs = Pairs(batch, H, places, places)
+    work = Work(pattern, pairs, relative.features | {"gradient"}, machine.dtype, C, H)
+    taken, rows = choose(work), []
+    useful = allowed_pairs(pattern, pairs)
+    tables = list(relative.parameters())
+    for which, kernel in KERNELS.items():
+        if kernel.refuses(work) or (which == "reference" and len(places) > 4096):
+            continue
+        make = lambda kernel=kernel: plan(kernel, work)  # noqa: E731
+        planned, tensors = make(), machine.tensors(batch, len(places))
+
+        def run(q: Tensor, k: Tensor, v: Tensor, planned: Any = planned) -> Tensor:
+            return planned(q, k, v, biases=relative.biases())
+
+        once = forward_backward(run, tensors, *tables)
+        milliseconds = machine.time(once)
+        rows.append(
+            {
+                "pattern": name,
+                "written": repr(pattern) if pattern.fixed else name,
+                "batch": batch,
+                "length": len(places),
+                "kernel": which,
+                "ms": milliseconds,
+                "gib": machine.memory(once),
+                "tflops": 14
+                * useful
+                * C
+                * H
+                / milliseconds
+                / 1e9,  # 2 products forward, 5 backward
+                "plan_ms": machine.time(make),
+                "taken": which == taken.kernel.name,
+            }
+        )
+    return rows
+
+
+def allowed_pairs(pattern: Pattern, pairs: Pairs) -> int:
+    """How many pairs of the batch attend, counted a few rows at a time."""
+    b, h, i, j = (torch.arange(n, device=pairs.device) for n in (pairs.batch, 1, *pairs.shape[2:]))
+    total, shape = 0, (pairs.batch, 1, -1, pairs.shape[3])
+    for rows in i.split(1024):
+        pair = pairs.at(b[:, None, None, None], h[None, :, None, None], rows[:, None], j)
+        allowed = pattern.allows(pair)
+        total += int(allowed.expand(shape[0], 1, len(rows), shape[3]).sum())
+    return total
+
+
+def shown(row: dict[str, Any]) -> str:
+    gib = "" if row["gib"] is None else f"{row['gib']:.2f}"
+    return (
+        f"{row['pattern']:18}{row['batch']:>5} x "
+        f"{row['length']:>5}{row['kernel']:>11}{row['ms']:9.2f}"
+        f"{gib:>8}{row['tflops']:9.1f}{row['plan_ms']:9.3f}  {'<-' if row['taken'] else ''}"
+    )
+
+
+# ---- the three claims ------------------------------------------------------------------------
+
+
+def plain_causal(machine: Machine, lengths: list[int], tokens: int) -> list[dict[str, Any]]:
+    """Ours over SDPA's on the same tensors, taken in turns so that both see the same machine."""
+    rows = []
+    for length in lengths:
+        batch = max(1, tokens // length)
+        tensors = machine.tensors(batch, length)
+        at = line(length, device=machine.device)
+        work = Work(Causal(), Pairs(batch, H, at, at), frozenset({"gradient"}), machine.dtype, C, H)
+        planned = plan(choose(work).kernel, work)
+        ours = forward_backward(planned, tensors)
+        theirs = forward_backward(
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), tensors
+        )
+        both = [(machine.time(ours), machine.time(theirs)) for _ in range(5)]
+        ratio = statistics.median(a / b for a, b in both)
+        rows.append({"length": length, "ms": both[-1][0], "sdpa_ms": both[-1][1], "ratio": ratio})
+        print(f"causal {batch} x {length}: {ratio:.3f} x SDPA ({both[-1][0]:.3f} ms)", flush=True)
+    return rows
+
+
+def local_growth(machine: Machine, lengths: list[int], batch: int) -> list[dict[str, Any]]:
+    """Time a token of local 1D attention, over that of the shortest."""
+    rows: list[dict[str, Any]] = []
+    for length in lengths:
+        at = line(length, device=machine.device)
+        pairs = Pairs(batch, H, at, at)
+        work = Work(
+            Causal() & Blocks(256, 256), pairs, frozenset({"gradient"}), machine.dtype, C, H
+        )
+        kernel = choose(work).kernel
+        tensors = machine.tensors(batch, length)
+        milliseconds = machine.time(forward_backward(plan(kernel, work), tensors))
+        per_token = milliseconds / length
+        first = rows[0]["ms"] / rows[0]["length"] if rows else per_token
+        rows.append(
+            {
+                "length": length,
+                "ms": milliseconds,
+                "kernel": kernel.name,
+                "linear": per_token / first,
+            }
+        )
+        print(
+            f"local 1D {batch} x {length} ({kernel.name}): "
+            f"{milliseconds:.3f} ms, {per_token / first:.3f} of linear",
+            flush=True,
+        )
+    return rows
+
+
+def planning(machine: Machine, document: int, count: int, width: int) -> list[dict[str, Any]]:
+    """Planning `count` packed documents against one training step of six layers over them."""
+    length = document * count
+    lengths = [[document] * count]
+    places = packed(lengths, length, device=machine.device)
+    seen = Segments.of(lengths, length).to(machine.device)
+    shape = Shape(width=width, depth=6, heads=H, dropout=0.0)
+    stack = Stack.of(shape, Causal(), position=Sinusoidal()).to(machine.device)
+    optimizer = torch.optim.AdamW(stack.parameters(), fused=True)
+    x = torch.randn(1, length, width, device=machine.device)
+
+    def step() -> None:
+        with torch.autocast(machine.device.type, machine.dtype, enabled=machine.cuda):
+            loss = stack(x, places, seen).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    whole = machine.time(step)
+    rows = []
+    for name in ("varlen", "flex"):
+        pairs = Pairs(1, H, places, places)
+        work = Work(Causal() & seen, pairs, frozenset({"gradient"}), machine.dtype, C, H)
+        if KERNELS[name].refuses(work):
+            continue
+        milliseconds = wall(machine, lambda name=name, work=work: plan(KERNELS[name], work))
+        share = milliseconds / whole
+        rows.append(
+            {
+                "kernel": name,
+                "documents": count,
+                "tokens": length,
+                "plan_ms": milliseconds,
+                "step_ms": whole,
+                "share": share,
+            }
+        )
+        print(
+            f"plan {count} documents, {length} tokens, {name}: "
+            f"{milliseconds:.3f} ms, {share:.1%} of a step of {whole:.1f} ms",
+            flush=True,
+        )
+    return rows
+
+
+def wall(machine: Machine, work: Callable[[], Any]) -> float:
+    """Milliseconds by the clock, waits included: what planning takes from a step at worst."""
+    runs = []
+    for _ in range(12):
+        machine.wait()
+        began = time.perf_counter()
+        work()
+        machine.wait()
+        runs.append((time.perf_counter() - began) * 1000)
+    return statistics.median(runs[2:])
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options.add_argument("--json", type=Path, help="keep the figures in this file")
+    options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
+    options.add_argument("--claims", action="store_true", help="only the three claims")
+    asked = options.parse_args()
+    machine = Machine(asked.device, asked.quick)
+    big = machine.cuda and not asked.quick
+    print(machine.description)
+    results: dict[str, Any] = {"machine": machine.description, "heads": H, "channels": C}
+    if big:
+        sizes = {"lengths": [1024, 4096, 16384], "tokens": 16384}
+    else:
+        sizes = {"lengths": [192, 384] if asked.quick else [768, 1536], "tokens": 1536}
+    results["plain_causal"] = plain_causal(
+        machine, [1024, 2048, 4096, 8192] if big else [1024, 2048], 16384 if big else 2048
+    )
+    local = [3072 * 2**n for n in range(5)] if big else [768, 1536]
+    results["local_growth"] = local_growth(machine, local, 8 if big else 1)
+    results["planning"] = [
+        *planning(machine, 1024 if big else 64, 16, 512),
+        *(planning(machine, 16384, 16, 512) if big else []),
+    ]
+    if not asked.claims:
+        results["table"] = table(machine, sizes["lengths"], sizes["tokens"])  # type: ignore[arg-type]
+    if asked.json:
+        asked.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""Every kernel agrees with the reference, and the reference is what the books say."""
+
+import math
+
+import pytest
+import torch
+from combinations import GEOMETRIES, PATTERNS, RELATIVES, B, C, H, T, fits, relative_for
+from torch import Tensor
+
+from manyheads import (
+    KERNELS,
+    Additive,
+    Causal,
+    Checked,
+    Clipped,
+    Dot,
+    Everything,
+    Lengths,
+    Multiplicative,
+    Pairs,
+    RelativeBias,
+    RelativeContent,
+    ScaledDot,
+    Segments,
+    Window,
+    Work,
+    choose,
+    line,
+    plan,
+)
+from manyheads.attention.kernels import Fastest, kernel
+from manyheads.attention.kernels.base import Kernel
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Places
+from manyheads.attention.positions import Relative
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2}
+FAST = [name for name in KERNELS if name != "reference"]
+
+
+def attend(
+    which: Kernel,
+    pattern: Pattern,
+    pairs: Pairs,
+    relative: Relative,
+    tensors: tuple[Tensor, ...],
+    *,
+    gradient: bool,
+) -> list[Tensor]:
+    """The output, and where asked the gradients of query, key, value and the position's tables."""
+    features = relative.features | ({"gradient"} if gradient else set())
+    q, k, v = (x.clone().requires_grad_(gradient) for x in tensors)
+    work = Work(pattern, pairs, frozenset(features), q.dtype, q.shape[-1], k.shape[1])
+    planned = plan(which, work)
+    relative.zero_grad()
+    with torch.set_grad_enabled(gradient):
+        turned = relative.rotate(q, pairs.queries), relative.rotate(k, pairs.keys)
+        out = planned(*turned, v, biases=relative.biases())
+        if not gradient:
+            return [out]
+        out.square().sum().backward()
+    tables = [p.grad.clone() for p in relative.parameters() if p.grad is not None]
+    return [out.detach(), *(x.grad for x in (q, k, v)), *tables]
+
+
+def random_tensors(
+    dtype: torch.dtype, queries: int = T, keys: int = T, key_heads: int = H
+) -> tuple[Tensor, ...]:
+    sizes = (H, queries), (key_heads, keys), (key_heads, keys)
+    return tuple(torch.randn(B, *size, C, dtype=dtype) for size in sizes)
+
+
+def assert_agree(
+    pattern: Pattern, pairs: Pairs, relative: Relative, tensors: tuple[Tensor, ...]
+) -> int:
+    """Compare all kernels that do not refuse; how many did not."""
+    agreed = 0
+    for gradient in (False, True):
+        wanted = attend(KERNELS["reference"], pattern, pairs, relative, tensors, gradient=gradient)
+        features = relative.features | ({"gradient"} if gradient else set())
+        work = Work(pattern, pairs, frozenset(features), tensors[0].dtype, C, tensors[1].shape[1])
+        for name in FAST:
+            if KERNELS[name].refuses(work):
+                continue
+            found = attend(KERNELS[name], pattern, pairs, relative, tensors, gradient=gradient)
+            assert len(found) == len(wanted)
+            tolerance = TOLERANCE[tensors[0].dtype]
+            for a, b in zip(found, wanted, strict=True):
+                scale = max(1.0, b.abs().max().item())
+                torch.testing.assert_close(
+                    a / scale, b / scale, atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}"
+                )
+            agreed += 1
+    return agreed
+
+
+MEANINGFUL = [
+    (geometry, name)
+    for geometry, places in GEOMETRIES.items()
+    for name, pattern in PATTERNS.items()
+    if not pattern.refuses(Pairs(B, H, places, places))
+]
+
+
+@pytest.mark.parametrize(("geometry", "name"), MEANINGFUL)
+def test_kernels_agree_whatever_the_place_pattern_and_position(geometry: str, name: str) -> None:
+    places, pattern = GEOMETRIES[geometry], PATTERNS[name]
+    pairs = Pairs(B, H, places, places)
+    agreed = 0
+    for relative in RELATIVES:
+        if fits(places, relative):
+            position = relative_for(relative, places).double()
+            agreed += assert_agree(pattern, pairs, position, random_tensors(torch.float64))
+    assert agreed >= 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [name for geometry, name in MEANINGFUL if geometry == "line"])
+def test_kernels_agree_in_every_precision(name: str, dtype: torch.dtype) -> None:
+    places = GEOMETRIES["line"]
+    pattern, pairs = PATTERNS[name], Pairs(B, H, places, places)
+    for relative in ("none", "bias", "music"):
+        position = relative_for(relative, places).to(dtype)
+        assert assert_agree(pattern, pairs, position, random_tensors(dtype))
+
+
+@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize(
+    "name", ["everything", "causal", "causal window", "lengths", "causal packed"]
+)
+def test_heads_may_share_their_keys_on_every_kernel(name: str, key_heads: int) -> None:
+    pairs = Pairs(B, H, line(T), line(T))
+    tensors = random_tensors(torch.float64, key_heads=key_heads)
+    assert assert_agree(PATTERNS[name], pairs, Relative(), tensors) >= 3
+
+
+@pytest.mark.parametrize("name", ["everything", "causal", "causal window", "blocks", "prefix"])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_a_few_queries_at_the_end_of_a_cache_agree_on_every_kernel(name: str, queries: int) -> None:
+    keys, pattern = line(T), PATTERNS[name]
+    pairs = Pairs(B, H, keys[T - queries :], keys)
+    tensors = random_tensors(torch.float64, queries=queries)
+    for relative in ("none", "bias", "music"):
+        position = relative_for(relative, keys).double()
+        assert assert_agree(pattern, pairs, position, tensors) >= 2
+
+
+def test_packed_queries_see_the_same_documents_of_packed_keys_on_every_kernel() -> None:
+    target = Segments.of([[4, 9, 3], [20]], 20)
+    source = Segments.of([[6, 2, 30], [36]], 38)
+    pairs = Pairs(B, H, line(20), line(38))
+    tensors = random_tensors(torch.float64, queries=20, keys=38)
+    assert assert_agree(target.towards(source), pairs, Relative(), tensors) >= 4
+
+
+# ---- the reference ---------------------------------------------------------------------------
+
+
+def test_the_reference_is_softmax_of_scaled_products() -> None:
+    q, k, v = random_tensors(torch.float64)
+    pairs = Pairs(B, H, line(T), line(T))
+    out = plan(KERNELS["reference"], Work(Everything(), pairs, dtype=torch.float64))(q, k, v)
+    torch.testing.assert_close(out, torch.softmax(q @ k.mT / math.sqrt(C), -1) @ v)
+
+
+def test_shaw_adds_embeddings_of_the_clipped_distance_to_keys_and_values() -> None:
+    q, k, v = random_tensors(torch.float64)
+    shaw = RelativeContent(C, Clipped(3), values=True).double()
+    pairs = Pairs(B, H, line(T), line(T))
+    steps = (torch.arange(T)[None] - torch.arange(T)[:, None]).clamp(-3, 3) + 3
+    assert shaw.value_tables is not None
+    key_embedding, value_embedding = shaw.key_tables[0, 0][steps], shaw.value_tables[0, 0][steps]
+    scores = (q @ k.mT + torch.einsum("bhqc,qkc->bhqk", q, key_embedding)) / math.sqrt(C)
+    weights = scores.softmax(-1)
+    wanted = weights @ v + torch.einsum("bhqk,qkc->bhqc", weights, value_embedding)
+    work = Work(Everything(), pairs, shaw.features, torch.float64)
+    out = plan(KERNELS["reference"], work)(q, k, v, biases=shaw.biases())
+    torch.testing.assert_close(out, wanted)
+
+
+# ---- no permitted key ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", KERNELS)
+@pytest.mark.parametrize("relative", ["none", "bias", "music"])
+def test_a_query_with_no_permitted_key_gives_zeros_and_finite_gradients(
+    which: str, relative: str
+) -> None:
+    padded = Segments.of([[10, 5], [T]], T)  # 21 tokens of padding in the first row
+    pairs, position = Pairs(B, H, line(T), line(T)), relative_for(relative, line(T))
+    gradient = which != "flex"  # FlexAttention has none on a CPU
+    features = frozenset(position.features | ({"gradient"} if gradient else set()))
+    if reason := KERNELS[which].refuses(Work(padded, pairs, features)):
+        pytest.skip(reason)
+    tensors = random_tensors(torch.float32)
+    out, *gradients = attend(KERNELS[which], padded, pairs, position, tensors, gradient=gradient)
+    assert out[0, :, 15:].abs().max() == 0
+    assert out[0, :, :15].abs().min() > 0
+    assert all(torch.isfinite(g).all() for g in gradients)
+    assert gradient == bool(gradients)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_no_step_of_an_empty_rows_gradient_is_not_a_number() -> None:
+    pairs, empty = Pairs(B, H, line(T), line(T)), Lengths(torch.tensor([0, 3]))
+    tensors = random_tensors(torch.float32)
+    with torch.autograd.detect_anomaly(check_nan=True):
+        attend(KERNELS["reference"], empty, pairs, Relative(), tensors, gradient=True)
+
+
+# ---- scores ----------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "score", [ScaledDot(), Dot(), Multiplicative(C, C)], ids=lambda s: type(s).__name__
+)
+def test_scores_that_are_products_run_on_every_kernel(score: ScaledDot) -> None:
+    score, pairs = score.double(), Pairs(B, H, line(T), line(T))
+    tensors = random_tensors(torch.float64)
+    segments = Segments.of([[10, 26], [36]], T)
+    work = Work(segments, pairs, score.features, torch.float64)
+    wanted = plan(KERNELS["reference"], work)(*tensors, score=score)
+    for name in FAST:
+        torch.testing.assert_close(
+            plan(KERNELS[name], work)(*tensors, score=score), wanted, msg=name
+        )
+
+
+def test_the_additive_score_is_computed_by_the_reference_alone() -> None:
+    additive = Additive(C, C, 5).double()
+    q, k, _ = random_tensors(torch.float64)
+    one = additive.hidden_to_score(
+        torch.tanh(additive.query_to_hidden(q[0, 1, 2]) + additive.key_to_hidden(k[0, 1, 7]))
+    )
+    torch.testing.assert_close(additive(q, k)[0, 1, 2, 7], one[0])
+    work = Work(Everything(), Pairs(B, H, line(T), line(T)), additive.features)
+    choice = choose(work)
+    assert choice.kernel.name == "reference"
+    assert set(choice.refusals.values()) >= {"it has no additive score"}
+
+
+def test_dropout_empties_weights_and_keeps_their_mean() -> None:
+    pairs, ones = Pairs(1, 1, line(1), line(400)), torch.ones(1, 1, 400, 1)
+    for name in ("reference", "sdpa"):
+        work = Work(Everything(), pairs, frozenset({"dropout"}), channels=1)
+        planned = plan(KERNELS[name], work)
+        outs = torch.stack([planned(ones[:, :, :1], ones, ones, dropout=0.5) for _ in range(200)])
+        assert outs.std() > 0.01
+        assert abs(outs.mean() - 1) < 0.02
+        torch.testing.assert_close(planned(ones[:, :, :1], ones, ones), torch.ones(1, 1, 1, 1))
+
+
+# ---- choosing --------------------------------------------------------------------------------
+
+
+def work_on_a_line(pattern: Pattern, *features: str, places: Places = GEOMETRIES["line"]) -> Work:
+    return Work(pattern, Pairs(B, H, places, places), frozenset(features))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("work", "taken"),
+    [
+        (work_on_a_line(Causal(), "gradient"), "sdpa"),
+        (work_on_a_line(Causal() & Window(3), "gradient"), "sdpa"),
+        (work_on_a_line(PATTERNS["causal packed"], "gradient"), "varlen"),
+        (work_on_a_line(PATTERNS["causal packed"], "dropout"), "sdpa"),
+        (work_on_a_line(Causal(), "content bias", "value bias"), "reference"),
+    ],
+)
+def test_choose_takes_the_fastest_that_does_not_refuse(work: Work, taken: str) -> None:
+    choice = choose(work)
+    assert choice.kernel.name == taken
+    assert f"{taken}: about" in str(choice)
+    assert set(choice.costs) | set(choice.refusals) == set(KERNELS)
+
+
+def test_choose_says_why_not_another() -> None:
+    assert "varlen: no, it computes Segments(...), with or without Causal()" in str(
+        choose(work_on_a_line(Causal()))
+    )
+    assert "flex: no, it has no gradient on a CPU" in str(
+        choose(work_on_a_line(Causal(), "gradient"))
+    )
+
+
+def test_a_kernel_asked_for_by_name_never_falls_back() -> None:
+    with pytest.raises(
+        ValueError, match=r"the varlen kernel refuses Causal\(\): it computes Segments"
+    ):
+        plan(KERNELS["varlen"], work_on_a_line(Causal()))
+    with pytest.raises(
+        ValueError, match="there is no kernel 'flash'; there are reference, sdpa, varlen"
+    ):
+        kernel("flash")
+    assert isinstance(kernel("fastest"), Fastest)
+
+
+def test_plain_attention_needs_no_mask() -> None:
+    sdpa = KERNELS["sdpa"]
+    assert sdpa.prepare(work_on_a_line(Causal())) is True
+    assert sdpa.prepare(work_on_a_line(Everything())) is False
+    last = Work(Causal() & Window(50), Pairs(B, H, line(1, start=T - 1), line(T)))
+    assert sdpa.prepare(last) is False
+    narrow = Work(Causal() & Window(5), Pairs(B, H, line(1, start=T - 1), line(T)))
+    assert not isinstance(sdpa.prepare(narrow), bool)
+
+
+# ---- bad input -------------------------------------------------------------------------------
+
+
+def test_a_plan_refuses_tensors_it_was_not_made_for() -> None:
+    planned = plan(KERNELS["sdpa"], work_on_a_line(Causal()))
+    q, k, v = random_tensors(torch.float32)
+    with pytest.raises(ValueError, match="the plan is for 36 queries and 36 keys of 2 sequences"):
+        planned(q[:, :, :5], k, v)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_a_number_is_named_with_its_place(bad: float) -> None:
+    q, k, v = random_tensors(torch.float32)
+    k[1, 2, 3, 4] = bad
+    planned = plan(Checked(KERNELS["sdpa"]), work_on_a_line(Causal()))
+    with pytest.raises(
+        ValueError, match=r"the key of Causal\(\) should be finite numbers"
+    ) as error:
+        planned(q, k, v)
+    assert f"{bad} arrived at (1, 2, 3, 4)" in str(error.value)
+
+
+def test_varlen_refuses_documents_that_do_not_lie_end_to_end() -> None:
+    shuffled = Segments([[0, 1, 0, 1]])
+    pairs = Pairs(1, H, line(4), line(4))
+    with pytest.raises(
+        ValueError, match=r"documents numbered 0, 1, 2 \.\.\. end to end, padding last"
+    ):
+        plan(KERNELS["varlen"], Work(shuffled, pairs))
+
+
+def test_a_bias_may_be_asked_of_a_kernel_that_has_none() -> None:
+    work = work_on_a_line(PATTERNS["packed"], *RelativeBias(H, Clipped(2)).features)
+    assert KERNELS["varlen"].refuses(work) == "it has no distance bias"

@@ -1,0 +1,12 @@
+"""What all tests share."""
+
+import pytest
+import torch
+
+# Two workers on two cores: threads inside each would only get in each other's way.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
