@@ -52,6 +52,7 @@ from manyheads.attention.places import Places, packed
 from manyheads.attention.positions import Relative
 
 H, C = 8, 64
+PRODUCTS = 7  # of matrices over all pairs: 2 forward, 5 backward
 
 
 class Machine:
@@ -110,7 +111,6 @@ class Machine:
 
     def tensors(self, batch: int, length: int, count: int = 4) -> list[Tensor]:
         """Query, key, value and a gradient, laid out as a model makes them: (B, L, H, C)."""
-        gradient."""
         options = {"device": self.device, "dtype": self.dtype}
         made = [torch.randn(batch, length, H, C, **options).transpose(1, 2) for _ in range(count)]
         return [x.requires_grad_(i < 3) for i, x in enumerate(made)]
@@ -166,10 +166,9 @@ def cases(
 
 def table(machine: Machine, lengths: list[int], tokens: int) -> list[dict[str, Any]]:
     rows = []
-    print(
-        ""
-        f"\n{'pattern':18}{'B x L':>12}{'kernel':>11}{'ms':>9}{'GiB':>8}{'TFLOP/s':>9}{'plan ms':>9}  taken"
-    )
+    heads = ("kernel", 11), ("ms", 9), ("GiB", 8), ("TFLOP/s", 9), ("plan ms", 9)
+    titles = "".join(f"{title:>{width}}" for title, width in heads)
+    print(f"\n{'pattern':18}{'B x L':>13}{titles}  taken")
     for length in lengths:
         batch = max(1, tokens // length)
         for name, pattern, places, relative in cases(length, batch, machine.device):
@@ -208,12 +207,7 @@ def measured(
                 "kernel": which,
                 "ms": milliseconds,
                 "gib": machine.memory(once),
-                "tflops": 14
-                * useful
-                * C
-                * H
-                / milliseconds
-                / 1e9,  # 2 products forward, 5 backward
+                "tflops": PRODUCTS * 2 * useful * C * H / milliseconds / 1e9,
                 "plan_ms": machine.time(make),
                 "taken": which == taken.kernel.name,
             }

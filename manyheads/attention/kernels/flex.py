@@ -157,7 +157,6 @@ def structure_of(work: Work, biases: tuple[Bias, ...]) -> Hashable:
 
 def skeleton(value: Any) -> Hashable:
     """A pattern without its tensors: Lengths([3, 5]) -> (Lengths, Tensor)"""
-    Tensor))"""
     match value:
         case Pattern():
             return type(value), *map(skeleton, values_of(value))
