@@ -6,7 +6,8 @@
 
 Three claims stand at the end: plain causal attention through a plan costs what SDPA costs, local
 attention grows with the length and not its square, planning is a small part of a step.
-Times are medians of forward + backward in milliseconds; ratios are of the same run.
+Times are medians of forward + backward in milliseconds, many runs in a row as in training; ratios
+are of the same run.
 
 B batch, H heads, L length, C channels of one head.
 """
@@ -75,28 +76,20 @@ class Machine:
         if self.cuda:
             torch.cuda.synchronize()
 
-    def once(self, work: Callable[[], Any]) -> float:
-        """Milliseconds of one run: between events on a GPU, by the clock on a CPU."""
-        if self.cuda:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            work()
-            end.record()
-            end.synchronize()
-            return start.elapsed_time(end)
+    def together(self, work: Callable[[], Any], runs: int) -> float:
+        """Milliseconds of one run among many that follow each other, as in training."""
+        self.wait()
         began = time.perf_counter()
-        work()
-        return (time.perf_counter() - began) * 1000
-
-    def time(self, work: Callable[[], Any]) -> float:
-        """The median of as many runs as fit, after warming up."""
-        for _ in range(3):
+        for _ in range(runs):
             work()
         self.wait()
-        runs, until = [], time.perf_counter() + self.seconds
-        while len(runs) < 5 or (time.perf_counter() < until and len(runs) < 200):
-            runs.append(self.once(work))
-        return statistics.median(runs)
+        return (time.perf_counter() - began) * 1000 / runs
+
+    def time(self, work: Callable[[], Any]) -> float:
+        """The median of nine rounds, after warming up."""
+        self.together(work, 3)
+        runs = max(1, int(self.seconds * 1000 / 9 / self.together(work, 2)))
+        return statistics.median(self.together(work, min(runs, 50)) for _ in range(9))
 
     def memory(self, work: Callable[[], Any]) -> float | None:
         """GiB taken beyond what was there; unknown on a CPU."""
@@ -356,23 +349,33 @@ def main() -> None:
     big = machine.cuda and not asked.quick
     print(machine.description)
     results: dict[str, Any] = {"machine": machine.description, "heads": H, "channels": C}
-    if big:
-        sizes = {"lengths": [1024, 4096, 16384], "tokens": 16384}
-    else:
-        sizes = {"lengths": [192, 384] if asked.quick else [768, 1536], "tokens": 1536}
-    results["plain_causal"] = plain_causal(
-        machine, [1024, 2048, 4096, 8192] if big else [1024, 2048], 16384 if big else 2048
-    )
-    local = [3072 * 2**n for n in range(5)] if big else [768, 1536]
-    results["local_growth"] = local_growth(machine, local, 8 if big else 1)
-    results["planning"] = [
-        *planning(machine, 1024 if big else 64, 16, 512),
-        *(planning(machine, 16384, 16, 512) if big else []),
-    ]
-    if not asked.claims:
-        results["table"] = table(machine, sizes["lengths"], sizes["tokens"])  # type: ignore[arg-type]
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1) + "\n")
+    for name, measure in sections(machine, big, asked.quick).items():
+        if asked.claims and name == "table":
+            continue
+        results[name] = measure()
+        if asked.json:  # after each: a run that is cut short keeps what it has
+            asked.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def sections(machine: Machine, big: bool, quick: bool) -> dict[str, Callable[[], Any]]:
+    """What is measured, at the sizes that fit this machine."""
+    small = [192, 384] if quick else [768, 1536]
+    if not big:
+        return {
+            "plain_causal": lambda: plain_causal(machine, [1024, 2048], 2048),
+            "local_growth": lambda: local_growth(machine, [768, 1536], 1),
+            "planning": lambda: planning(machine, 64, 16, 512),
+            "table": lambda: table(machine, small, 1536),
+        }
+    return {
+        "plain_causal": lambda: plain_causal(machine, [1024, 2048, 4096, 8192], 16384),
+        "local_growth": lambda: local_growth(machine, [3072 * 2**n for n in range(5)], 32),
+        "planning": lambda: [
+            *planning(machine, 1024, 16, 512),
+            *planning(machine, 16384, 16, 512),
+        ],
+        "table": lambda: table(machine, [1024, 4096, 16384], 16384),
+    }
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -75,6 +75,10 @@ class Plan:
     work: Work
     kernel: Kernel
     form: Any
+    shape: tuple[int, ...] = field(init=False)  # (B, H, Q, K)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.work.pairs.shape)
 
     def __call__(
         self,
@@ -86,15 +90,17 @@ class Plan:
         biases: tuple[Bias, ...] = (),
         dropout: float = 0.0,
     ) -> Tensor:
-        batch, heads, queries, keys = self.work.pairs.shape
-        if (*query.shape[:3], key.shape[2]) != (batch, heads, queries, keys):
-            raise ValueError(
-                f"the plan is for {queries} queries and {keys} keys of "
-                f"{batch} sequences and {heads} heads; "
-                f"{query.shape[2]} and {key.shape[2]} of "
-                f"{query.shape[0]} and {query.shape[1]} arrived"
-            )
+        if (*query.shape[:3], key.shape[2]) != self.shape:
+            raise ValueError(self.misfit(query, key))
         return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
+
+    def misfit(self, query: Tensor, key: Tensor) -> str:
+        batch, heads, queries, keys = self.shape
+        return (
+            f"the plan is for {queries} queries and {keys} keys of {batch} sequences and "
+            f"{heads} heads; {query.shape[2]} and {key.shape[2]} of {query.shape[0]} and "
+            f"{query.shape[1]} arrived"
+        )
 
 
 def plan(kernel: Kernel, work: Work) -> Plan:

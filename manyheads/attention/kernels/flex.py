@@ -6,6 +6,7 @@ B batch, H heads, Q queries, K keys, C channels of one head.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from functools import cache
 from types import FunctionType
@@ -22,6 +23,8 @@ from manyheads.attention.places import Pairs, indices
 from manyheads.attention.positions import Bias, DistanceBias, Feature
 from manyheads.attention.scores import Score
 
+LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
+OWN_PROGRAMS = 8  # shapes of one structure that get a program of their own
 BLOCK = 128  # pairs are skipped in blocks of this size: FlexAttention's own
 
 
@@ -43,7 +46,9 @@ class Flex:
         return reason.replace("it has no gradient", "it has no gradient on a CPU")
 
     def cost(self, work: Work) -> float:
-        return 1.3 if work.device.type == "cuda" else 30.0
+        if work.device.type != "cuda":
+            return 30.0
+        return 0.8 + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> BlockMask | None:
         pattern, pairs = simplified(work.pattern, work.pairs), work.pairs
@@ -54,15 +59,24 @@ class Flex:
             return pattern.allows(pairs.at(b, h, i, j))
 
         truth = block_truth(pattern, pairs, BLOCK)
-        some, whole = torch.broadcast_tensors(truth.some, truth.all)
-        whole = whole & some  # an empty block is not a full one
-        return BlockMask.from_kv_blocks(
-            *listed(some & ~whole),
-            *listed(whole),
+        wholly = truth.some & truth.all
+        both = torch.stack([truth.some & ~wholly, wholly])
+        count, numbers, whole_count, whole_numbers = listed(both)
+        mask = BlockMask.from_kv_blocks(
+            count,
+            numbers,
+            whole_count,
+            whole_numbers,
             BLOCK_SIZE=BLOCK,
             mask_mod=mask_mod,
             seq_lengths=(len(pairs.queries), len(pairs.keys)),
+            compute_q_blocks=False,
         )
+        # The same seen from the keys, for the backward pass: cheaper than turning the lists around.
+        count, numbers, whole_count, whole_numbers = listed(both.mT)
+        mask.q_num_blocks, mask.q_indices = count, numbers
+        mask.full_q_num_blocks, mask.full_q_indices = whole_count, whole_numbers
+        return mask
 
     def __call__(
         self,
@@ -86,7 +100,8 @@ class Flex:
                 return plain
 
         backend = "inductor" if query.is_cuda else "eager"
-        return compiled(structure_of(plan.work, biases), backend)(
+        run = version(structure_of(plan.work, biases), (*query.shape, *key.shape[1:]), backend)
+        return run(
             score.query(query),
             key,
             value,
@@ -94,20 +109,23 @@ class Flex:
             block_mask=plan.form,
             scale=scale,
             enable_gqa=plan.work.groups > 1,
+            # What is looked up is kept for every stage of the pipeline: two stages do not fit.
+            kernel_options={"num_stages": 1} if biases else None,
         )
 
 
 def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
-    """Of every block of pairs, whether some and whether all are allowed.
+    """Of every block of pairs, whether some and whether all are allowed: (B, H, Q/size, K/size).
 
     By intervals, without looking at pairs. A pattern of one's own may use what intervals do not
     know (`%`, a table look-up): then every pair is looked at, a row of blocks at a time.
     """
     try:
         truth = pattern.allows(pairs.blockwise(size, size))
-        return truth
     except (TypeError, AttributeError, LookupError):
-        return exact_truth(pattern, pairs, size)
+        truth = exact_truth(pattern, pairs, size)
+    blocks = -(-len(pairs.queries) // size), -(-len(pairs.keys) // size)
+    return Truth(*(each.expand(*each.shape[:2], *blocks) for each in (truth.some, truth.all)))
 
 
 def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
@@ -122,30 +140,49 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     return Truth(torch.stack(some, 2), torch.stack(whole, 2))
 
 
-def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Which blocks of keys each block of queries visits: how many, and their numbers, those
-    first."""
-    count = blocks.sum(-1, dtype=torch.int32)
+def listed(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For each row of blocks how many it visits, and their numbers, those first.
+
+    (2, B, H, rows, columns), blocks to look into and blocks to take whole -> counts and numbers of
+    the first, counts and numbers of the second.
+    """
+    counts = blocks.sum(-1, dtype=torch.int32)
     numbers = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
-    return count, numbers.to(torch.int32)
+    # Contiguous: the kernel reads plain memory, whatever the strides of what the lists came from.
+    numbers = numbers.to(torch.int32, memory_format=torch.contiguous_format)
+    counts = counts.contiguous()
+    return counts[0], numbers[0], counts[1], numbers[1]
 
 
 @cache
-def compiled(structure: Hashable, backend: str) -> Callable[..., Any]:
-    """FlexAttention compiled for one structure of pattern, places and biases.
+def compiled(
+    structure: Hashable, shape: tuple[int, ...] | None, backend: str
+) -> Callable[..., Any]:
+    """FlexAttention compiled for one structure of pattern, places and biases, and for one shape.
 
-    Each structure has a code object of its own, because torch keeps compiled versions by code and,
-    looking for one that fits, trips over values of another structure. `fullgraph` makes it fail
-    aloud, and not run uncompiled, when one structure has been compiled too often.
+    Each has a code object of its own, because torch keeps compiled versions by code and, looking
+    for one that fits, trips over values of another structure. `fullgraph` makes it fail aloud, and
+    not run uncompiled, should one have been compiled too often.
     """
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, 64)
     own = FunctionType(flex_attention.__code__.replace(), flex_attention.__globals__)
     own.__defaults__, own.__kwdefaults__ = (
         flex_attention.__defaults__,
         flex_attention.__kwdefaults__,
     )
-    return torch.compile(own, fullgraph=True, backend=backend)
+    return torch.compile(own, fullgraph=True, backend=backend, dynamic=shape is None)
+
+
+def version(structure: Hashable, shape: tuple[int, ...], backend: str) -> Callable[..., Any]:
+    """A program for just this shape is a third faster; after a few, one is made for all shapes."""
+    shapes = shapes_seen(structure)
+    if len(shapes) < OWN_PROGRAMS:
+        shapes.add(shape)
+    return compiled(structure, shape if shape in shapes else None, backend)
+
+
+@cache
+def shapes_seen(structure: Hashable) -> set[tuple[int, ...]]:
+    return set()
 
 
 def structure_of(work: Work, biases: tuple[Bias, ...]) -> Hashable:

@@ -37,6 +37,8 @@ class Sdpa:
         return lacking(work, ABLE)
 
     def cost(self, work: Work) -> float:
+        if work.features & {"distance bias", "content bias"}:
+            return 6.0  # the bias of every pair is written out, and its gradient too
         form = plain(work)
         return 2.0 if form is None else 0.6 if form else 1.0
 
