@@ -12,7 +12,7 @@ B batch, H heads, Q queries, K keys, T tokens, C channels of one head, D model w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -235,10 +235,10 @@ def steps_of(pair: Pair) -> tuple[Tensor, ...]:
 
 # ---- biases: values that kernels read ----------------------------------------------------------
 
-Scorer: TypeAlias = Callable[[Pair], Tensor]
 Feature: TypeAlias = Literal[
     "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
 ]
+ROOM = 2**24  # numbers that a table of distances may be spread to
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,20 +248,17 @@ class DistanceBias:
     tables: Tensor  # (axes, H, N)
     rule: Rule
 
-    def scorer(self, query: Tensor, scale: float) -> Scorer:
-        tables, rule = exact(self.tables), self.rule
-
-        def score(pair: Pair) -> Tensor:
-            found = zip(tables, rule.indices(pair), strict=True)
-            return total(table[pair.h, index] for table, index in found)
-
-        return score
+    def by_row(self, query: Tensor, scale: float) -> Tensor:
+        """The same table under many rows, so that its gradient is not summed in one place."""
+        tables = exact(self.tables)
+        rows = min(query.shape[2], max(1, ROOM // tables[0].numel()))
+        return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
 
 
 @dataclass(frozen=True, eq=False)
 class ContentBias:
-    """The query against an embedding of the distance, added to the score; another may be added
-    to the value.
+    """The query against an embedding of the distance, added to the score; and, where there are
+    value tables, an embedding of the distance added to the value.
 
     The tables are here for a kernel that computes query @ key_tables inside its tiles.
     """
@@ -270,16 +267,9 @@ class ContentBias:
     value_tables: Tensor | None
     rule: Rule
 
-    def scorer(self, query: Tensor, scale: float) -> Scorer:
-        products = (query @ table.mT.to(query.dtype) for table in self.key_tables)
-        scores = [exact(product) * scale for product in products]  # (B, H, Q, N)
-        rule = self.rule
-
-        def score(pair: Pair) -> Tensor:
-            found = zip(scores, rule.indices(pair), strict=True)
-            return total(each[pair.b, pair.h, pair.q.row, index] for each, index in found)
-
-        return score
+    def by_row(self, query: Tensor, scale: float) -> Tensor:
+        products = [query @ table.mT.to(query.dtype) for table in self.key_tables]
+        return torch.stack([exact(product) * scale for product in products])
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
         """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
@@ -292,7 +282,18 @@ class ContentBias:
         return total(added)
 
 
+# `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N).
+# Row i of the query reads row i % rows.
 Bias: TypeAlias = DistanceBias | ContentBias
+
+
+def looked_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
+    """What a bias adds to the score of a pair, or of all pairs that its indices broadcast over."""
+    b = pair.b if rows.shape[1] > 1 else torch.zeros_like(pair.b)
+    row = pair.q.row % rows.shape[3]
+    return total(
+        each[b, pair.h, row, index] for each, index in zip(rows, rule.indices(pair), strict=True)
+    )
 
 
 def total(tensors: Iterable[Tensor]) -> Tensor:

@@ -181,6 +181,16 @@ class Stack(nn.Module):
     ) -> Stack:
         """A stack of `shape`: one pattern for all layers or one each; every layer has its own
         copy of `relative`."""
+        if isinstance(position, Relative):
+            raise ValueError(
+                f"{type(position).__name__} works in every layer: "
+                "give it as relative=, not as position="
+            )
+        if isinstance(relative, Position):
+            raise ValueError(
+                f"{type(relative).__name__} works below the first layer: "
+                "give it as position=, not as relative="
+            )
         patterns = [pattern] * shape.depth if isinstance(pattern, Pattern) else list(pattern)
         blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
         if shape.order == "pre" and shape.residual:

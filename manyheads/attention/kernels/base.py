@@ -76,9 +76,11 @@ class Plan:
     kernel: Kernel
     form: Any
     shape: tuple[int, ...] = field(init=False)  # (B, H, Q, K)
+    groups: int = field(init=False)  # heads that share one key head
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", self.work.pairs.shape)
+        object.__setattr__(self, "groups", self.work.groups)
 
     def __call__(
         self,
@@ -120,10 +122,3 @@ def shared(x: Tensor, groups: int) -> Tensor:
     """Key/value heads repeated for the query heads that share them: (B, G, K, C) -> (B, H, K,
     C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)
-
-
-def bias_scores(query: Tensor, biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
-    """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
-    everywhere = pairs.everywhere()
-    first, *rest = (bias.scorer(query, scale)(everywhere) for bias in biases)
-    return sum(rest, first)

@@ -20,7 +20,7 @@ from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.patterns import Everything, Pattern, simplified, values_of
 from manyheads.attention.places import Pairs, indices
-from manyheads.attention.positions import Bias, DistanceBias, Feature
+from manyheads.attention.positions import Bias, DistanceBias, Feature, looked_up
 from manyheads.attention.scores import Score
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
@@ -48,7 +48,8 @@ class Flex:
     def cost(self, work: Work) -> float:
         if work.device.type != "cuda":
             return 30.0
-        return 0.8 + LAUNCH / math.prod(work.pairs.shape)
+        share = 1.4 if simplified(work.pattern, work.pairs) == Everything() else 1.0
+        return share + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> BlockMask | None:
         pattern, pairs = simplified(work.pattern, work.pairs), work.pairs
@@ -92,11 +93,11 @@ class Flex:
         scale, pairs = score.scale(key.shape[-1]), plan.work.pairs
         score_mod = None
         if biases:
-            scorers = [bias.scorer(query, scale) for bias in biases]
+            read = [(bias.by_row(query, scale), bias.rule) for bias in biases]
 
             def score_mod(plain: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                for scorer in scorers:
-                    plain = plain + scorer(pairs.at(b, h, i, j))
+                for rows, rule in read:
+                    plain = plain + looked_up(rows, rule, pairs.at(b, h, i, j))
                 return plain
 
         backend = "inductor" if query.is_cuda else "eager"
@@ -108,7 +109,7 @@ class Flex:
             score_mod=score_mod,
             block_mask=plan.form,
             scale=scale,
-            enable_gqa=plan.work.groups > 1,
+            enable_gqa=plan.groups > 1,
             # What is looked up is kept for every stage of the pipeline: two stages do not fit.
             kernel_options={"num_stages": 1} if biases else None,
         )

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.kernels.base import Plan, Work, bias_scores, shared
-from manyheads.attention.positions import Bias, ContentBias, exact
+from manyheads.attention.kernels.base import Plan, Work, shared
+from manyheads.attention.positions import Bias, ContentBias, exact, looked_up
 from manyheads.attention.scores import Score
 
 
@@ -34,12 +34,11 @@ class Reference:
     ) -> Tensor:
         """How much each query takes from each key: (B, H, Q, K), rows that sum to 1, or to 0
         where nothing is allowed."""
-        key = shared(key, plan.work.groups)
+        key = shared(key, plan.groups)
         scores = score(query, key)
-        if biases:
-            scores = scores + bias_scores(
-                query, biases, score.scale(key.shape[-1]), plan.work.pairs
-            )
+        for bias in biases:
+            rows = bias.by_row(query, score.scale(key.shape[-1]))
+            scores = scores + looked_up(rows, bias.rule, plan.work.pairs.everywhere())
         wide = exact(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.
@@ -58,7 +57,7 @@ class Reference:
         dropout: float,
     ) -> Tensor:
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
-        out = weights @ shared(value, plan.work.groups)
+        out = weights @ shared(value, plan.groups)
         for bias in biases:
             if isinstance(bias, ContentBias) and bias.value_tables is not None:
                 out = out + bias.mixed(weights, plan.work.pairs.everywhere())

@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.kernels.base import Plan, Work, bias_scores, lacking, shared
+from manyheads.attention.kernels.base import Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Everything, simplified
-from manyheads.attention.positions import Bias, Feature
+from manyheads.attention.places import Pairs
+from manyheads.attention.positions import Bias, Feature, Rule, looked_up, total
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})
@@ -38,7 +39,7 @@ class Sdpa:
 
     def cost(self, work: Work) -> float:
         if work.features & {"distance bias", "content bias"}:
-            return 6.0  # the bias of every pair is written out, and its gradient too
+            return 10.0  # the bias of every pair is written out, and its gradient too
         form = plain(work)
         return 2.0 if form is None else 0.6 if form else 1.0
 
@@ -62,22 +63,16 @@ class Sdpa:
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        scale, groups = score.scale(key.shape[-1]), plan.work.groups
+        scale, groups = score.scale(key.shape[-1]), plan.groups
         prepared = score.query(query)
-        if isinstance(plan.form, bool) and not biases:
+        if plan.form.__class__ is bool and not biases:
             return F.scaled_dot_product_attention(
-                prepared,
-                key,
-                value,
-                is_causal=plan.form,
-                dropout_p=dropout,
-                scale=scale,
-                enable_gqa=groups > 1,
+                prepared, key, value, None, dropout, plan.form, scale=scale, enable_gqa=groups > 1
             )
         mask = None if isinstance(plan.form, bool) else plan.form
         bias = None if mask is None else mask.allowed
         if biases:
-            bias = bias_scores(query, biases, scale, plan.work.pairs).to(query.dtype)
+            bias = bias_scores(query, biases, scale, plan.work.pairs)
             if mask is not None:
                 bias = bias.masked_fill(~mask.allowed, -torch.inf)
         # Keys are repeated here: with a mask only torch's slow path shares them among heads.
@@ -98,3 +93,22 @@ def plain(work: Work) -> bool | None:
     if pattern == Causal() and aligned and not biased:
         return True
     return None
+
+
+def bias_scores(query: Tensor, biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
+    """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
+    added = (gathered(bias.by_row(query, scale), bias.rule, pairs) for bias in biases)
+    return total(added).to(query.dtype)
+
+
+def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
+    """`looked_up` for all pairs, row by row: its gradient is summed in each row by itself."""
+    everywhere = pairs.everywhere()
+    if rows.shape[3] < len(pairs.queries):
+        return looked_up(rows, rule, everywhere)
+    found = []
+    for each, index in zip(rows, rule.indices(everywhere), strict=True):
+        batch = max(len(each), len(index))
+        shape = batch, each.shape[1], len(pairs.queries), len(pairs.keys)
+        found.append(each.expand(batch, -1, -1, -1).gather(-1, index.expand(shape)))
+    return total(found)

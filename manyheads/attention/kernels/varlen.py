@@ -93,7 +93,7 @@ class Varlen:
         documents, scale = plan.form, score.scale(key.shape[-1])
         run = flash if query.is_cuda else one_by_one
         q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (score.query(query), key, value))
-        out = run(q, k, v, documents, scale, plan.work.groups)  # (B T, H, C)
+        out = run(q, k, v, documents, scale, plan.groups)  # (B T, H, C)
         out = out.unflatten(0, (len(query), -1)).transpose(1, 2)
         return out if documents.padding is None else out.masked_fill(documents.padding, 0)
 

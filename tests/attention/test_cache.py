@@ -1,0 +1,161 @@
+"""Decoding with a cache equals the full pass, for every pattern and position."""
+
+import pytest
+import torch
+
+from manyheads import (
+    Blocks,
+    Bucketed,
+    Causal,
+    Clipped,
+    Every,
+    Growing,
+    Learned,
+    Prefix,
+    RelativeBias,
+    RelativeContent,
+    Rotary,
+    Shape,
+    Sinusoidal,
+    Stack,
+    Static,
+    Together,
+    Window,
+    graph,
+    grid,
+    line,
+)
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Grid
+from manyheads.attention.positions import Position, Relative
+from manyheads.model.stack import Memory
+
+B, T, D, H = 2, 12, 32, 4
+C = D // H
+
+PATTERNS = [
+    Causal(),
+    Causal() & Window(3),
+    Causal() & Blocks(4, 2),
+    Causal() & (Window(1) | Prefix(2)),
+    Causal() & ~Window(0) | Prefix(1),
+]
+POSITIONS: dict[str, tuple[Position | None, Relative | None]] = {
+    "none": (None, None),
+    "sinusoidal": (Sinusoidal(), None),
+    "learned": (Learned(D, T), None),
+    "rotary": (None, Rotary()),
+    "bias": (None, RelativeBias(H, Clipped(3))),
+    "buckets": (None, RelativeBias(H, Bucketed(8, 16))),
+    "shaw": (None, RelativeContent(C, Clipped(3), values=True)),
+    "music": (Sinusoidal(), RelativeContent(C, Every(20), heads=H)),
+    "together": (None, Together(Rotary(), RelativeBias(H, Clipped(2)))),
+}
+CACHES = {"growing": Growing, "static": lambda: Static(line(T)), "roomy": lambda: Static(line(20))}
+
+
+def stack_of(pattern: Pattern, position: str, cross: bool = False) -> Stack:
+    below, within = POSITIONS[position]
+    shape = Shape(width=D, depth=2, heads=H, key_heads=2, dropout=0.0)
+    stack = Stack.of(shape, pattern, position=below, relative=within, cross=cross)
+    return stack.double().eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_cached_decoding_equals_the_full_pass(pattern: Pattern, position: str, cache: str) -> None:
+    if position == "music" and cache == "roomy":
+        pattern = (
+            pattern & Causal()
+        )  # its table ends where the sequence does, and so must the cache
+        kept = Static(line(T))
+    else:
+        kept = CACHES[cache]()
+    stack, x = stack_of(pattern, position), torch.randn(B, T, D, dtype=torch.float64)
+    full = stack(x, line(T))
+    # A prompt at once, then token by token, then a few together.
+    cuts = [(0, 5), *((t, t + 1) for t in range(5, 9)), (9, T)]
+    steps = [stack(x[:, a:b], line(T)[a:b], cache=kept) for a, b in cuts]
+    torch.testing.assert_close(torch.cat(steps, 1), full, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "places", [grid(3, 4), grid(3, 4, blocks=(2, 2))], ids=["raster", "blocks"]
+)
+@pytest.mark.parametrize(
+    "pattern", [Causal(), Causal() & Window(1), Causal() & Blocks((2, 2), (1, 1))], ids=str
+)
+def test_an_image_is_generated_pixel_by_pixel_as_in_the_full_pass(
+    pattern: Pattern, places: Grid
+) -> None:
+    shape = Shape(width=D, depth=2, heads=H, dropout=0.0)
+    relative = Together(Rotary(), RelativeBias(H, Clipped(2), axes=2))
+    stack = Stack.of(shape, pattern, position=Sinusoidal(), relative=relative).double().eval()
+    x = torch.randn(B, len(places), D, dtype=torch.float64)
+    full = stack(x, places)
+    for cache in (Growing(), Static(places)):
+        steps = [stack(x[:, t : t + 1], places[t : t + 1], cache=cache) for t in range(len(places))]
+        torch.testing.assert_close(torch.cat(steps, 1), full, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_memory_is_read_once_and_gives_the_same(cache: str) -> None:
+    stack = stack_of(Causal(), "sinusoidal", cross=True)
+    x, memory = (
+        torch.randn(B, T, D, dtype=torch.float64),
+        Memory(torch.randn(B, 6, D).double(), line(6)),
+    )
+    full, kept = stack(x, line(T), memory=memory), CACHES[cache]()
+    reads = []
+    for block in stack.blocks:
+        attention = block.cross_attention.part
+        plain = attention.remember
+        attention.remember = lambda *a, plain=plain: reads.append(1) or plain(*a)
+    steps = [stack(x[:, t : t + 1], line(1, t), memory=memory, cache=kept) for t in range(T)]
+    torch.testing.assert_close(torch.cat(steps, 1), full, atol=1e-10, rtol=0)
+    assert len(reads) == len(stack.blocks)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", ["growing", "static"])
+def test_a_beam_may_choose_among_the_sequences_it_keeps(cache: str) -> None:
+    stack, kept = stack_of(Causal(), "rotary"), CACHES[cache]()
+    x, rows = torch.randn(B, T, D, dtype=torch.float64), torch.tensor([1, 1])
+    stack(x[:, :6], line(6), cache=kept)
+    kept.select(rows)
+    found = stack(x[:, 6:7], line(1, 6), cache=kept)
+    wanted = stack(torch.cat([x[rows, :6], x[:, 6:7]], 1), line(7))[:, -1:]
+    torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+def test_sequences_at_steps_of_their_own_share_a_static_cache() -> None:
+    """The second sequence is two tokens shorter; each goes on from where it is."""
+    stack, kept = stack_of(Causal(), "rotary"), Static(line(T))
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    stack(x[:, :6], line(6), cache=kept)
+    now = torch.tensor([[6], [4]])
+    new = torch.stack([x[0, 6:7], x[1, 4:5]])
+    found = stack(new, Grid(now, (now,), (T,)), cache=kept)
+    torch.testing.assert_close(found[0], stack(x[:1, :7], line(7))[0, -1:], atol=1e-10, rtol=0)
+    torch.testing.assert_close(found[1], stack(x[1:, :5], line(5))[0, -1:], atol=1e-10, rtol=0)
+
+
+def test_a_cache_overrun_is_refused_in_words() -> None:
+    stack, kept = stack_of(Causal(), "none"), Static(line(8))
+    x = torch.randn(B, 9, D, dtype=torch.float64)
+    stack(x[:, :8], line(8), cache=kept)
+    with pytest.raises(
+        ValueError, match="the cache has 8 slots, a sequence reaching 9 arrived; make it"
+    ):
+        stack(x[:, 8:], line(1, 8), cache=kept)
+
+
+def test_a_graph_does_not_come_one_after_another() -> None:
+    stack = Stack.of(Shape(width=D, depth=1, heads=H, dropout=0.0), Window(1))
+    with pytest.raises(ValueError, match="tokens that come one after another, but a graph arrived"):
+        stack(torch.randn(1, 3, D), graph([(0, 1)], 3), cache=Growing())

@@ -1,0 +1,85 @@
+"""Multi-head attention against torch's own, and what it refuses."""
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads import KERNELS, Attention, Causal, Everything, Lengths, Pairs, line, plan
+from manyheads.attention.layer import check_heads
+from manyheads.attention.patterns import Pattern
+
+B, T, D, H = 2, 7, 24, 4
+
+
+def twin(theirs: nn.MultiheadAttention) -> Attention:
+    """Ours with the same weights."""
+    ours = Attention(D, H).to(theirs.in_proj_weight.dtype)
+    with torch.no_grad():
+        ours.inward.weight.copy_(theirs.in_proj_weight)
+        ours.inward.bias.copy_(theirs.in_proj_bias)
+        ours.out.weight.copy_(theirs.out_proj.weight)
+        ours.out.bias.copy_(theirs.out_proj.bias)
+    return ours
+
+
+@pytest.mark.parametrize("which", ["reference", "sdpa"])
+@pytest.mark.parametrize("pattern", [Everything(), Causal(), Lengths([7, 3])], ids=str)
+def test_self_attention_equals_torchs(which: str, pattern: Pattern) -> None:
+    theirs = nn.MultiheadAttention(D, H, batch_first=True)
+    ours, x = twin(theirs), torch.randn(B, T, D)
+    pairs = Pairs(B, H, line(T), line(T))
+    forbidden = ~pattern.allows(pairs.everywhere()).expand(B, H, T, T).flatten(0, 1)
+    wanted, _ = theirs(x, x, x, attn_mask=forbidden)
+    found = ours(x, plan(KERNELS[which], ours.work(pattern, pairs, x)))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+
+
+def test_cross_attention_equals_torchs() -> None:
+    theirs = nn.MultiheadAttention(D, H, batch_first=True)
+    ours, x, memory = twin(theirs), torch.randn(B, T, D), torch.randn(B, 9, D)
+    pairs = Pairs(B, H, line(T), line(9))
+    wanted, _ = theirs(x, memory, memory)
+    found = ours(x, plan(KERNELS["sdpa"], ours.work(Everything(), pairs, x)), memory)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+
+
+def test_shared_key_heads_equal_heads_with_repeated_keys() -> None:
+    shared, plain, x = Attention(D, H, key_heads=2), Attention(D, H), torch.randn(B, T, D)
+    channels = D // H
+    with torch.no_grad():
+        query, key, value = shared.inward.weight.split(shared.sizes)
+        each = [
+            part.unflatten(0, (2, channels)).repeat_interleave(2, 0).flatten(0, 1)
+            for part in (key, value)
+        ]
+        plain.inward.weight.copy_(torch.cat([query, *each]))
+        plain.out.load_state_dict(shared.out.state_dict())
+    pairs = Pairs(B, H, line(T), line(T))
+    outs = [a(x, plan(KERNELS["sdpa"], a.work(Causal(), pairs, x))) for a in (shared, plain)]
+    torch.testing.assert_close(*outs)
+
+
+def test_under_autocast_a_kernel_is_told_the_type_it_will_get() -> None:
+    attention, pairs = Attention(D, H), Pairs(B, H, line(T), line(T))
+    x = torch.randn(B, T, D)
+    assert attention.work(Causal(), pairs, x).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        work = attention.work(Causal(), pairs, x)
+        assert work.dtype == torch.bfloat16
+        assert attention(x, plan(KERNELS["sdpa"], work)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ((10, 4, 4), "4 heads do not divide a width of 10; 1, 2, 5 heads would"),
+        ((512, 7, 7), "7 heads do not divide a width of 512; 2, 4, 8 heads would"),
+        ((12, 0, 0), "0 heads do not divide a width of 12; 1, 2, 3 heads would"),
+        ((12, 6, 4), "6 heads cannot share 4 key heads evenly; 1, 2, 3, 6 key heads would do"),
+    ],
+)
+def test_widths_that_heads_do_not_divide_are_refused_in_words(
+    sizes: tuple[int, int, int], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        check_heads(*sizes)

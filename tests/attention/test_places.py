@@ -1,0 +1,85 @@
+"""Row, order and coordinates."""
+
+import pytest
+import torch
+
+from manyheads import graph, grid, line, packed
+from manyheads.attention.places import Grid, Pairs
+
+
+def test_an_image_is_read_row_by_row_with_its_channels_together() -> None:
+    at = grid(2, 3, channels=2)
+    assert at.axes[0].tolist() == [0] * 6 + [1] * 6
+    assert at.axes[1].tolist() == [0, 0, 1, 1, 2, 2] * 2
+    assert at.axes[2].tolist() == [0, 1] * 6
+    assert at.order.tolist() == list(range(12))
+
+
+def test_block_by_block_finishes_one_block_before_the_next() -> None:
+    at = grid(4, 4, blocks=(2, 2))
+    places = list(zip(*(axis.tolist() for axis in at.axes), strict=True))
+    assert places[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert places[4:6] == [(0, 2), (0, 3)]
+    assert places[8] == (2, 0)
+    assert at.order.tolist() == list(range(16))
+
+
+def test_blocks_at_the_edge_may_be_smaller_and_every_pixel_has_one_place() -> None:
+    at = grid(5, 7, blocks=(2, 3))
+    assert len({*zip(*(axis.tolist() for axis in at.axes), strict=True)}) == 35
+
+
+def test_a_part_of_a_line_keeps_its_order_and_gets_rows_of_its_own() -> None:
+    part = line(8)[5:]
+    assert part.order.tolist() == [5, 6, 7]
+    assert part.first == 5
+    pair = Pairs(1, 1, part, line(8)).everywhere()
+    assert pair.q.row.flatten().tolist() == [0, 1, 2]
+    assert pair.q.order.flatten().tolist() == [5, 6, 7]
+
+
+def test_places_follow_each_other() -> None:
+    both = line(3).then(line(2, start=3))
+    assert both.order.tolist() == [0, 1, 2, 3, 4]
+    assert both.first == 0
+    assert line(3).then(line(2, start=7)).first is None
+
+
+def test_places_of_one_sequence_join_places_of_many() -> None:
+    many = Grid(torch.tensor([[3], [5]]), (torch.tensor([[3], [5]]),), (6,))
+    assert line(2).then(many).order.tolist() == [[0, 1, 3], [0, 1, 5]]
+    assert many.then(line(2)).order.tolist() == [[3, 0, 1], [5, 0, 1]]
+
+
+def test_packed_documents_count_their_own_time() -> None:
+    at = packed([[2, 3], [6]], 6)
+    assert at.axes[0].tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 3, 4, 5]]
+    assert at.sizes == (6,)
+    with pytest.raises(
+        ValueError, match="documents of 7 tokens in all were packed into a row of 6"
+    ):
+        packed([[3, 4]], 6)
+
+
+def test_a_graph_knows_its_shortest_paths() -> None:
+    at = graph([(0, 1), (1, 2), (3, 4)], 5)
+    assert at.hops[0].tolist() == [
+        [0, 1, 2, 5, 5],
+        [1, 0, 1, 5, 5],
+        [2, 1, 0, 5, 5],
+        [5, 5, 5, 0, 1],
+        [5, 5, 5, 1, 0],
+    ]
+    assert at.edges is not None
+    assert at.edges[0].sum() == 6
+
+
+def test_impossible_places_are_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"edge 0-9 names a node outside 0\.\.4"):
+        graph([(0, 9)], 5)
+    with pytest.raises(ValueError, match="measure 1 or more, got 0x3x1"):
+        grid(0, 3)
+    with pytest.raises(ValueError, match=r"measure 1 or more, got 4x4x1 in blocks of 2x0"):
+        grid(4, 4, blocks=(2, 0))
+    with pytest.raises(ValueError, match="cut in runs of neighbours, got a step of 2"):
+        line(8)[::2]

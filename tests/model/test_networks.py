@@ -1,0 +1,100 @@
+"""The three shapes, packed and padded."""
+
+import torch
+
+from manyheads import (
+    Causal,
+    Clipped,
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    Everything,
+    Lengths,
+    RelativeBias,
+    Segments,
+    Shape,
+    Sinusoidal,
+    Stack,
+    Tied,
+    Tokens,
+)
+from manyheads.model.networks import towards
+
+SHAPE = Shape(width=24, depth=2, heads=4, dropout=0.0)
+SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]
+
+
+def translator() -> EncoderDecoder:
+    embedding, relative = Embedding(10, 24), RelativeBias(4, Clipped(3))
+    reads = Stack.of(SHAPE, position=Sinusoidal(), relative=relative)
+    writes = Stack.of(SHAPE, Causal(), position=Sinusoidal(), relative=relative, cross=True)
+    model = EncoderDecoder(Encoder(embedding, reads), Decoder(embedding, writes, Tied(embedding)))
+    return model.double().eval()
+
+
+def test_padded_rows_know_their_lengths() -> None:
+    batch = Tokens.padded([[5, 6, 7], [8]])
+    assert batch.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert batch.seen == Lengths([3, 1])
+    assert Tokens.padded([[5, 6], [8, 9]]).seen == Everything()
+
+
+def test_packed_rows_know_their_documents() -> None:
+    batch = Tokens.packed([[[5, 6], [8]]], 4)
+    assert batch.ids.tolist() == [[5, 6, 8, 0]]
+    assert batch.seen == Segments([[0, 0, 1, -1]])
+    assert batch.at.axes[0].tolist() == [[0, 1, 0, 0]]
+
+
+@torch.no_grad()
+def test_packed_and_padded_translations_are_the_same() -> None:
+    model = translator()
+    alone = [
+        model(Tokens.padded([s]), Tokens.padded([t]))[0]
+        for s, t in zip(SOURCES, TARGETS, strict=True)
+    ]
+    padded = model(Tokens.padded(SOURCES), Tokens.padded(TARGETS))
+    packed = model(Tokens.packed([SOURCES], 12), Tokens.packed([TARGETS], 10))[0]
+    start = 0
+    for row, wanted in enumerate(alone):
+        length = len(wanted)
+        torch.testing.assert_close(padded[row, :length], wanted, atol=1e-10, rtol=0)
+        torch.testing.assert_close(packed[start : start + length], wanted, atol=1e-10, rtol=0)
+        start += length
+
+
+@torch.no_grad()
+def test_a_language_model_sees_only_the_past() -> None:
+    embedding = Embedding(10, 24)
+    model = Decoder(embedding, Stack.of(SHAPE, Causal(), position=Sinusoidal()), Tied(embedding))
+    one, other = (model.eval()(Tokens.padded([ids])) for ids in ([1, 2, 3, 4], [1, 2, 9, 9]))
+    assert torch.equal(one[:, :2], other[:, :2])
+    assert one.shape == (1, 4, 10)
+
+
+def test_an_encoder_sees_both_ways_and_may_have_a_head() -> None:
+    model = Encoder(
+        Embedding(10, 24), Stack.of(SHAPE, position=Sinusoidal()), torch.nn.Linear(24, 3)
+    )
+    one, other = (model.eval()(Tokens.padded([ids])) for ids in ([1, 2, 3], [1, 2, 9]))
+    assert one.shape == (1, 3, 3)
+    assert (one[:, 0] != other[:, 0]).any()
+
+
+def test_tied_weights_are_one_parameter() -> None:
+    names = [name for name, _ in translator().named_parameters() if "table" in name]
+    assert [name for name in names if "relative" not in name] == ["encoder.embedding.table.weight"]
+
+
+def test_what_a_packed_target_sees_of_its_source() -> None:
+    target, source = Segments([[0, 1]]), Segments([[0, 0, 1]])
+    assert towards(target, source) == Segments([[0, 1]], [[0, 0, 1]])
+    assert towards(Everything(), Lengths([3])) == Lengths([3])
+
+
+def test_places_and_patterns_move_with_their_tokens() -> None:
+    moved = Tokens.packed([[[5, 6], [8]]], 4).to("meta")
+    assert moved.ids.is_meta
+    assert moved.at.axes[0].is_meta
+    assert moved.seen.ids.is_meta  # type: ignore[attr-defined]
