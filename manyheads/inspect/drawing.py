@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHADES = " ░▒▓█"
+MOST = 4096  # tokens of a drawing: every pair is looked at
 WIDEST = 64  # cells of a picture in a terminal
 
 
@@ -88,6 +89,8 @@ class Drawing:
 
 def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
     """`print(draw(Causal() & Window(2), line(8)))`"""
+    if not 0 < len(places) <= MOST:
+        raise ValueError(f"a drawing holds {MOST} tokens at most, got {len(places)}")
     query = middle(places) if query is None else query
     if not 0 <= query < len(places):
         raise ValueError(f"tokens are numbered 0 to {len(places) - 1}, token {query} was asked for")

@@ -1,0 +1,59 @@
+"""Writing until the end."""
+
+import torch
+
+from manyheads import (
+    Causal,
+    Decoder,
+    Embedding,
+    Shape,
+    Sinusoidal,
+    Stack,
+    Static,
+    Tied,
+    Tokens,
+    line,
+)
+from manyheads.decoding.greedy import greedy
+from manyheads.decoding.step import CachedStep
+
+STOP = 9
+
+
+def scripted(*rows: list[int]) -> object:
+    """A step that writes these tokens whatever it reads."""
+    left = iter(zip(*rows, strict=True))
+
+    def step(ids: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(torch.tensor(next(left)), 10).float()
+
+    return step
+
+
+def test_each_sequence_ends_at_its_own_stop() -> None:
+    step = scripted([3, STOP, 5, 5], [4, 4, 4, STOP])
+    start = torch.zeros(2, 1, dtype=torch.long)
+    assert greedy(step, start, stop=STOP, limit=10) == [[3], [4, 4, 4]]  # type: ignore[arg-type]
+
+
+def test_writing_ends_at_the_limit() -> None:
+    start = torch.zeros(1, 1, dtype=torch.long)
+    assert greedy(scripted([1, 2, 3]), start, stop=STOP, limit=2) == [[1, 2]]  # type: ignore[arg-type]
+    assert greedy(scripted([1]), start, stop=STOP, limit=0) == [[]]  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def test_cached_greedy_writing_equals_reading_everything_anew() -> None:
+    embedding = Embedding(10, 24)
+    stack = Stack.of(
+        Shape(width=24, depth=2, heads=4, dropout=0.0), Causal(), position=Sinusoidal()
+    )
+    model = Decoder(embedding, stack, Tied(embedding)).double().eval()
+    prompt = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    anew = prompt
+    for _ in range(6):
+        scores = model(Tokens(anew, line(anew.shape[1])))
+        anew = torch.cat([anew, scores[:, -1:].argmax(-1)], 1)
+    for cache in (None, Static(line(12))):
+        written = greedy(CachedStep(model, cache=cache), prompt, stop=-1, limit=6)
+        assert written == anew[:, 3:].tolist()

@@ -1,0 +1,82 @@
+"""Which part may know of which: the sources are read, and no import points the wrong way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import manyheads
+
+ROOT = Path(manyheads.__file__).parent
+
+# Lower to higher; a part knows of itself and of what stands before it on every path to it.
+KNOWS: dict[str, set[str]] = {
+    "attention.intervals": set(),
+    "attention.places": {"attention.intervals"},
+    "attention.patterns": {"attention.places"},
+    "attention.notation": {"attention.patterns"},
+    "attention.positions": {"attention.places"},
+    "attention.scores": {"attention.positions"},
+    "attention.kernels": {"attention.patterns", "attention.scores"},
+    "attention.cache": {"attention.patterns"},
+    "attention.layer": {"attention.kernels", "attention.cache"},
+    "model": {"attention.layer"},
+    "decoding": {"model"},
+    "training": set(),
+    "inspect": {"model"},
+    "tasks": {"decoding", "training"},
+    "demo": {"tasks", "inspect"},
+    "cli": {"demo", "attention.notation"},
+    "__main__": {"cli"},
+}
+
+
+def part_of(module: str) -> str:
+    return max((p for p in KNOWS if module == p or module.startswith(f"{p}.")), key=len, default="")
+
+
+def allowed(part: str) -> set[str]:
+    return {part}.union(*(allowed(lower) for lower in KNOWS[part]))
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of the package that this file imports, also inside its functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("manyheads."):
+            found.add((node.module or "").removeprefix("manyheads."))
+        if isinstance(node, ast.Import):
+            found |= {
+                a.name.removeprefix("manyheads.") for a in node.names if "manyheads." in a.name
+            }
+    return found
+
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in ROOT.rglob("*.py")
+    if path != ROOT / "__init__.py"
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_follow_the_arrows(module: str) -> None:
+    part = part_of(module)
+    if not part and MODULES[module].name == "__init__.py":  # a folder's own page imports nothing
+        assert imports(MODULES[module]) == set()
+        return
+    assert part, f"{module} has no place among the arrows"
+    wrong = {other for other in imports(MODULES[module]) if part_of(other) not in allowed(part)}
+    assert not wrong, f"{module} imports {wrong}, which its part may not know of"
+
+
+def test_only_the_command_line_knows_of_typer_and_rich() -> None:
+    for module, path in MODULES.items():
+        names = {
+            alias.name if isinstance(node, ast.Import) else node.module or ""
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        if module not in ("cli", "demo"):
+            assert not any(name.split(".")[0] in ("typer", "rich") for name in names), module

@@ -1,0 +1,80 @@
+"""The commands as a person types them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def manyheads(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "manyheads", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, timeout=250, check=False
+    )
+
+
+def test_help_answers_without_loading_torch() -> None:
+    code = (
+        "import sys; from manyheads.cli import app; from typer.testing import CliRunner; "
+        "result = CliRunner().invoke(app, ['--help']); "
+        "assert result.exit_code == 0 and 'draw' in result.output, result.output; "
+        "assert 'torch' not in sys.modules, 'torch was loaded'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_draw_shows_a_pattern_and_writes_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "p.png"
+    done = manyheads("draw", "Causal() & Window(2)", "--grid", "8x8", "--png", str(picture))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Causal() & Window(2) on a grid of 8x8: 610 of 4096 pairs (15%)")
+    assert "what token 36 (◆) may see" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["Casual()"], "there is no pattern 'Casual'; did you mean Causal?"),
+        (["Causal()", "--graph", "0-1,1-2"], "Causal() needs tokens with an order"),
+        (["Causal()", "--grid", "8by8"], "--grid reads like 8x8 or 8x8x3, got '8by8'"),
+        (["Causal()", "--grid", "0x8"], "a grid and its blocks measure 1 or more, got 0x8x1"),
+        (
+            ["Causal()", "--grid", "8x8", "--line", "4"],
+            "one geometry at a time, got --line and --grid",
+        ),
+        (["Causal()", "--blocks", "2x2"], "--blocks says in which order a --grid is generated"),
+        (["Causal()", "--line", "0"], "a line has 1 token or more, got --line 0"),
+        (["Window(1)", "--graph", "0-1;1-2"], "--graph reads like 0-1,1-2,2-3, got '0-1;1-2'"),
+        (["Causal()", "--query", "99"], "tokens are numbered 0 to 15, token 99 was asked for"),
+        (["Causal()", "--png", "/nowhere/p.png"], "No such file or directory: '/nowhere/p.png'"),
+        (["Causal()", "--line", "100000"], "a drawing holds 4096 tokens at most, got 100000"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+    done = manyheads("draw", *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.startswith("manyheads: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_debug_shows_where_a_mistake_arose() -> None:
+    done = manyheads("--debug", "draw", "Casual()")
+    assert "Traceback" in done.stderr
+    assert "there is no pattern 'Casual'" in done.stderr
+
+
+def test_version_and_unknown_commands() -> None:
+    assert manyheads("--version").stdout.startswith("manyheads 0.")
+    assert manyheads("dance").returncode == 2
+
+
+def test_the_demo_runs_from_one_command(tmp_path: Path) -> None:
+    done = manyheads("demo", "--steps", "30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "step 30 of 30" in done.stdout
+    assert "looks at the word" in done.stdout
+    assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
