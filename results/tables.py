@@ -1,0 +1,87 @@
+"""The README's tables, made from the files beside this one.
+
+python results/tables.py            print them
+python results/tables.py --write    put them into README.md, between their marks
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+
+
+def claims() -> str:
+    data = json.loads((HERE / "attention-h200.json").read_text())
+    plain, local, plans = data["plain_causal"], data["local_growth"], data["planning"]
+    worst = max(plain, key=lambda row: row["ratio"])
+    farthest = max(local, key=lambda row: abs(row["linear"] - 1))
+    taken = [row for row in plans if row["kernel"] == "varlen"]
+    dearest = max(taken, key=lambda row: row["share"])
+    lengths = f"{plain[0]['length']:,} to {plain[-1]['length']:,}"
+    rows = [
+        (
+            f"plain causal attention through a plan, {lengths} tokens",
+            f"{worst['ratio']:.3f} × torch's own call, at worst",
+        ),
+        (
+            f"local attention, {local[0]['length']:,} to {local[-1]['length']:,} tokens",
+            f"time a token {farthest['linear']:.3f} × that of the shortest, at worst",
+        ),
+        (
+            f"planning {dearest['documents']} packed documents, {dearest['tokens']:,} tokens",
+            f"{dearest['plan_ms']:.2f} ms, {dearest['share']:.1%} of a six-layer training step",
+        ),
+    ]
+    head = f"| forward + backward, {data['machine']} | measured |\n|---|---|\n"
+    return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
+
+
+def kernels() -> str:
+    """Milliseconds by pattern and kernel at the longest length where all ran."""
+    data = json.loads((HERE / "attention-h200.json").read_text())
+    table: list[dict[str, Any]] = data["table"]
+    length = 4096
+    names = ["reference", "sdpa", "varlen", "flex"]
+    found: dict[str, dict[str, Any]] = {}
+    for row in table:
+        if row["length"] == length:
+            found.setdefault(row["pattern"], {})[row["kernel"]] = row
+    batch = next(row["batch"] for row in table if row["length"] == length)
+    lines = [
+        f"| {batch} × {length:,} tokens, ms | {' | '.join(names)} |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for pattern, by_kernel in found.items():
+        lines.append(f"| {pattern} | {' | '.join(cell(by_kernel.get(name)) for name in names)} |")
+    return "\n".join(lines)
+
+
+def cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    text = f"{row['ms']:.2f}"
+    return f"**{text}**" if row["taken"] else text
+
+
+TABLES = {"claims": claims, "kernels": kernels}
+
+
+def with_tables(readme: str) -> str:
+    for name, made in TABLES.items():
+        marks = f"<!-- {name} -->", f"<!-- /{name} -->"
+        between = re.compile(f"({re.escape(marks[0])}\n).*?(\n{re.escape(marks[1])})", re.DOTALL)
+        readme = between.sub(lambda found, made=made: found[1] + made() + found[2], readme)
+    return readme
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        README.write_text(with_tables(README.read_text()))
+    else:
+        print("\n\n".join(made() for made in TABLES.values()))

@@ -1,0 +1,57 @@
+"""The README is true: its code runs, its tables are the measured ones, its drawing is drawn."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from manyheads import draw, grid, read
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    exec("\n".join(CODE), {})
+    shown = capsys.readouterr().out.strip()
+    assert f"# {shown}" in README
+
+
+def test_the_drawing_is_what_the_command_prints() -> None:
+    (
+        title,
+        _,
+        *_,
+    ) = str(draw(read("Causal() & Window(2)"), grid(8, 8))).splitlines()
+    view = str(draw(read("Causal() & Window(2)"), grid(8, 8))).split("\n\n")[-1]
+    assert title in README
+    assert view in README
+
+
+def test_the_sentence_quoted_is_the_sentence_given() -> None:
+    quoted = re.search(r">>> (Attention\(.*\))\nValueError: (.*)", README)
+    assert quoted
+    with pytest.raises(ValueError, match=re.escape(quoted[2])):
+        exec(f"from manyheads import *\n{quoted[1]}", {})
+
+
+def test_the_tables_are_made_from_what_was_measured() -> None:
+    path = ROOT / "results" / "tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    assert tables.with_tables(README) == README
+    assert all(f"<!-- {name} -->\n|" in README for name in tables.TABLES)
+
+
+def test_every_pattern_and_file_it_names_is_there() -> None:
+    from manyheads.attention.patterns import PATTERNS
+
+    assert all(f"`{name}(" in README for name in PATTERNS)
+    links = re.findall(r"\]\((?!http)([^)]+)\)", README)
+    assert links
+    assert all((ROOT / link).exists() for link in links)
