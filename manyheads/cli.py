@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from pathlib import Path
@@ -112,16 +113,22 @@ def edges_of(text: str) -> list[tuple[int, int]]:
     edges = [re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", part) for part in text.split(",")]
     if not all(edges):
         raise ValueError(f"--graph reads like 0-1,1-2,2-3, got {text!r}")
-    return [(int(edge[1]), int(edge[2])) for edge in edges if edge]
+    pairs = [(int(edge[1]), int(edge[2])) for edge in edges if edge]
+    if max(max(pair) for pair in pairs) >= 1024:
+        raise ValueError("--graph draws nodes numbered 0 to 1023")
+    return pairs
 
 
 def main() -> None:
-    """A mistake of the user's is one sentence on stderr and exit code 2; --debug shows where it
-    arose."""
+    """A mistake of the user's is one sentence and exit code 2; --debug shows where it arose."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    for stream in (sys.stdout, sys.stderr):  # a terminal without these signs shows others
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        app()
+        app(arguments)
     except (ValueError, OSError) as error:
-        if "--debug" in sys.argv:
+        if len(arguments) < len(sys.argv) - 1:
             raise
         print(f"manyheads: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -50,6 +50,11 @@ def test_draw_shows_a_pattern_and_writes_a_picture(tmp_path: Path) -> None:
         (["Window(1)", "--graph", "0-1;1-2"], "--graph reads like 0-1,1-2,2-3, got '0-1;1-2'"),
         (["Causal()", "--query", "99"], "tokens are numbered 0 to 15, token 99 was asked for"),
         (["Causal()", "--png", "/nowhere/p.png"], "No such file or directory: '/nowhere/p.png'"),
+        (["Window(99999999999999999999999)"], "Window takes a radius of whole numbers from 0 up"),
+        (["Lengths(None)"], "Lengths takes whole numbers, one a sequence"),
+        (["Window({[]: 1})"], "is not a number or a list of numbers"),
+        (["~" * 3000 + "Causal()"], "is nested too deeply to be read"),
+        (["Window(1)", "--graph", "0-99999"], "--graph draws nodes numbered 0 to 1023"),
         (["Causal()", "--line", "100000"], "a drawing holds 4096 tokens at most, got 100000"),
     ],
 )
@@ -62,9 +67,10 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentenc
 
 
 def test_debug_shows_where_a_mistake_arose() -> None:
-    done = manyheads("--debug", "draw", "Casual()")
-    assert "Traceback" in done.stderr
-    assert "there is no pattern 'Casual'" in done.stderr
+    for arguments in (["--debug", "draw", "Casual()"], ["draw", "Casual()", "--debug"]):
+        done = manyheads(*arguments)
+        assert "Traceback" in done.stderr
+        assert "there is no pattern 'Casual'" in done.stderr
 
 
 def test_version_and_unknown_commands() -> None:

@@ -30,6 +30,9 @@ class Cache(Protocol):
     def select(self, rows: Tensor) -> None:
         """Keep these sequences of the batch, in this order: what a beam does at every step."""
 
+    def forget(self) -> None:
+        """Begin anew, with another memory."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -46,7 +49,7 @@ class Slot:
 
 
 class Growing:
-    """Grows with every step: for any length, at the price of a copy each time."""
+    """Grows with every step: for sequences that go on together, at the price of a copy."""
 
     def __init__(self) -> None:
         self.own: dict[int, KeyValue] = {}
@@ -55,11 +58,22 @@ class Growing:
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
-        self.places = at if self.places is None else self.places.then(at)
+        if self.places is None:
+            self.places = at
+        else:
+            last = (self.places.first or 0) + len(self.places)
+            if at.first != last:
+                came = "places of their own" if at.first is None else f"number {at.first}"
+                raise ValueError(
+                    f"a Growing cache goes on with token {last}, {came} came; "
+                    "a Static cache takes tokens at any place"
+                )
+            self.places = self.places.then(at)
         return self.places, Everything()
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         if layer in self.own:
+            same_batch(self.own[layer][0], key)
             key, value = (
                 torch.cat(both, 2) for both in zip(self.own[layer], (key, value), strict=True)
             )
@@ -67,43 +81,51 @@ class Growing:
         return key, value
 
     def recall(self, layer: int, make: Callable[[], KeyValue]) -> KeyValue:
-        return recalled(self.memory, layer, make)
+        if layer not in self.memory:
+            self.memory[layer] = make()
+        return self.memory[layer]
 
     def select(self, rows: Tensor) -> None:
         for kept in (self.own, self.memory):
             kept.update({layer: (key[rows], value[rows]) for layer, (key, value) in kept.items()})
 
+    def forget(self) -> None:
+        self.own, self.memory, self.places = {}, {}, None
+
 
 class Static:
-    """A fixed number of slots, one for each place: shapes never change, so a step compiles once."""
+    """A fixed number of slots, one for each place: shapes never change, so a step compiles once.
+
+    It takes its memory in the first pass; what comes after, `forget` included, is written in place.
+    """
 
     def __init__(self, places: Grid):
         self.places = places
         self.own: dict[int, KeyValue] = {}
         self.memory: dict[int, KeyValue] = {}
+        self.forgotten: set[int] = set()
         self.rows = places.order
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
-        if (
-            at.first is None
-        ):  # positions that only the GPU knows: whoever sets them keeps within the slots
+        if at.first is None:  # only the GPU knows: whoever sets them keeps within the slots
             filled = at.order.amax(-1).expand(batch) + 1
         else:
-            last = at.first + len(at)
-            if last > len(self.places):
+            last, slots = at.first + len(at), (self.places.first or 0) + len(self.places)
+            if last > slots:
                 raise ValueError(
-                    f"the cache has {len(self.places)} slots, a sequence reaching {last} arrived; "
-                    f"make it with {last} or more, or use a Growing cache"
+                    f"the cache ends after token {slots}, a sequence of {last} arrived; "
+                    f"make it with places for {last}, or use a Growing cache"
                 )
             filled = torch.full((batch,), last, device=at.device)
-        self.rows = at.order
+        self.rows = at.order - (self.places.first or 0)
         return self.places, Lengths(filled)
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         if layer not in self.own:
             shape = (*key.shape[:2], len(self.places), key.shape[3])
             self.own[layer] = key.new_zeros(shape), value.new_zeros(shape)
+        same_batch(self.own[layer][0], key)
         for slots, new in zip(self.own[layer], (key, value), strict=True):
             if self.rows.dim() == 1:
                 slots.index_copy_(2, self.rows, new)
@@ -112,19 +134,39 @@ class Static:
         return self.own[layer]
 
     def recall(self, layer: int, make: Callable[[], KeyValue]) -> KeyValue:
-        return recalled(self.memory, layer, make)
+        if layer not in self.memory:
+            self.memory[layer] = make()
+        elif layer in self.forgotten:
+            for kept, new in zip(self.memory[layer], make(), strict=True):
+                if kept.shape != new.shape:
+                    raise ValueError(
+                        f"the cache holds a memory of {kept.shape[2]} tokens for {len(kept)} "
+                        f"sequences, {new.shape[2]} for {len(new)} came; make another cache"
+                    )
+                kept.copy_(new)
+            self.forgotten.discard(layer)
+        return self.memory[layer]
 
     def select(self, rows: Tensor) -> None:
         for kept in (self.own, self.memory):
             for key, value in kept.values():
+                if len(rows) != len(key):
+                    raise ValueError(
+                        f"a Static cache keeps {len(key)} sequences, {len(rows)} were selected"
+                    )
                 key.copy_(key[rows])  # in place: a captured graph keeps reading the same memory
                 value.copy_(value[rows])
 
+    def forget(self) -> None:
+        self.forgotten = set(self.memory)
 
-def recalled(memory: dict[int, KeyValue], layer: int, make: Callable[[], KeyValue]) -> KeyValue:
-    if layer not in memory:
-        memory[layer] = make()
-    return memory[layer]
+
+def same_batch(kept: Tensor, new: Tensor) -> None:
+    if len(kept) != len(new) or kept.dtype != new.dtype:
+        raise ValueError(
+            f"the cache holds {len(kept)} sequences in {kept.dtype}, "
+            f"{len(new)} in {new.dtype} came; make another cache, or forget() this one"
+        )
 
 
 def in_order(at: Places) -> Grid:

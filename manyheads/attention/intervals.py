@@ -2,8 +2,7 @@
 
 A pattern is written once, as a predicate on a pair. Evaluated on tensors it says yes or no to every
 pair; evaluated on intervals it says of a whole block of pairs whether any may be allowed and
-whether
-all surely are. Kernels that skip blocks plan with the second and never look at Q x K pairs.
+whether all surely are. Kernels that skip blocks plan with the second and never look at Q x K pairs.
 """
 
 from __future__ import annotations
@@ -14,13 +13,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+# The ends of an interval: tensors, or plain numbers where all is known without a tensor.
+End: TypeAlias = Any
+
 
 @dataclass(frozen=True, eq=False)
 class Truth:
     """Of a block of pairs: may some be allowed, and are all of them?"""
 
-    some: Tensor
-    all: Tensor
+    some: End
+    all: End
 
     def __and__(self, other: Truth) -> Truth:
         return Truth(self.some & other.some, self.all & other.all)
@@ -29,7 +31,7 @@ class Truth:
         return Truth(self.some | other.some, self.all | other.all)
 
     def __invert__(self) -> Truth:
-        return Truth(~self.all, ~self.some)
+        return Truth(self.all ^ True, self.some ^ True)  # ~ would make -2 of a plain True
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +41,25 @@ class Interval:
     (2..5) - (1..3) -> (-1..4);   (2..5) <= (5..9) -> some: yes, all: yes
     """
 
-    low: Tensor
-    high: Tensor
+    low: End
+    high: End
 
-    def __add__(self, other: Interval | Tensor | int) -> Interval:
+    def __add__(self, other: Any) -> Interval:
         low, high = bounds(other)
         return Interval(self.low + low, self.high + high)
 
-    def __sub__(self, other: Interval | Tensor | int) -> Interval:
+    def __sub__(self, other: Any) -> Interval:
         low, high = bounds(other)
         return Interval(self.low - high, self.high - low)
+
+    def __rsub__(self, other: Any) -> Interval:
+        return self * -1 + other
 
     def __mul__(self, factor: int) -> Interval:
         ends = self.low * factor, self.high * factor
         return Interval(*ends) if factor >= 0 else Interval(*reversed(ends))
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def __floordiv__(self, divisor: int) -> Interval:
         if divisor <= 0:
@@ -61,21 +68,21 @@ class Interval:
 
     def __abs__(self) -> Interval:
         # The nearest point to zero is zero itself where the ends differ in sign.
-        near = torch.maximum(self.low, -self.high).clamp(min=0)
-        return Interval(near, torch.maximum(self.high, -self.low))
+        near = larger(larger(self.low, -self.high), self.low * 0)
+        return Interval(near, larger(self.high, -self.low))
 
-    def __le__(self, other: Interval | Tensor | int) -> Truth:
+    def __le__(self, other: Any) -> Truth:
         low, high = bounds(other)
         return Truth(self.low <= high, self.high <= low)
 
-    def __lt__(self, other: Interval | Tensor | int) -> Truth:
+    def __lt__(self, other: Any) -> Truth:
         low, high = bounds(other)
         return Truth(self.low < high, self.high < low)
 
-    def __ge__(self, other: Interval | Tensor | int) -> Truth:
+    def __ge__(self, other: Any) -> Truth:
         return ~(self < other)
 
-    def __gt__(self, other: Interval | Tensor | int) -> Truth:
+    def __gt__(self, other: Any) -> Truth:
         return ~(self <= other)
 
     def __eq__(self, other: Any) -> Any:
@@ -94,13 +101,19 @@ Number: TypeAlias = Any
 Verdict: TypeAlias = Any
 
 
-def bounds(x: Interval | Tensor | int) -> tuple[Tensor | int, Tensor | int]:
+def bounds(x: Any) -> tuple[End, End]:
     return (x.low, x.high) if isinstance(x, Interval) else (x, x)
 
 
+def larger(a: End, b: End) -> End:
+    return torch.maximum(a, b) if isinstance(a, Tensor) else max(a, b)
+
+
 def pooled(table: Tensor, size: int) -> Interval:
-    """The smallest and largest of each run of `size` along the last axis: [3, 1, 4, 1, 5], 2 ->
-    [1..3, 1..4, 5..5]."""
+    """The smallest and largest of each run of `size` along the last axis.
+
+    [3, 1, 4, 1, 5], 2 -> [1..3, 1..4, 5..5]
+    """
     missing = -table.shape[-1] % size
     if missing:
         last = table[..., -1:].expand(*table.shape[:-1], missing)

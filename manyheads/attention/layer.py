@@ -18,12 +18,11 @@ from manyheads.attention.scores import ScaledDot, Score
 
 
 class Attention(nn.Module):
-    """Each token asks (query), the tokens it may see answer (key), and it takes a mix of what
-    they hold (value).
+    """Each token asks (query), those it may see answer (key), and it takes a mix of what they
+    hold (value).
 
     Self-attention where no memory is given, cross-attention where one is. With `key_heads` fewer
-    than
-    `heads`, several heads ask the same keys.
+    than `heads`, several heads ask the same keys.
     """
 
     def __init__(
@@ -38,8 +37,13 @@ class Attention(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        key_heads = key_heads or heads
+        key_heads = heads if key_heads is None else key_heads
         check_heads(width, heads, key_heads)
+        if not isinstance(relative, Relative | None):
+            raise ValueError(
+                f"{type(relative).__name__} works below the first layer: "
+                "give it as position=, not as relative="
+            )
         self.width, self.heads, self.key_heads, self.channels = (
             width,
             heads,
@@ -47,6 +51,8 @@ class Attention(nn.Module):
             width // heads,
         )
         self.relative = relative or Relative()
+        if reason := self.relative.misfit(heads, self.channels):
+            raise ValueError(reason)
         self.score = score or ScaledDot()
         self.dropout = dropout
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
@@ -74,7 +80,13 @@ class Attention(nn.Module):
         if reason := self.relative.refuses(pairs):
             raise ValueError(reason)
         return Work(
-            pattern, pairs, frozenset(features), computed_in(x), self.channels, self.key_heads
+            pattern,
+            pairs,
+            frozenset(features),
+            computed_in(x),
+            self.channels,
+            self.key_heads,
+            self.relative.kinds(),
         )
 
     def forward(
@@ -93,13 +105,12 @@ class Attention(nn.Module):
             remember = lambda: self.remember(given, at)  # noqa: E731
             query = self.split(self.part(x, slice(0, self.width)))
             key, value = slot.recall(remember) if slot is not None else remember()
-        query = self.relative.rotate(query, at.queries)
         mixed = plan(
-            query,
+            self.relative.rotate(query, at.queries),
             key,
             value,
             score=self.score,
-            biases=self.relative.biases(),
+            biases=self.relative.biases(query),
             dropout=self.dropout if self.training else 0.0,
         )
         return self.out(mixed.transpose(1, 2).flatten(2))

@@ -14,10 +14,11 @@ def read(text: str) -> Pattern:
     """ "Causal() & Window(2)" -> Causal() & Window(2). Nothing is executed but the patterns'
     constructors."""
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
+        return pattern_of(ast.parse(text.strip(), mode="eval").body, text)
+    except SyntaxError:
         raise ValueError(f"{text!r} is not a pattern; one reads like {EXAMPLE!r}") from None
-    return pattern_of(tree.body, text)
+    except (RecursionError, MemoryError):
+        raise ValueError("that pattern is nested too deeply to be read") from None
 
 
 EXAMPLE = "Causal() & Window(2)"
@@ -67,7 +68,7 @@ def built(name: str, values: list[Any], named: dict[str, Any]) -> Pattern:
 def literal(node: ast.AST, text: str) -> Any:
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         raise ValueError(
             f"{ast.unparse(node)!r} in {text!r} is not a number or a list of numbers"
         ) from None

@@ -7,52 +7,82 @@ Its one predicate, `allows`, is evaluated pair by pair (tensors) or block by blo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import and_, or_
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias, dataclass_transform
 
 import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import Verdict
-from manyheads.attention.places import Graph, Pair, Pairs, ends_of
+from manyheads.attention.places import Graph, Pair, Pairs, ends_of, time_of
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 class Pattern:
-    """Subclass it with `allows`, written with + - * // abs, comparisons and & | ~ alone."""
+    """Subclass it with its fields and `allows`, and it prints, compares, saves and runs.
+
+    class Strided(Pattern):
+        step: int
+
+        def allows(self, pair):
+            return (pair.q.order - pair.k.order) % self.step == 0
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False, repr=False)(cls)
 
     def allows(self, pair: Pair) -> Verdict:
+        """Yes or no for a pair, or for all pairs that its numbers broadcast over."""
         raise NotImplementedError
 
     def refuses(self, pairs: Pairs) -> str:
         """Why this pattern means nothing on these places; empty where it does."""
-        return ""
+        return first_refusal(inner(self), pairs)
 
     @property
     def fixed(self) -> bool:
         """Whether it is the same for every batch: a layer may own it, a recipe may hold it."""
-        return not any(isinstance(value, Tensor) for value in values_of(self))
+        has_tensor = any(isinstance(value, Tensor) for value in values_of(self))
+        return not has_tensor and all(pattern.fixed for pattern in inner(self))
 
     def to(self, device: torch.device | str) -> Self:
         """The same with its tensors on that device."""
-        if self.fixed:
-            return self
-        return type(self)(*(moved(value, device) for value in values_of(self)))
+        return self.changed(lambda part: part.to(device))
+
+    def select(self, rows: Tensor) -> Self:
+        """The same for these sequences of the batch, in this order."""
+        return self.changed(lambda p: p[rows] if isinstance(p, Tensor) else p.select(rows))
+
+    def changed(self, change: Callable[[Any], Any]) -> Self:
+        """The same with every tensor and every pattern in it changed."""
+
+        def anew(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(anew, value))
+            return change(value) if isinstance(value, Tensor | Pattern) else value
+
+        mine: Any = self
+        values = {f.name: anew(getattr(self, f.name)) for f in fields(mine)}
+        return mine if self.fixed else replace(mine, **values)
 
     def parts(self) -> tuple[Pattern, ...]:
         """What must hold at once: `(Causal() & Window(2)).parts()` -> (Causal(), Window(2))."""
         return (self,)
 
     def __and__(self, other: Pattern) -> Pattern:
-        return every((*self.parts(), *other.parts()))
+        return every((*self.parts(), *a_pattern(other, "&").parts()))
 
     def __or__(self, other: Pattern) -> Pattern:
-        return Either((*alternatives(self), *alternatives(other)))
+        return any_of((*alternatives(self), *alternatives(a_pattern(other, "|"))))
 
     def __invert__(self) -> Pattern:
         return self.pattern if isinstance(self, Not) else Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a pattern is not true or false; patterns join with & | ~, not and or not")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(map(same, values_of(self), values_of(other)))
@@ -64,14 +94,18 @@ class Pattern:
         return f"{type(self).__name__}({', '.join(map(written, values_of(self)))})"
 
 
-def moved(value: Any, device: torch.device | str) -> Any:
-    if isinstance(value, tuple):
-        return tuple(moved(each, device) for each in value)
-    return value.to(device) if isinstance(value, Tensor | Pattern) else value
-
-
 def values_of(pattern: Any) -> list[Any]:
-    return [getattr(pattern, f.name) for f in fields(pattern)]
+    """What a pattern says; what it only remembers does not count, nor what was not given."""
+    said = [getattr(pattern, f.name) for f in fields(pattern) if f.compare]
+    while said and said[-1] is None:
+        said.pop()
+    return said
+
+
+def inner(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The patterns that a combination is made of."""
+    flat = [each for v in values_of(pattern) for each in (v if isinstance(v, tuple) else (v,))]
+    return tuple(each for each in flat if isinstance(each, Pattern))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -79,13 +113,21 @@ def same(a: Any, b: Any) -> bool:
 
 
 def written(value: Any) -> str:
+    if isinstance(value, Tensor) and value.numel() > 64:
+        return f"<{' x '.join(map(str, value.shape))} numbers>"
     return repr(value.tolist() if isinstance(value, Tensor) else value)
+
+
+def a_pattern(value: Any, sign: str) -> Pattern:
+    if isinstance(value, Pattern):
+        return value
+    called = f"; {value.__name__}(...) is one" if isinstance(value, type) else ""
+    raise TypeError(f"{sign} joins two patterns, got {value!r}{called}")
 
 
 # ---- combinations ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Everything(Pattern):
     """Every query sees every key."""
 
@@ -96,7 +138,6 @@ class Everything(Pattern):
         return ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Both(Pattern):
     """Allowed by all of them: `Causal() & Window(2)`."""
 
@@ -105,13 +146,6 @@ class Both(Pattern):
     def allows(self, pair: Pair) -> Verdict:
         return reduce(and_, (pattern.allows(pair) for pattern in self.patterns))
 
-    def refuses(self, pairs: Pairs) -> str:
-        return first_refusal(self.patterns, pairs)
-
-    @property
-    def fixed(self) -> bool:
-        return all(pattern.fixed for pattern in self.patterns)
-
     def parts(self) -> tuple[Pattern, ...]:
         return self.patterns
 
@@ -119,7 +153,6 @@ class Both(Pattern):
         return " & ".join(f"({p})" if isinstance(p, Either) else repr(p) for p in self.patterns)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Either(Pattern):
     """Allowed by any of them: `Window(2) | Prefix(4)`."""
 
@@ -128,18 +161,10 @@ class Either(Pattern):
     def allows(self, pair: Pair) -> Verdict:
         return reduce(or_, (pattern.allows(pair) for pattern in self.patterns))
 
-    def refuses(self, pairs: Pairs) -> str:
-        return first_refusal(self.patterns, pairs)
-
-    @property
-    def fixed(self) -> bool:
-        return all(pattern.fixed for pattern in self.patterns)
-
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.patterns))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Not(Pattern):
     """Allowed where the other forbids: `~Window(2)`."""
 
@@ -148,16 +173,12 @@ class Not(Pattern):
     def allows(self, pair: Pair) -> Verdict:
         return ~self.pattern.allows(pair)
 
-    def refuses(self, pairs: Pairs) -> str:
-        return self.pattern.refuses(pairs)
-
-    @property
-    def fixed(self) -> bool:
-        return self.pattern.fixed
-
     def __repr__(self) -> str:
-        inner = repr(self.pattern)
-        return f"~({inner})" if isinstance(self.pattern, Both | Either) else f"~{inner}"
+        return (
+            f"~({self.pattern})"
+            if inner(self.pattern) and not isinstance(self.pattern, Not)
+            else f"~{self.pattern}"
+        )
 
 
 def every(parts: Sequence[Pattern]) -> Pattern:
@@ -171,6 +192,11 @@ def every(parts: Sequence[Pattern]) -> Pattern:
     return Both(distinct)
 
 
+def any_of(parts: Sequence[Pattern]) -> Pattern:
+    distinct = tuple(dict.fromkeys(parts))
+    return distinct[0] if len(distinct) == 1 else Either(distinct)
+
+
 def alternatives(pattern: Pattern) -> tuple[Pattern, ...]:
     return pattern.patterns if isinstance(pattern, Either) else (pattern,)
 
@@ -182,7 +208,6 @@ def first_refusal(patterns: Sequence[Pattern], pairs: Pairs) -> str:
 # ---- fixed patterns: a layer owns them -------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Causal(Pattern):
     """Nothing later in the sequence: what lets a model write from left to right."""
 
@@ -198,7 +223,6 @@ class Causal(Pattern):
         return ""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Window(Pattern):
     """Keys within `radius` steps: of time on a line, of rows and columns in an image, of edges
     in a graph.
@@ -227,7 +251,6 @@ class Window(Pattern):
         return few_axes(self, self.radius, pairs)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Pattern):
     """Tokens are cut into blocks of `query`; each sees its own block grown by `memory` on every
     side.
@@ -254,8 +277,8 @@ class Blocks(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         whole = isinstance(self.query, int)
-        queries = (pair.q.order,) if whole else pair.q.axes
-        keys = (pair.k.order,) if whole else pair.k.axes
+        queries = (time_of(pair.q),) if whole else pair.q.axes
+        keys = (time_of(pair.k),) if whole else pair.k.axes
         sizes = as_tuple(self.query), as_tuple(self.memory)
         near = []
         for q, k, block, memory in zip(queries, keys, *sizes, strict=False):
@@ -272,7 +295,6 @@ class Blocks(Pattern):
         return few_axes(self, self.query, pairs)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Prefix(Pattern):
     """The first `length` tokens are seen by all, the rest only by what follows them."""
 
@@ -286,7 +308,7 @@ class Prefix(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         length = self.length if isinstance(self.length, int) else self.length[pair.b]
-        return (pair.k.order < length) | (pair.k.order <= pair.q.order)
+        return (time_of(pair.k) < length) | (pair.k.order <= pair.q.order)
 
     def refuses(self, pairs: Pairs) -> str:
         wrong = (
@@ -298,7 +320,6 @@ class Prefix(Pattern):
 # ---- patterns of one batch -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Lengths(Pattern):
     """Keys before the end of their sequence: hides padding. [3, 1] -> row 0 has 3 tokens, row 1
     has 1."""
@@ -315,18 +336,18 @@ class Lengths(Pattern):
         return wrong_batch("Lengths", len(self.lengths), pairs)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Segments(Pattern):
-    """Documents packed into one row see only themselves; -1 is padding, seen by none and seeing
-    none.
+    """Documents packed into one row see only themselves; -1 is padding, seen by and seeing none.
 
     [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys
-    where
-    those are other tokens: a packed target looking at its packed sources.
+    where those are other tokens: a packed target looking at its packed sources. `Segments.of` also
+    remembers how long documents are, so that a kernel need not ask the GPU.
     """
 
     ids: Tensor  # (B, Q)
     keys: Tensor | None = None  # (B, K)
+    lengths: Documents | None = field(default=None, compare=False)
+    key_lengths: Documents | None = field(default=None, compare=False)
     PADDING: ClassVar[int] = -1
 
     def __post_init__(self) -> None:
@@ -341,11 +362,19 @@ class Segments(Pattern):
         for row, counts in zip(ids, lengths, strict=True):
             done = ends_of(counts, width)[-1]
             row[:done] = torch.repeat_interleave(torch.tensor(counts, dtype=torch.long))
-        return Segments(ids)
+        return Segments(ids, lengths=tuple(map(tuple, lengths)))
 
     def towards(self, memory: Segments) -> Segments:
         """These documents looking at the same documents of another tensor."""
-        return Segments(self.ids, memory.ids)
+        return Segments(self.ids, memory.ids, self.lengths, memory.lengths)
+
+    def select(self, rows: Tensor) -> Segments:
+        chosen = super().select(rows)
+        picked = (
+            None if known is None else tuple(known[row] for row in rows.tolist())
+            for known in (self.lengths, self.key_lengths)
+        )
+        return Segments(chosen.ids, chosen.keys, *picked)
 
     def allows(self, pair: Pair) -> Verdict:
         q = pair.q.pick(self.ids)
@@ -354,17 +383,19 @@ class Segments(Pattern):
 
     def refuses(self, pairs: Pairs) -> str:
         keys = self.ids if self.keys is None else self.keys
-        have, want = (self.ids.shape[1], keys.shape[1]), (len(pairs.queries), len(pairs.keys))
+        have, want = (
+            (self.ids.shape[1], keys.shape[1]),
+            (len(pairs.queries), len(pairs.keys)),
+        )
         if have != want:
             return (
-                f"Segments names {have[0]} queries and {have[1]} "
-                f"keys, but {want[0]} and {want[1]} arrived"
+                f"Segments names {have[0]} queries and {have[1]} keys, "
+                f"but {want[0]} and {want[1]} arrived"
             )
         return wrong_batch("Segments", len(self.ids), pairs)
 
-    def __repr__(self) -> str:
-        shown = [self.ids] if self.keys is None else [self.ids, self.keys]
-        return f"Segments({', '.join(map(written, shown))})"
+
+Documents: TypeAlias = tuple[tuple[int, ...], ...]  # the lengths of each row's documents
 
 
 # ---- what refusals share ---------------------------------------------------------------------
@@ -376,19 +407,20 @@ def as_tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:
 
 def checked(name: str, what: str, value: object, *, least: int) -> None:
     numbers = value if isinstance(value, tuple) and value else (value,)
-    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in numbers):
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in numbers)
+    if not whole or not all(least <= n < 2**31 for n in numbers):
         raise ValueError(f"{name} takes {what} of whole numbers from {least} up, got {value!r}")
 
 
-def whole_numbers(name: str, value: object, *, dims: int) -> Tensor:
-    tensor = value if isinstance(value, Tensor) else torch.tensor(value)
-    if tensor.dim() != dims or tensor.is_floating_point():
-        kind = (
-            "a row of whole numbers, one a sequence"
-            if dims == 1
-            else "whole numbers, a row a sequence"
-        )
-        raise ValueError(f"{name} takes {kind}, got {tuple(tensor.shape)} of {tensor.dtype}")
+def whole_numbers(name: str, value: Any, *, dims: int) -> Tensor:
+    kind = "one a sequence, as in [3, 5]" if dims == 1 else "a row a sequence, as in [[0, 0, 1]]"
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name} takes whole numbers, {kind}, got {value!r}") from None
+    if tensor.dim() != dims or tensor.is_floating_point() or tensor.dtype == torch.bool:
+        shape = " x ".join(map(str, tensor.shape)) or "one"
+        raise ValueError(f"{name} takes whole numbers, {kind}, got {shape} of {tensor.dtype}")
     return tensor
 
 
@@ -399,21 +431,22 @@ def wrong_batch(name: str, count: int, pairs: Pairs) -> str:
 
 
 def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> str:
-    have = len(pairs.queries.axes)
-    if isinstance(sizes, int) or (len(sizes) <= have and len(pairs.keys.axes) == have):
-        return ""
-    return (
-        f"{pattern} names {len(sizes)} axes, but {pairs.queries.name} has {have}; "
-        f"one number would do, or a grid of {len(sizes)} axes"
-    )
+    for at in (pairs.queries, pairs.keys):
+        if not isinstance(sizes, int) and len(sizes) > len(at.axes):
+            return (
+                f"{pattern} names {len(sizes)} axes, but {at.name} has {len(at.axes)}; "
+                f"one number would do, or a grid of {len(sizes)} axes"
+            )
+    return ""
 
 
 # ---- reading a pattern -----------------------------------------------------------------------
 
 
 def check(pattern: Pattern, pairs: Pairs) -> None:
-    """Raise the pattern's own sentence where it means nothing on these places."""
-    if reason := pattern.refuses(pairs):
+    """Raise the sentence that says why places or pattern do not fit."""
+    batch = pairs.batch
+    if reason := pairs.queries.misfit(batch) or pairs.keys.misfit(batch) or pattern.refuses(pairs):
         raise ValueError(reason)
 
 
@@ -429,10 +462,9 @@ def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
         if not part.fixed:
             return True
         try:
-            truth = part.allows(pairs.whole())
-        except LookupError:
+            return not part.allows(pairs.whole()).all
+        except (LookupError, TypeError, AttributeError):
             return True
-        return not bool(truth.all)
 
     return every([part for part in pattern.parts() if says_something(part)])
 

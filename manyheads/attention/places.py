@@ -8,11 +8,11 @@ B batch, H heads, Q queries, K keys, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -52,26 +52,37 @@ class Grid:
         if step != 1:
             raise ValueError(f"places are cut in runs of neighbours, got a step of {step}")
         first = None if self.first is None else self.first + start
-        return replace(
-            self,
-            order=self.order[..., start:stop],
-            axes=tuple(axis[..., start:stop] for axis in self.axes),
-            first=first,
-        )
+        return replace(self.each(lambda x: x[..., start:stop]), first=first)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Grid:
+        """The same change to order and axes; an axis that is the order stays it."""
+        order = change(self.order)
+        axes = tuple(order if axis is self.order else change(axis) for axis in self.axes)
+        return replace(self, order=order, axes=axes)
 
     def then(self, later: Grid) -> Grid:
         """These places and, after them, those: what a cache of keys covers."""
         runs_on = self.first is not None and later.first == self.first + len(self)
-        return Grid(
-            joined(self.order, later.order),
-            tuple(joined(a, b) for a, b in zip(self.axes, later.axes, strict=True)),
-            tuple(max(a, b) for a, b in zip(self.sizes, later.sizes, strict=True)),
-            self.first if runs_on else None,
+        order = joined(self.order, later.order)
+        straight = [
+            a is self.order and b is later.order for a, b in zip(self.axes, later.axes, strict=True)
+        ]
+        axes = tuple(
+            order if alike else joined(a, b)
+            for alike, a, b in zip(straight, self.axes, later.axes, strict=True)
         )
+        sizes = tuple(max(a, b) for a, b in zip(self.sizes, later.sizes, strict=True))
+        return Grid(order, axes, sizes, self.first if runs_on else None)
 
     def to(self, device: torch.device | str) -> Grid:
-        move = lambda x: x.to(device, non_blocking=True)  # noqa: E731
-        return replace(self, order=move(self.order), axes=tuple(map(move, self.axes)))
+        return self.each(lambda x: x.to(device, non_blocking=True))
+
+    def misfit(self, batch: int) -> str:
+        """Why these places are not those of a batch of this size; empty where they may be."""
+        for table in (self.order, *self.axes):
+            if table.dim() == 2 and len(table) not in (1, batch):
+                return f"places for {len(table)} sequences came with a batch of {batch}"
+        return ""
 
     def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
         """Signed steps from query to key along each axis."""
@@ -91,6 +102,14 @@ class Graph:
     first = None
     straight = True
 
+    def __post_init__(self) -> None:
+        for name, table in (("hops", self.hops), ("edges", self.edges)):
+            if table is not None and (table.dim() != 3 or table.shape[1] != table.shape[2]):
+                raise ValueError(
+                    f"a graph's {name} are a square for each graph of the batch, (B, T, T), "
+                    f"got {tuple(table.shape)}"
+                )
+
     @property
     def device(self) -> torch.device:
         return self.hops.device
@@ -106,6 +125,11 @@ class Graph:
     def to(self, device: torch.device | str) -> Graph:
         edges = None if self.edges is None else self.edges.to(device)
         return Graph(self.hops.to(device), edges)
+
+    def misfit(self, batch: int) -> str:
+        if len(self.hops) in (1, batch):
+            return ""
+        return f"{len(self.hops)} graphs came with a batch of {batch}"
 
     def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
         return (between(self.hops, q, k),)
@@ -178,8 +202,8 @@ def ends_of(lengths: Iterable[int], width: int) -> list[int]:
 
 
 def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = None) -> Graph:
-    """One graph from its undirected edges; nodes in different pieces are `far` apart (default:
-    `nodes`)."""
+    """One graph from its undirected edges; nothing is farther apart than `far`, nor are nodes in
+    different pieces nearer (default: the number of nodes)."""
     near = torch.eye(nodes, dtype=torch.bool)
     for i, j in edges:
         if not (0 <= i < nodes and 0 <= j < nodes):
@@ -189,7 +213,8 @@ def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = Non
     reached, distance = torch.eye(nodes), 0
     while bool((fresh := (reached > 0) & (hops > distance)).any()):
         hops[fresh] = distance
-        reached, distance = reached @ near.float(), distance + 1
+        # Which nodes, not how many ways: those overflow on a long path.
+        reached, distance = ((reached @ near.float()) > 0).float(), distance + 1
     return Graph(hops[None], edges=near.fill_diagonal_(False).long()[None])
 
 
@@ -225,7 +250,7 @@ class Point:
         self.places, self.b, self.row = places, b, row
 
     def pick(self, table: Tensor) -> Tensor:
-        return table[self.row] if table.dim() == 1 else table[self.b, self.row]
+        return table[self.row] if table.dim() == 1 else table[of_batch(table, self.b), self.row]
 
     @property
     def order(self) -> Tensor:
@@ -296,19 +321,29 @@ class Span:
 
 
 def spanning(first: int, count: int) -> Interval:
-    return Interval(torch.tensor(first), torch.tensor(first + max(count, 1) - 1))
+    return Interval(first, first + max(count, 1) - 1)
+
+
+def of_batch(table: Tensor, b: Tensor) -> Tensor:
+    """The sequence's own entry, or the one that all share."""
+    return b if len(table) > 1 else torch.zeros_like(b)
 
 
 def between(table: Tensor, q: Place, k: Place) -> Number:
     """A pair's entry in a table with an entry per pair: (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
-        return table[q.b, q.row, k.row]
+        return table[of_batch(table, q.b), q.row, k.row]
     if not (isinstance(q, Run) and isinstance(k, Run)):
         raise LookupError("a table of pairs is not known without reading it")
     along = pooled(table, k.size)  # (B, T, runs)
     low = pooled(along.low.mT, q.size).low.mT
     high = pooled(along.high.mT, q.size).high.mT
     return Interval(low[:, None], high[:, None])
+
+
+def time_of(place: Place) -> Number:
+    """A document's own time on a line, also where documents are packed; elsewhere the order."""
+    return place.axes[0] if len(place.axes) == 1 else place.order
 
 
 class Pair:
@@ -364,7 +399,7 @@ class Pairs:
     def whole(self) -> Pair:
         """All pairs as one block, known without asking the GPU; what is not known raises
         LookupError."""
-        zero = torch.tensor(0)
+        zero: Any = 0
         return Pair(self, zero, zero, Span(self.queries), Span(self.keys))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -139,12 +139,16 @@ class Clipped:
 
     reach: int
 
+    def __post_init__(self) -> None:
+        if self.reach < 0:
+            raise ValueError(f"Clipped takes a reach from 0 up, got {self.reach}")
+
     @property
     def size(self) -> int:
         return 2 * self.reach + 1
 
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        return tuple(step.clamp(-self.reach, self.reach) + self.reach for step in steps_of(pair))
+        return tuple(step.clamp(-self.reach, self.reach) + self.reach for step in pair.apart)
 
     def refuses(self, pairs: Pairs) -> str:
         return ""
@@ -156,12 +160,17 @@ class Every:
 
     length: int
 
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"Every takes a length from 1 up, got {self.length}")
+
     @property
     def size(self) -> int:
         return 2 * self.length - 1
 
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        return tuple(step + self.length - 1 for step in steps_of(pair))
+        last = self.length - 1  # nodes in different pieces of a graph are farther than any path
+        return tuple(step.clamp(-last, last) + last for step in pair.apart)
 
     def refuses(self, pairs: Pairs) -> str:
         longest = max((*pairs.queries.sizes, *pairs.keys.sizes), default=0)
@@ -187,12 +196,19 @@ class Bucketed:
     far: int = 128
     both_ways: bool = True  # False: keys are never ahead, and all buckets look back
 
+    def __post_init__(self) -> None:
+        if self.count < 4 or self.count % 2 or self.far <= self.count // 2:
+            raise ValueError(
+                "Bucketed takes an even count from 4 up and a distance farther than half of it, "
+                f"got {self.count} and {self.far}"
+            )
+
     @property
     def size(self) -> int:
         return self.count
 
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        return tuple(map(self.bucket, steps_of(pair)))
+        return tuple(map(self.bucket, pair.apart))
 
     def bucket(self, step: Tensor) -> Tensor:
         side = self.count // 2 if self.both_ways else self.count
@@ -221,7 +237,10 @@ class Edges:
         return (pair.edge,)
 
     def refuses(self, pairs: Pairs) -> str:
-        if isinstance(pairs.queries, Graph) and pairs.queries.edges is not None:
+        at = pairs.queries
+        if isinstance(at, Graph) and at.edges is not None:
+            if at.edges.is_cpu and at.edges.numel() and int(at.edges.max()) >= self.count:
+                return f"{self} has labels 0 to {self.count - 1}, {int(at.edges.max())} arrived"
             return ""
         return (
             f"{self} reads the labels of a graph's edges, but "
@@ -241,17 +260,26 @@ Feature: TypeAlias = Literal[
 ROOM = 2**24  # numbers that a table of distances may be spread to
 
 
+class Kind(NamedTuple):
+    """What is known of a bias before it is made: enough for a kernel to refuse it."""
+
+    bias: type
+    rule: Rule
+    axes: int
+
+
 @dataclass(frozen=True, eq=False)
 class DistanceBias:
     """A number for each head and distance, added to the score."""
 
     tables: Tensor  # (axes, H, N)
     rule: Rule
+    queries: int
 
-    def by_row(self, query: Tensor, scale: float) -> Tensor:
+    def by_row(self, scale: float) -> Tensor:
         """The same table under many rows, so that its gradient is not summed in one place."""
-        tables = exact(self.tables)
-        rows = min(query.shape[2], max(1, ROOM // tables[0].numel()))
+        tables = exactly(self.tables)
+        rows = min(self.queries, max(1, ROOM // tables[0].numel()))
         return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
 
 
@@ -260,25 +288,27 @@ class ContentBias:
     """The query against an embedding of the distance, added to the score; and, where there are
     value tables, an embedding of the distance added to the value.
 
-    The tables are here for a kernel that computes query @ key_tables inside its tiles.
+    Query and tables are here for a kernel that computes their product inside its tiles.
     """
 
+    query: Tensor  # (B, H, Q, C), before any rotation: that would bring in where it stands
     key_tables: Tensor  # (axes, 1 or H, N, C)
     value_tables: Tensor | None
     rule: Rule
 
-    def by_row(self, query: Tensor, scale: float) -> Tensor:
-        products = [query @ table.mT.to(query.dtype) for table in self.key_tables]
-        return torch.stack([exact(product) * scale for product in products])
+    def by_row(self, scale: float) -> Tensor:
+        products = [self.query @ table.mT.to(self.query.dtype) for table in self.key_tables]
+        return torch.stack([exactly(product) * scale for product in products])
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
         """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
         assert self.value_tables is not None
-        tables, added = exact(self.value_tables), []
-        for table, index in zip(tables, self.rule.indices(pair), strict=True):
-            head = pair.h if len(table) > 1 else torch.zeros_like(pair.h)
-            embedding = table[head, index].to(weights.dtype).expand(*weights.shape, -1)
-            added.append(torch.einsum("bhqk,bhqkc->bhqc", weights, embedding))
+        added = []
+        for table, index in zip(self.value_tables, self.rule.indices(pair), strict=True):
+            shape = *weights.shape[:3], table.shape[1]
+            by_distance = exactly(weights).new_zeros(shape)
+            by_distance = by_distance.scatter_add(-1, index.expand_as(weights), exactly(weights))
+            added.append(by_distance.to(weights.dtype) @ table.to(weights.dtype))
         return total(added)
 
 
@@ -300,7 +330,7 @@ def total(tensors: Iterable[Tensor]) -> Tensor:
     return reduce(add, tensors)
 
 
-def exact(x: Tensor) -> Tensor:
+def exactly(x: Tensor) -> Tensor:
     """In 32 bits or more: many pairs read one entry, and its gradient is the sum over them."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
@@ -317,10 +347,20 @@ class Relative(nn.Module):
     def rotate(self, x: Tensor, at: Places) -> Tensor:
         return x
 
-    def biases(self) -> tuple[Bias, ...]:
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        """Of queries (B, H, Q, C) that have not been turned."""
         return ()
 
+    def kinds(self) -> tuple[Kind, ...]:
+        """What `biases` will be, before there is a query."""
+        return ()
+
+    def misfit(self, heads: int, channels: int) -> str:
+        """Why this is not for a layer of these measures; empty where it is."""
+        return ""
+
     def refuses(self, pairs: Pairs) -> str:
+        """Why this means nothing on these places; empty where it does."""
         return ""
 
 
@@ -376,8 +416,15 @@ class RelativeBias(Relative):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.tables, std=0.02)
 
-    def biases(self) -> tuple[Bias, ...]:
-        return (DistanceBias(self.tables, self.rule),)
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (DistanceBias(self.tables, self.rule, query.shape[2]),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(DistanceBias, self.rule, self.axes),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        have = self.tables.shape[1]
+        return "" if have == heads else f"RelativeBias has {have} heads, the layer {heads}"
 
     def refuses(self, pairs: Pairs) -> str:
         return unfit(self, pairs)
@@ -408,8 +455,20 @@ class RelativeContent(Relative):
         for table in self.parameters(recurse=False):
             nn.init.normal_(table, std=self.key_tables.shape[-1] ** -0.5)
 
-    def biases(self) -> tuple[Bias, ...]:
-        return (ContentBias(self.key_tables, self.value_tables, self.rule),)
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (ContentBias(query, self.key_tables, self.value_tables, self.rule),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(ContentBias, self.rule, self.axes),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        _, own_heads, _, own_channels = self.key_tables.shape
+        if own_heads in (1, heads) and own_channels == channels:
+            return ""
+        return (
+            f"RelativeContent has {own_heads} heads of {own_channels} channels, "
+            f"the layer {heads} of {channels}"
+        )
 
     def refuses(self, pairs: Pairs) -> str:
         return unfit(self, pairs)
@@ -431,8 +490,15 @@ class Together(Relative):
             x = relative.rotate(x, at)
         return x
 
-    def biases(self) -> tuple[Bias, ...]:
-        return tuple(bias for relative in self.members() for bias in relative.biases())
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return tuple(bias for relative in self.members() for bias in relative.biases(query))
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for relative in self.members() for kind in relative.kinds())
+
+    def misfit(self, heads: int, channels: int) -> str:
+        found = (relative.misfit(heads, channels) for relative in self.members())
+        return next(filter(None, found), "")
 
     def refuses(self, pairs: Pairs) -> str:
         return next(filter(None, (relative.refuses(pairs) for relative in self.members())), "")

@@ -192,8 +192,8 @@ def shade(share: float) -> str:
 
 def described(places: Places) -> str:
     match places:
-        case Grid(sizes=(length,)):
-            return f"a line of {length}"
+        case Grid(sizes=(_,)):
+            return f"a line of {len(places)}"
         case Grid(sizes=sizes):
             return f"a grid of {'x'.join(map(str, sizes))}"
     return f"a graph of {len(places)} nodes"

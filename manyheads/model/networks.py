@@ -65,6 +65,13 @@ class Embedding(nn.Module):
         self.scale = width**0.5
 
     def forward(self, ids: Tensor) -> Tensor:
+        if ids.is_cpu and ids.numel() and not torch.compiler.is_compiling():
+            low, high = (int(end) for end in ids.aminmax())
+            if low < 0 or high >= self.table.num_embeddings:
+                raise ValueError(
+                    f"words are numbered 0 to {self.table.num_embeddings - 1}, "
+                    f"{low if low < 0 else high} arrived"
+                )
         return self.table(ids) * self.scale
 
 
@@ -125,10 +132,15 @@ class EncoderDecoder(nn.Module):
 
 def towards(target: Pattern, source: Pattern) -> Pattern:
     """What a batch's target may see of its source: a packed document sees the same document."""
-    ours = [part for part in target.parts() if isinstance(part, Segments)]
+    ours, theirs = (
+        [part for part in pattern.parts() if isinstance(part, Segments)]
+        for pattern in (target, source)
+    )
+    if len(ours) != len(theirs):
+        packed_one = "target" if ours else "source"
+        raise ValueError(
+            f"only the {packed_one} is packed; pack both, so that documents find their own"
+        )
     return every(
-        [
-            ours[0].towards(part) if ours and isinstance(part, Segments) else part
-            for part in source.parts()
-        ]
+        [ours[0].towards(part) if isinstance(part, Segments) else part for part in source.parts()]
     )

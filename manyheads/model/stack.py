@@ -47,6 +47,10 @@ class Memory(NamedTuple):
     at: Places
     seen: Pattern = Everything()
 
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of these sequences of the batch, in this order; places are all alike."""
+        return Memory(self.states[rows], self.at, self.seen.select(rows))
+
 
 class Block(nn.Module):
     """Look at each other, look at the memory where there is one, then think alone."""
@@ -94,6 +98,11 @@ class Stack(nn.Module):
             raise ValueError(
                 f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}"
             )
+        if not isinstance(position, Position | None):
+            raise ValueError(
+                f"{type(position).__name__} works in every layer: "
+                "give it as relative=, not as position="
+            )
         for pattern in patterns:
             if not pattern.fixed:
                 raise ValueError(
@@ -133,7 +142,14 @@ class Stack(nn.Module):
         def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
             attention = cast(Attention, cast(Sublayer, sublayer).part)
             work = attention.work(pattern, Pairs(len(x), attention.heads, at, keys), x)
-            alike = which, work.features, work.channels, work.pairs.heads, work.key_heads
+            alike = (
+                which,
+                work.features,
+                work.channels,
+                work.pairs.heads,
+                work.key_heads,
+                work.kinds,
+            )
             if alike not in made:
                 made[alike] = plan(self.kernel, work)
             return made[alike]
@@ -155,17 +171,25 @@ class Stack(nn.Module):
         return within, across
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
-        if x.shape[1] != len(at):
-            raise ValueError(
-                f"{x.shape[1]} tokens came with places for {len(at)}; each token has one"
-            )
-        wants = any(block.cross_attention is not None for block in cast(list[Block], self.blocks))
-        if wants != (memory is not None):
+        """Refuse what does not fit before any kernel meets it."""
+        blocks = cast(list[Block], self.blocks)
+        width = cast(Attention, blocks[0].self_attention.part).width if blocks else x.shape[-1]
+        fitting(x, at, width, "tokens")
+        looks = any(block.cross_attention is not None for block in blocks)
+        if looks != (memory is not None):
             raise ValueError(
                 "this stack looks at a memory and none came; give it memory=Memory(states, places)"
-                if wants
+                if looks
                 else "a memory came to a stack that looks at none; build it with cross=True"
             )
+        if memory is not None:
+            if not isinstance(memory, Memory):
+                raise ValueError(
+                    f"a memory is Memory(states, places), a {type(memory).__name__} arrived"
+                )
+            fitting(memory.states, memory.at, width, "tokens of the memory")
+            if len(memory.states) != len(x):
+                raise ValueError(f"{len(x)} sequences came with the memory of {len(memory.states)}")
         if x.device.type == "cpu" and not torch.compiler.is_compiling():
             finite(x.detach(), "the input of a stack")  # on a GPU this would wait; see Checked
 
@@ -181,16 +205,6 @@ class Stack(nn.Module):
     ) -> Stack:
         """A stack of `shape`: one pattern for all layers or one each; every layer has its own
         copy of `relative`."""
-        if isinstance(position, Relative):
-            raise ValueError(
-                f"{type(position).__name__} works in every layer: "
-                "give it as relative=, not as position="
-            )
-        if isinstance(relative, Position):
-            raise ValueError(
-                f"{type(relative).__name__} works below the first layer: "
-                "give it as position=, not as relative="
-            )
         patterns = [pattern] * shape.depth if isinstance(pattern, Pattern) else list(pattern)
         blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
         if shape.order == "pre" and shape.residual:
@@ -199,6 +213,13 @@ class Stack(nn.Module):
         return Stack(
             blocks, patterns, position=position, norm=norm, dropout=shape.dropout, kernel=kernel
         )
+
+
+def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
+    if x.dim() != 3 or x.shape[2] != width:
+        raise ValueError(f"{what} are (B, T, {width}), {tuple(x.shape)} arrived")
+    if x.shape[1] != len(at):
+        raise ValueError(f"{x.shape[1]} {what} came with places for {len(at)}; each has one")
 
 
 def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:

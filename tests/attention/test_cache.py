@@ -150,7 +150,7 @@ def test_a_cache_overrun_is_refused_in_words() -> None:
     x = torch.randn(B, 9, D, dtype=torch.float64)
     stack(x[:, :8], line(8), cache=kept)
     with pytest.raises(
-        ValueError, match="the cache has 8 slots, a sequence reaching 9 arrived; make it"
+        ValueError, match="the cache ends after token 8, a sequence of 9 arrived; make it"
     ):
         stack(x[:, 8:], line(1, 8), cache=kept)
 
@@ -159,3 +159,40 @@ def test_a_graph_does_not_come_one_after_another() -> None:
     stack = Stack.of(Shape(width=D, depth=1, heads=H, dropout=0.0), Window(1))
     with pytest.raises(ValueError, match="tokens that come one after another, but a graph arrived"):
         stack(torch.randn(1, 3, D), graph([(0, 1)], 3), cache=Growing())
+
+
+def test_a_growing_cache_refuses_what_does_not_follow() -> None:
+    stack, kept = stack_of(Causal(), "none"), Growing()
+    x = torch.randn(B, 4, D, dtype=torch.float64)
+    stack(x, line(4), cache=kept)
+    with pytest.raises(ValueError, match="goes on with token 4, number 2 came"):
+        stack(x[:, :1], line(1, 2), cache=kept)
+    own = torch.tensor([[4], [2]])
+    with pytest.raises(
+        ValueError, match="places of their own came; a Static cache takes tokens at"
+    ):
+        stack(x[:, :1], Grid(own, (own,), (T,)), cache=kept)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_forgetful_cache_begins_anew_with_another_memory(cache: str) -> None:
+    stack, kept = stack_of(Causal(), "rotary", cross=True), CACHES[cache]()
+    x = torch.randn(B, 5, D, dtype=torch.float64)
+    for _ in range(2):
+        memory = Memory(torch.randn(B, 6, D).double(), line(6))
+        found = [stack(x[:, t : t + 1], line(1, t), memory=memory, cache=kept) for t in range(5)]
+        wanted = stack(x, line(5), memory=memory)
+        torch.testing.assert_close(torch.cat(found, 1), wanted, atol=1e-10, rtol=0)
+        kept.forget()
+
+
+def test_a_cache_of_another_batch_is_refused() -> None:
+    stack = stack_of(Causal(), "none")
+    x = torch.randn(B, 4, D, dtype=torch.float64)
+    for kept in (Growing(), Static(line(8))):
+        stack(x, line(4), cache=kept)
+        with pytest.raises(ValueError, match=r"the cache holds 2 sequences in torch.float64, 1 in"):
+            stack(x[:1, :1], line(1, 4), cache=kept)
+    with pytest.raises(ValueError, match="a Static cache keeps 2 sequences, 1 were selected"):
+        kept.select(torch.tensor([0]))

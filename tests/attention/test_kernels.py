@@ -20,8 +20,10 @@ from manyheads import (
     Pairs,
     RelativeBias,
     RelativeContent,
+    Rotary,
     ScaledDot,
     Segments,
+    Together,
     Window,
     Work,
     choose,
@@ -55,7 +57,7 @@ def attend(
     relative.zero_grad()
     with torch.set_grad_enabled(gradient):
         turned = relative.rotate(q, pairs.queries), relative.rotate(k, pairs.keys)
-        out = planned(*turned, v, biases=relative.biases())
+        out = planned(*turned, v, biases=relative.biases(q))
         if not gradient:
             return [out]
         out.square().sum().backward()
@@ -174,7 +176,7 @@ def test_shaw_adds_embeddings_of_the_clipped_distance_to_keys_and_values() -> No
     weights = scores.softmax(-1)
     wanted = weights @ v + torch.einsum("bhqk,qkc->bhqc", weights, value_embedding)
     work = Work(Everything(), pairs, shaw.features, torch.float64)
-    out = plan(KERNELS["reference"], work)(q, k, v, biases=shaw.biases())
+    out = plan(KERNELS["reference"], work)(q, k, v, biases=shaw.biases(q))
     torch.testing.assert_close(out, wanted)
 
 
@@ -332,13 +334,37 @@ def test_what_is_not_a_number_is_named_with_its_place(bad: float) -> None:
     assert f"{bad} arrived at (1, 2, 3, 4)" in str(error.value)
 
 
-def test_varlen_refuses_documents_that_do_not_lie_end_to_end() -> None:
-    shuffled = Segments([[0, 1, 0, 1]])
-    pairs = Pairs(1, H, line(4), line(4))
-    with pytest.raises(
-        ValueError, match=r"documents numbered 0, 1, 2 \.\.\. end to end, padding last"
-    ):
-        plan(KERNELS["varlen"], Work(shuffled, pairs))
+def test_varlen_leaves_documents_of_unknown_length_to_others() -> None:
+    work = Work(Segments([[0, 1, 0, 1]]), Pairs(1, H, line(4), line(4)))
+    assert "where documents end: Segments.of" in KERNELS["varlen"].refuses(work)
+    assert choose(work).kernel.name == "sdpa"
+
+
+def test_varlen_refuses_causal_documents_of_another_tensor() -> None:
+    across = Segments.of([[2, 2]], 4).towards(Segments.of([[1, 3]], 4))
+    work = Work(Causal() & across, Pairs(1, H, line(4), line(4)))
+    assert "look at themselves, not at another tensor" in KERNELS["varlen"].refuses(work)
+
+
+def test_empty_documents_and_empty_batches_pass_through_every_kernel() -> None:
+    hollow = Segments.of([[3, 0, 4], [0, 0, 0]], 8)
+    pairs = Pairs(2, H, line(8), line(8))
+    assert assert_agree(hollow, pairs, Relative(), random_tensors(torch.float64, 8, 8)) >= 3
+    nothing = Pairs(B, H, line(0), line(0))
+    for pattern in (Causal(), Lengths([0, 0]), Segments.of([[], []], 0)):
+        planned = plan(choose(Work(pattern, nothing)).kernel, Work(pattern, nothing))
+        assert planned(*random_tensors(torch.float32, 0, 0)).shape == (B, H, 0, C)
+
+
+def test_rotation_does_not_reach_the_query_of_a_content_bias() -> None:
+    """Turned queries would tell where they stand; with both, only distances count."""
+    both = Together(Rotary(), RelativeContent(C, Clipped(3))).double()
+    tensors = random_tensors(torch.float64)
+    here, there = (
+        attend(KERNELS["reference"], Causal(), Pairs(B, H, at, at), both, tensors, gradient=False)
+        for at in (line(T), line(T, start=9))
+    )
+    torch.testing.assert_close(here[0], there[0], atol=1e-12, rtol=0)
 
 
 def test_a_bias_may_be_asked_of_a_kernel_that_has_none() -> None:

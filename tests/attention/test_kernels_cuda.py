@@ -81,7 +81,7 @@ def attend(which: Kernel, name: str, tensors: tuple[Tensor, ...]) -> list[Tensor
     q, k, v = (x.clone().requires_grad_() for x in tensors)
     relative.zero_grad()
     turned = relative.rotate(q, places), relative.rotate(k, places)
-    out = planned(*turned, v, biases=relative.biases())
+    out = planned(*turned, v, biases=relative.biases(q))
     out.float().square().sum().backward()
     tables = [p.grad.clone() for p in relative.parameters() if p.grad is not None]
     return [out.detach(), *(x.grad for x in (q, k, v) if x.grad is not None), *tables]

@@ -4,9 +4,24 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads import KERNELS, Attention, Causal, Everything, Lengths, Pairs, line, plan
+from manyheads import (
+    KERNELS,
+    Attention,
+    Causal,
+    Clipped,
+    Everything,
+    Lengths,
+    Pairs,
+    RelativeBias,
+    RelativeContent,
+    Rotary,
+    Together,
+    line,
+    plan,
+)
 from manyheads.attention.layer import check_heads
 from manyheads.attention.patterns import Pattern
+from manyheads.attention.positions import Relative
 
 B, T, D, H = 2, 7, 24, 4
 
@@ -83,3 +98,18 @@ def test_widths_that_heads_do_not_divide_are_refused_in_words(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         check_heads(*sizes)
+
+
+@pytest.mark.parametrize(
+    ("relative", "sentence"),
+    [
+        (RelativeBias(8, Clipped(2)), "RelativeBias has 8 heads, the layer 4"),
+        (RelativeContent(5, Clipped(2)), "has 1 heads of 5 channels, the layer 4 of 6"),
+        (Together(Rotary(), RelativeBias(2, Clipped(2))), "RelativeBias has 2 heads, the layer 4"),
+    ],
+)
+def test_a_relative_position_of_other_measures_is_refused(
+    relative: Relative, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Attention(D, H, relative=relative)

@@ -1,7 +1,5 @@
 """Who may attend to whom: each pattern, their algebra, their text, and their blocks."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from combinations import GEOMETRIES, PATTERNS, B, H
@@ -9,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads import (
+    KERNELS,
     Blocks,
     Causal,
     Everything,
@@ -22,10 +21,11 @@ from manyheads import (
     graph,
     grid,
     line,
+    packed,
     read,
 )
 from manyheads.attention.intervals import Verdict
-from manyheads.attention.kernels.base import Work
+from manyheads.attention.kernels.base import Work, plan
 from manyheads.attention.kernels.flex import Flex, block_truth, exact_truth
 from manyheads.attention.patterns import check, simplified
 from manyheads.attention.places import Pair, Places
@@ -88,9 +88,16 @@ def test_lengths_hide_padding() -> None:
 
 
 def test_packed_documents_see_only_themselves_and_padding_nothing() -> None:
-    packed = Segments.of([[2, 1]], 4)
-    assert packed == Segments([[0, 0, 1, -1]])
-    assert matrix(packed, line(4)) == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    documents = Segments.of([[2, 1]], 4)
+    assert documents == Segments([[0, 0, 1, -1]])
+    assert matrix(documents, line(4)) == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+
+
+def test_packed_documents_keep_their_own_prefixes_and_blocks() -> None:
+    at, seen = packed([[3, 3]], 6), Segments.of([[3, 3]], 6)
+    for pattern in (Prefix(2), Blocks(2, 0), Causal() & Blocks(2, 1), Causal(), Window(1)):
+        alone = torch.tensor(matrix(pattern, line(3)))
+        assert matrix(pattern & seen, at) == torch.block_diag(alone, alone).tolist(), pattern
 
 
 def test_patterns_combine_as_sets() -> None:
@@ -194,7 +201,6 @@ def test_on_a_line_the_blocks_are_exactly_those_that_matter(name: str) -> None:
         assert torch.equal(*torch.broadcast_tensors(planned.some, exact.some))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Strided(Pattern):
     """A pattern of one's own, in words that intervals do not know."""
 
@@ -202,6 +208,13 @@ class Strided(Pattern):
 
     def allows(self, pair: Pair) -> Verdict:
         return (pair.q.order - pair.k.order) % self.step == 0
+
+
+class Doubled(Pattern):
+    """A number before the sign."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return 2 * pair.k.order <= 3 + pair.q.order
 
 
 def test_a_pattern_of_ones_own_may_use_any_arithmetic() -> None:
@@ -215,9 +228,9 @@ def test_a_pattern_of_ones_own_may_use_any_arithmetic() -> None:
 def test_the_lists_of_blocks_are_those_of_the_dense_mask_and_lie_plainly_in_memory() -> None:
     hops = torch.randint(0, 6, (2, 300, 300))
     nodes = Graph(torch.minimum(hops, hops.mT))
-    packed = Causal() & Segments.of([[100, 50, 130], [300]], 300)
+    documents = Causal() & Segments.of([[100, 50, 130], [300]], 300)
     for places, pattern in (
-        (line(300), packed),
+        (line(300), documents),
         (nodes, Window(0)),
         (line(300), Lengths([300, 9])),
     ):
@@ -274,7 +287,57 @@ def test_a_pattern_for_the_wrong_geometry_is_refused_in_words(
     pattern: Pattern, places: Places, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        matrix(pattern, places)
+        matrix(pattern, places, batch=len(places.hops) if isinstance(places, Graph) else 1)
+
+
+@pytest.mark.parametrize(
+    ("join", "sentence"),
+    [
+        (lambda: Causal() and Window(2), "patterns join with & | ~, not and or not"),
+        (lambda: Causal() & Window, r"& joins two patterns, got .*; Window\(\.\.\.\) is one"),
+        (lambda: Causal() | 3, r"\| joins two patterns, got 3"),
+    ],
+)
+def test_patterns_join_with_signs_and_not_with_words(join: object, sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        join()  # type: ignore[operator]
+
+
+def test_a_large_pattern_prints_in_a_line() -> None:
+    assert (
+        str(Causal() & Segments.of([[4096, 4096]], 8192))
+        == "Causal() & Segments(<1 x 8192 numbers>)"
+    )
+
+
+def test_a_pattern_of_ones_own_runs_on_every_kernel() -> None:
+    x = torch.randn(1, 1, 20, 4)
+    for pattern in (Causal() & Strided(8), Doubled()):
+        work = Work(pattern, Pairs(1, 1, line(20), line(20)), channels=4)
+        outs = [plan(KERNELS[name], work)(x, x, x) for name in ("reference", "sdpa", "flex")]
+        for out in outs[1:]:
+            torch.testing.assert_close(out, outs[0])
+
+
+def test_sequences_of_a_batch_are_selected() -> None:
+    documents = Segments.of([[1, 1], [2]], 2)
+    chosen = (Lengths([3, 5]) & documents).select(torch.tensor([1, 1]))
+    assert chosen == Lengths([5, 5]) & Segments([[0, 0], [0, 0]])
+    assert chosen.parts()[1].lengths == ((2,), (2,))  # type: ignore[attr-defined]
+
+
+def test_places_of_another_batch_are_refused() -> None:
+    nodes = Graph(torch.zeros(3, 2, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="3 graphs came with a batch of 2"):
+        matrix(Window(1), nodes, batch=2)
+    with pytest.raises(
+        ValueError, match=r"a square for each graph of the batch, \(B, T, T\), got \(2, 2\)"
+    ):
+        Graph(torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="places for 3 sequences came with a batch of 2"):
+        matrix(Causal() & Window(1), packed([[2]] * 3, 2), batch=2)
+    shared = Graph(torch.tensor([[[0, 1], [1, 0]]]))
+    assert matrix(Window(0), shared, batch=2) == [[1, 0], [0, 1]]
 
 
 def test_a_window_across_two_geometries_is_refused() -> None:
@@ -290,7 +353,10 @@ def test_a_window_across_two_geometries_is_refused() -> None:
         (lambda: Blocks(0, 1), "Blocks takes a query block of whole numbers from 1 up, got 0"),
         (lambda: Blocks((2, 2), 1), "a query block and a memory of the same axes"),
         (lambda: Prefix(-2), "Prefix takes a length of whole numbers from 0 up, got -2"),
-        (lambda: Lengths([[1]]), r"Lengths takes a row of whole numbers.*got \(1, 1\)"),
+        (lambda: Lengths([[1]]), r"Lengths takes whole numbers, one a sequence.*got 1 x 1 of"),
+        (lambda: Lengths(None), "Lengths takes whole numbers, one a sequence.*got None"),
+        (lambda: Segments([[0, 0], [1]]), r"a row a sequence, as in .* got \[\[0, 0\], \[1\]\]"),
+        (lambda: Window(10**30), "Window takes a radius of whole numbers from 0 up"),
         (lambda: Lengths([1.5]), "of torch.float32"),
     ],
 )

@@ -83,3 +83,14 @@ def test_impossible_places_are_refused_in_words() -> None:
         grid(4, 4, blocks=(2, 0))
     with pytest.raises(ValueError, match="cut in runs of neighbours, got a step of 2"):
         line(8)[::2]
+
+
+def test_long_paths_are_measured_to_their_end() -> None:
+    path = graph([(i, i + 1) for i in range(199)], 200)
+    assert path.hops[0, 0].tolist() == list(range(200))
+    assert graph([(0, 1), (1, 2)], 3, far=1).hops[0, 0].tolist() == [0, 1, 1]
+
+
+def test_an_axis_that_is_the_order_stays_it() -> None:
+    for at in (line(4).to("meta"), line(4)[1:3], line(2).then(line(2, start=2))):
+        assert at.axes[0] is at.order

@@ -114,9 +114,20 @@ def test_every_index_is_inside_its_table(rule: Clipped | Every | Bucketed) -> No
         assert int(index.max()) < rule.size
 
 
+def test_nodes_in_different_pieces_of_a_graph_are_at_the_last_distance() -> None:
+    (index,) = Every(5).indices(Pairs(1, 1, graph([], 5), graph([], 5)).everywhere())
+    assert index.max() == Every(5).size - 1
+
+
+def test_an_unknown_edge_label_is_refused() -> None:
+    nodes = Graph(torch.zeros(1, 2, 2), torch.tensor([[[0, 7], [7, 0]]]))
+    sentence = RelativeBias(4, Edges(2)).refuses(Pairs(1, 4, nodes, nodes))
+    assert sentence == "Edges(count=2) has labels 0 to 1, 7 arrived"
+
+
 def test_a_relative_table_under_many_rows_is_the_same_table() -> None:
-    bias = RelativeBias(2, Clipped(3)).biases()[0]
-    rows = bias.by_row(torch.zeros(1, 2, 5, 4), 1.0)
+    (bias,) = RelativeBias(2, Clipped(3)).biases(torch.zeros(1, 2, 5, 4))
+    rows = bias.by_row(1.0)
     assert rows.shape == (1, 1, 2, 5, 7)
     assert (rows == rows[:, :, :, :1]).all()
 
@@ -169,5 +180,11 @@ def test_other_impossible_positions_are_refused() -> None:
         ValueError, match="Rotary needs 2 channels for each of 2 axes, a head has 3"
     ):
         Rotary().rotate(torch.zeros(1, 1, 4, 3), grid(2, 2))
+    with pytest.raises(ValueError, match="Clipped takes a reach from 0 up, got -1"):
+        Clipped(-1)
+    with pytest.raises(ValueError, match="Every takes a length from 1 up, got 0"):
+        Every(0)
+    with pytest.raises(ValueError, match=r"Bucketed takes an even count from 4 up .* got 32 and 8"):
+        Bucketed(32, 8)
     across = Pairs(1, 4, line(4), grid(2, 2))
     assert "measures within one geometry" in RelativeBias(4, Clipped(2)).refuses(across)

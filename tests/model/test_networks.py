@@ -1,5 +1,6 @@
 """The three shapes, packed and padded."""
 
+import pytest
 import torch
 
 from manyheads import (
@@ -98,3 +99,13 @@ def test_places_and_patterns_move_with_their_tokens() -> None:
     assert moved.ids.is_meta
     assert moved.at.axes[0].is_meta
     assert moved.seen.ids.is_meta  # type: ignore[attr-defined]
+
+
+def test_a_packed_target_refuses_an_unpacked_source() -> None:
+    with pytest.raises(ValueError, match="only the target is packed; pack both"):
+        translator()(Tokens.padded([[1, 2]]), Tokens.packed([[[1], [2]]], 2))
+
+
+def test_a_word_outside_the_vocabulary_is_named() -> None:
+    with pytest.raises(ValueError, match="words are numbered 0 to 9, 12 arrived"):
+        Embedding(10, 24)(torch.tensor([[1, 12]]))

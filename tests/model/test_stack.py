@@ -277,7 +277,29 @@ def test_each_pattern_is_planned_once_a_pass() -> None:
         (lambda: Stack.of(small(), Lengths([3])), r"Lengths\(\[3\]\) belongs to one batch"),
         (
             lambda: Stack.of(small())(torch.randn(1, 4, D), line(5)),
-            "4 tokens came with places for 5",
+            "4 tokens came with places for 5; each has one",
+        ),
+        (
+            lambda: Stack.of(small())(torch.randn(1, 4, D + 1), line(4)),
+            r"tokens are \(B, T, 24\), \(1, 4, 25\) arrived",
+        ),
+        (
+            lambda: Stack.of(small(), cross=True)(
+                torch.randn(1, 4, D), line(4), memory=torch.randn(1, 4, D)
+            ),
+            r"a memory is Memory\(states, places\), a Tensor arrived",
+        ),
+        (
+            lambda: Stack.of(small(), cross=True)(
+                torch.randn(1, 4, D), line(4), memory=Memory(torch.randn(2, 4, D), line(4))
+            ),
+            "1 sequences came with the memory of 2",
+        ),
+        (
+            lambda: Stack.of(small(), cross=True)(
+                torch.randn(1, 4, D), line(4), memory=Memory(torch.randn(1, 4, D), line(3))
+            ),
+            "4 tokens of the memory came with places for 3",
         ),
         (
             lambda: Stack.of(small(), cross=True)(torch.randn(1, 4, D), line(4)),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manyheads.attention.patterns import Pattern, check
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Bias, Feature
+from manyheads.attention.positions import Bias, Feature, Kind
 from manyheads.attention.scores import ScaledDot, Score
 
 
@@ -27,6 +27,7 @@ class Work:
     dtype: torch.dtype = torch.float32
     channels: int = 64
     key_heads: int | None = None  # fewer than the heads where heads share their keys and values
+    kinds: tuple[Kind, ...] = ()  # of the biases, for a kernel that is made for one
 
     @property
     def device(self) -> torch.device:
@@ -92,7 +93,8 @@ class Plan:
         biases: tuple[Bias, ...] = (),
         dropout: float = 0.0,
     ) -> Tensor:
-        if (*query.shape[:3], key.shape[2]) != self.shape:
+        b, h, q, _ = query.shape
+        if (b, h, q, key.shape[2]) != self.shape:
             raise ValueError(self.misfit(query, key))
         return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
 

@@ -39,8 +39,13 @@ class Choice:
 def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> Choice:
     """The fastest kernel that does not refuse."""
     check(work.pattern, work.pairs)
-    refusals = {name: why for name, kernel in kernels.items() if (why := kernel.refuses(work))}
-    costs = {name: kernel.cost(work) for name, kernel in kernels.items() if name not in refusals}
+    refusals, costs = dict[str, str](), dict[str, float]()
+    for name, kernel in kernels.items():
+        reason = kernel.refuses(work)
+        if reason:
+            refusals[name] = reason
+        else:
+            costs[name] = kernel.cost(work)
     if not costs:
         reasons = "; ".join(f"{name}: {why}" for name, why in refusals.items())
         raise ValueError(f"no kernel does {work.pattern}: {reasons}")

@@ -20,7 +20,7 @@ from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.patterns import Everything, Pattern, simplified, values_of
 from manyheads.attention.places import Pairs, indices
-from manyheads.attention.positions import Bias, DistanceBias, Feature, looked_up
+from manyheads.attention.positions import Bias, Feature, Rule, looked_up
 from manyheads.attention.scores import Score
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
@@ -34,6 +34,8 @@ class Flex:
     name = "flex"
 
     def refuses(self, work: Work) -> str:
+        if not len(work.pairs.queries) or not len(work.pairs.keys):
+            return "there are no pairs to attend"
         able: set[Feature] = {"distance bias", "content bias"}
         if work.device.type != "cpu":
             able.add("gradient")
@@ -92,8 +94,8 @@ class Flex:
     ) -> Tensor:
         scale, pairs = score.scale(key.shape[-1]), plan.work.pairs
         score_mod = None
-        if biases:
-            read = [(bias.by_row(query, scale), bias.rule) for bias in biases]
+        read = [(bias.by_row(scale), bias.rule) for bias in biases]
+        if read:
 
             def score_mod(plain: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
                 for rows, rule in read:
@@ -101,7 +103,7 @@ class Flex:
                 return plain
 
         backend = "inductor" if query.is_cuda else "eager"
-        run = version(structure_of(plan.work, biases), (*query.shape, *key.shape[1:]), backend)
+        run = version(structure_of(plan.work, read), (*query.shape, *key.shape[1:]), backend)
         return run(
             score.query(query),
             key,
@@ -186,11 +188,11 @@ def shapes_seen(structure: Hashable) -> set[tuple[int, ...]]:
     return set()
 
 
-def structure_of(work: Work, biases: tuple[Bias, ...]) -> Hashable:
+def structure_of(work: Work, read: list[tuple[Tensor, Rule]]) -> Hashable:
     """What makes two calls one program: everything but their tensors."""
     places = tuple((type(at), len(at.axes)) for at in (work.pairs.queries, work.pairs.keys))
-    kinds = tuple((type(bias), len(tables_of(bias)), bias.rule) for bias in biases)
-    return skeleton(work.pattern), places, kinds
+    biases = tuple((len(rows), rows.shape[1] > 1, rule) for rows, rule in read)
+    return skeleton(work.pattern), places, biases
 
 
 def skeleton(value: Any) -> Hashable:
@@ -203,7 +205,3 @@ def skeleton(value: Any) -> Hashable:
         case Tensor():
             return Tensor
     return value
-
-
-def tables_of(bias: Bias) -> Tensor:
-    return bias.tables if isinstance(bias, DistanceBias) else bias.key_tables

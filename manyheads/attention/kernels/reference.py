@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.base import Plan, Work, shared
-from manyheads.attention.positions import Bias, ContentBias, exact, looked_up
+from manyheads.attention.positions import Bias, ContentBias, exactly, looked_up
 from manyheads.attention.scores import Score
 
 
@@ -37,9 +37,9 @@ class Reference:
         key = shared(key, plan.groups)
         scores = score(query, key)
         for bias in biases:
-            rows = bias.by_row(query, score.scale(key.shape[-1]))
+            rows = bias.by_row(score.scale(key.shape[-1]))
             scores = scores + looked_up(rows, bias.rule, plan.work.pairs.everywhere())
-        wide = exact(scores)
+        wide = exactly(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)

@@ -72,7 +72,7 @@ class Sdpa:
         mask = None if isinstance(plan.form, bool) else plan.form
         bias = None if mask is None else mask.allowed
         if biases:
-            bias = bias_scores(query, biases, scale, plan.work.pairs)
+            bias = bias_scores(biases, scale, plan.work.pairs).to(query.dtype)
             if mask is not None:
                 bias = bias.masked_fill(~mask.allowed, -torch.inf)
         # Keys are repeated here: with a mask only torch's slow path shares them among heads.
@@ -95,10 +95,9 @@ def plain(work: Work) -> bool | None:
     return None
 
 
-def bias_scores(query: Tensor, biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
+def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
     """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
-    added = (gathered(bias.by_row(query, scale), bias.rule, pairs) for bias in biases)
-    return total(added).to(query.dtype)
+    return total(gathered(bias.by_row(scale), bias.rule, pairs) for bias in biases)
 
 
 def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
 from manyheads.attention.kernels.reference import Reference
+from manyheads.attention.patterns import Pattern
 from manyheads.attention.positions import Bias
 from manyheads.attention.scores import Score
 
@@ -18,7 +19,7 @@ from manyheads.attention.scores import Score
 class Seen:
     """The weights of one attention call, and whose they are."""
 
-    layer: str  # "decoder.stack.blocks.0.across", empty outside a model
+    layer: str  # "decoder.stack.blocks.0.cross_attention", empty outside a model
     weights: Tensor  # (B, H, Q, K)
     work: Work
 
@@ -78,15 +79,16 @@ class Checked:
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
     ) -> Tensor:
         for name, x in (("query", query), ("key", key), ("value", value)):
-            finite(x, f"the {name} of {plan.work.pattern}")
+            finite(x, f"the {name}", plan.work.pattern)
         return self.kernel(query, key, value, plan.form, **extras)
 
 
-def finite(x: Tensor, where: str) -> None:
+def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
     """Refuse NaN and infinity, naming the first place of it."""
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
         place = tuple(torch.nonzero(bad)[0].tolist())
+        where = what if pattern is None else f"{what} of {pattern}"
         raise ValueError(
             f"{where} should be finite numbers, {x[place].item()} arrived at {place}; "
             "look at the input there, or lower the learning rate if it came from training"
