@@ -43,14 +43,14 @@ def claims() -> str:
 
 
 def kernels() -> str:
-    """Milliseconds by pattern and kernel at the longest length where all ran."""
+    """Milliseconds by pattern and kernel at about 4,096 tokens, where all kernels ran."""
     data = json.loads((HERE / "attention-h200.json").read_text())
     table: list[dict[str, Any]] = data["table"]
     length = 4096
     names = ["reference", "sdpa", "varlen", "flex"]
     found: dict[str, dict[str, Any]] = {}
     for row in table:
-        if row["length"] == length:
+        if row["length"] <= length:
             found.setdefault(row["pattern"], {})[row["kernel"]] = row
     batch = next(row["batch"] for row in table if row["length"] == length)
     lines = [
@@ -75,8 +75,8 @@ TABLES = {"claims": claims, "kernels": kernels}
 def with_tables(readme: str) -> str:
     for name, made in TABLES.items():
         marks = f"<!-- {name} -->", f"<!-- /{name} -->"
-        between = re.compile(f"({re.escape(marks[0])}\n).*?(\n{re.escape(marks[1])})", re.DOTALL)
-        readme = between.sub(lambda found, made=made: found[1] + made() + found[2], readme)
+        between = re.compile(f"({re.escape(marks[0])}\n).*?({re.escape(marks[1])})", re.DOTALL)
+        readme = between.sub(lambda found, made=made: found[1] + made() + "\n" + found[2], readme)
     return readme
 
 
