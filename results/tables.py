@@ -51,7 +51,8 @@ def kernels() -> str:
     found: dict[str, dict[str, Any]] = {}
     for row in table:
         if row["length"] <= length:
-            found.setdefault(row["pattern"], {})[row["kernel"]] = row
+            shorter = "" if row["length"] == length else f", {row['length']:,} tokens"
+            found.setdefault(row["pattern"] + shorter, {})[row["kernel"]] = row
     batch = next(row["batch"] for row in table if row["length"] == length)
     lines = [
         f"| {batch} × {length:,} tokens, ms | {' | '.join(names)} |",
