@@ -5,31 +5,38 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test format lint types unit bench clean
 
-demo: $(VENV)/installed
+demo: $(VENV)/package
 	$(BIN)/manyheads demo
 
 test: format lint types unit
 
-format: $(VENV)/installed
+format: $(VENV)/tools
 	$(BIN)/ruff format --check .
 
-lint: $(VENV)/installed
+lint: $(VENV)/tools
 	$(BIN)/ruff check .
 
-types: $(VENV)/installed
+types: $(VENV)/tools
 	$(BIN)/mypy
 
-unit: $(VENV)/installed
+unit: $(VENV)/tools
 	$(BIN)/pytest -n 2
 
-bench: $(VENV)/installed
+bench: $(VENV)/package
 	$(BIN)/python bench/attention.py
 
-$(VENV)/installed: pyproject.toml constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+$(VENV)/package: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "manyheads needs Python 3.11 or newer: make PYTHON=python3.12"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "setting up $(VENV), once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/tools: $(VENV)/package
+	@$(INSTALL) -e '.[dev]'
 	@touch $@
 
 clean:
