@@ -170,7 +170,7 @@ def measured(
 ) -> list[dict[str, Any]]:
     relative = relative.to(machine.device, machine.dtype)
     pairs = Pairs(batch, H, places, places)
-    work = Work(pattern, pairs, relative.features | {"gradient"}, machine.dtype, C, H)
+    work = Work(pattern, pairs, frozenset({"gradient"}), machine.dtype, C, H, relative.kinds())
     taken, rows = choose(work), []
     useful = allowed_pairs(pattern, pairs)
     tables = list(relative.parameters())

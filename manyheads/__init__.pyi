@@ -8,6 +8,7 @@ from manyheads.attention.places import (
     grid as grid,
     graph as graph,
     packed as packed,
+    Grid as Grid,
     Graph as Graph,
     Pairs as Pairs,
 )
@@ -27,6 +28,8 @@ from manyheads.attention.notation import read as read
 
 # how place enters: below the first layer, or in every layer
 from manyheads.attention.positions import (
+    Position as Position,
+    Relative as Relative,
     Sinusoidal as Sinusoidal,
     Learned as Learned,
     Concatenated as Concatenated,
@@ -51,6 +54,7 @@ from manyheads.attention.kernels import (
     KERNELS as KERNELS,
     Work as Work,
     choose as choose,
+    kernel as kernel,
     plan as plan,
     Recorded as Recorded,
     Checked as Checked,
@@ -68,6 +72,10 @@ from manyheads.model.networks import (
     Decoder as Decoder,
     EncoderDecoder as EncoderDecoder,
 )
+
+# writing
+from manyheads.decoding.step import CachedStep as CachedStep
+from manyheads.decoding.greedy import greedy as greedy
 
 # looking inside
 from manyheads.inspect.record import recording as recording

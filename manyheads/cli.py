@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from pathlib import Path
@@ -54,6 +55,8 @@ def draw(
     from manyheads.attention.notation import read
     from manyheads.inspect.drawing import draw as drawn
 
+    if png is not None and png.is_dir():
+        raise ValueError(f"--png names a file to write, {png} is a folder")
     picture = drawn(read(pattern), places_of(line, grid, blocks, graph), query)
     print(picture)
     if png is not None:
@@ -90,6 +93,7 @@ def places_of(
     if grid_ is not None:
         sizes = measures(grid_, "--grid", "8x8 or 8x8x3", (2, 3))
         cut = measures(blocks, "--blocks", "4x4", (2,)) if blocks else None
+        within(math.prod(sizes))
         return grid(*sizes, blocks=(cut[0], cut[1]) if cut else None)
     if graph_ is not None:
         edges = edges_of(graph_)
@@ -97,7 +101,16 @@ def places_of(
     length = 16 if line_ is None else line_
     if length < 1:
         raise ValueError(f"a line has 1 token or more, got --line {length}")
+    within(length)
     return line(length)
+
+
+def within(tokens: int) -> None:
+    """Before places for them are made."""
+    from manyheads.inspect.drawing import MOST
+
+    if tokens > MOST:
+        raise ValueError(f"a drawing holds {MOST} tokens at most, got {tokens}")
 
 
 def measures(text: str, option: str, example: str, counts: tuple[int, ...]) -> list[int]:

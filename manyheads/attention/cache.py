@@ -22,6 +22,8 @@ class Cache(Protocol):
     """Once a pass `reach`, then in every layer `extend` (what is new) or `recall` (a memory read
     once)."""
 
+    ragged: bool
+
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         """Where all keys are once those at `at` have come, and which of them hold something."""
 
@@ -51,6 +53,8 @@ class Slot:
 class Growing:
     """Grows with every step: for sequences that go on together, at the price of a copy."""
 
+    ragged = False  # sequences of different lengths have no common next place
+
     def __init__(self) -> None:
         self.own: dict[int, KeyValue] = {}
         self.memory: dict[int, KeyValue] = {}
@@ -58,6 +62,8 @@ class Growing:
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
+        for key, _ in self.own.values():
+            same_batch(key, batch)
         if self.places is None:
             self.places = at
         else:
@@ -73,7 +79,6 @@ class Growing:
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         if layer in self.own:
-            same_batch(self.own[layer][0], key)
             key, value = (
                 torch.cat(both, 2) for both in zip(self.own[layer], (key, value), strict=True)
             )
@@ -97,7 +102,10 @@ class Static:
     """A fixed number of slots, one for each place: shapes never change, so a step compiles once.
 
     It takes its memory in the first pass; what comes after, `forget` included, is written in place.
+    Sequences may be of different lengths: each goes on at its own place, `line(1, start=lengths)`.
     """
+
+    ragged = True
 
     def __init__(self, places: Grid):
         self.places = places
@@ -108,6 +116,8 @@ class Static:
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
+        for key, _ in self.own.values():
+            same_batch(key, batch)
         if at.first is None:  # only the GPU knows: whoever sets them keeps within the slots
             filled = at.order.amax(-1).expand(batch) + 1
         else:
@@ -125,7 +135,6 @@ class Static:
         if layer not in self.own:
             shape = (*key.shape[:2], len(self.places), key.shape[3])
             self.own[layer] = key.new_zeros(shape), value.new_zeros(shape)
-        same_batch(self.own[layer][0], key)
         for slots, new in zip(self.own[layer], (key, value), strict=True):
             if self.rows.dim() == 1:
                 slots.index_copy_(2, self.rows, new)
@@ -161,12 +170,9 @@ class Static:
         self.forgotten = set(self.memory)
 
 
-def same_batch(kept: Tensor, new: Tensor) -> None:
-    if len(kept) != len(new) or kept.dtype != new.dtype:
-        raise ValueError(
-            f"the cache holds {len(kept)} sequences in {kept.dtype}, "
-            f"{len(new)} in {new.dtype} came; make another cache, or forget() this one"
-        )
+def same_batch(kept: Tensor, batch: int) -> None:
+    if len(kept) != batch:
+        raise ValueError(f"the cache holds {len(kept)} sequences, {batch} came; make another cache")
 
 
 def in_order(at: Places) -> Grid:

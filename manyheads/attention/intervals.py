@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+WORDS = "a pattern is written with & | ~ and single comparisons, not and, or, not, or a < x < b"
+
 # The ends of an interval: tensors, or plain numbers where all is known without a tensor.
 End: TypeAlias = Any
 
@@ -32,6 +34,14 @@ class Truth:
 
     def __invert__(self) -> Truth:
         return Truth(self.all ^ True, self.some ^ True)  # ~ would make -2 of a plain True
+
+    def __bool__(self) -> bool:
+        raise TypeError(WORDS)
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("what is known of a block is not compared")
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +66,16 @@ class Interval:
         return self * -1 + other
 
     def __mul__(self, factor: int) -> Interval:
+        if not isinstance(factor, int):
+            raise TypeError(f"an interval is multiplied by a plain number, got {factor!r}")
         ends = self.low * factor, self.high * factor
         return Interval(*ends) if factor >= 0 else Interval(*reversed(ends))
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __floordiv__(self, divisor: int) -> Interval:
-        if divisor <= 0:
-            raise ValueError(f"an interval is divided by a positive number, got {divisor}")
+        if not isinstance(divisor, int) or divisor <= 0:
+            raise TypeError(f"an interval is divided by a positive number, got {divisor!r}")
         return Interval(self.low // divisor, self.high // divisor)
 
     def __abs__(self) -> Interval:

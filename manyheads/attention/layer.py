@@ -13,7 +13,7 @@ from manyheads.attention.cache import KeyValue, Slot
 from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Feature, Relative
+from manyheads.attention.positions import Feature, Position, Relative
 from manyheads.attention.scores import ScaledDot, Score
 
 
@@ -40,10 +40,7 @@ class Attention(nn.Module):
         key_heads = heads if key_heads is None else key_heads
         check_heads(width, heads, key_heads)
         if not isinstance(relative, Relative | None):
-            raise ValueError(
-                f"{type(relative).__name__} works below the first layer: "
-                "give it as position=, not as relative="
-            )
+            raise ValueError(misplaced(relative, "relative", Position))
         self.width, self.heads, self.key_heads, self.channels = (
             width,
             heads,
@@ -134,15 +131,27 @@ class Attention(nn.Module):
         return f"width={self.width}, heads={self.heads}{shared}, dropout={self.dropout}"
 
 
+def misplaced(part: object, name: str, other: type) -> str:
+    """Why this is not the position that was asked for."""
+    if isinstance(part, other):
+        where, meant = ("below the first layer", "position")
+        if name == "position":
+            where, meant = ("in every layer", "relative")
+        return f"{type(part).__name__} works {where}: give it as {meant}=, not as {name}="
+    if isinstance(part, type):
+        return f"{name}= takes a part, {part.__name__} is a class; {part.__name__}(...) is one"
+    return f"{name}= takes a part like Rotary() or Sinusoidal(), got {part!r}"
+
+
 def check_heads(width: int, heads: int, key_heads: int) -> None:
-    if min(width, heads, key_heads) < 1 or width % heads:
+    if min(width, heads) < 1 or width % heads:
         fit = [h for h in range(1, width + 1) if width % h == 0]
         near = sorted(sorted(fit, key=lambda h: abs(h - heads))[:3])
         raise ValueError(
             f"{heads} heads do not divide a width of {width}; "
             f"{', '.join(map(str, near))} heads would"
         )
-    if heads % key_heads:
+    if key_heads < 1 or heads % key_heads:
         raise ValueError(
             f"{heads} heads cannot share {key_heads} key heads evenly; "
             f"{', '.join(str(g) for g in range(1, heads + 1) if heads % g == 0)} key heads would do"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 from manyheads.attention.patterns import PATTERNS, Pattern
 
@@ -33,6 +33,8 @@ def pattern_of(node: ast.AST, text: str) -> Pattern:
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return ~pattern_of(operand, text)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=named):
+            if any(n.arg is None for n in named):
+                raise ValueError(f"{name} takes its numbers one by one, as in Window(2)")
             return built(
                 name,
                 [literal(a, text) for a in args],
@@ -57,12 +59,14 @@ def known(name: str) -> type[Pattern]:
 
 def built(name: str, values: list[Any], named: dict[str, Any]) -> Pattern:
     kind = known(name)
+    takes = [field.name for field in fields(cast(Any, kind)) if field.compare]
     try:
+        if not set(named) <= set(takes):
+            raise TypeError(name)
         return kind(*values, **named)
     except TypeError:
-        takes = ", ".join(inspect.signature(kind).parameters)
         given = ", ".join([*map(repr, values), *(f"{k}={v!r}" for k, v in named.items())])
-        raise ValueError(f"{name} takes ({takes}), got ({given})") from None
+        raise ValueError(f"{name} takes ({', '.join(takes)}), got ({given})") from None
 
 
 def literal(node: ast.AST, text: str) -> Any:

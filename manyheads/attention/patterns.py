@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeAlias, dataclass_transform
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import Verdict
+from manyheads.attention.intervals import WORDS, Verdict
 from manyheads.attention.places import Graph, Pair, Pairs, ends_of, time_of
 
 
@@ -53,7 +53,7 @@ class Pattern:
         return self.changed(lambda part: part.to(device))
 
     def select(self, rows: Tensor) -> Self:
-        """The same for these sequences of the batch, in this order."""
+        """The same for these sequences of the batch; its tensors have the batch first."""
         return self.changed(lambda p: p[rows] if isinstance(p, Tensor) else p.select(rows))
 
     def changed(self, change: Callable[[Any], Any]) -> Self:
@@ -85,10 +85,15 @@ class Pattern:
         raise TypeError("a pattern is not true or false; patterns join with & | ~, not and or not")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(map(same, values_of(self), values_of(other)))
+        if type(self) is not type(other):
+            return False
+        mine, theirs = values_of(self), values_of(other)
+        return len(mine) == len(theirs) and all(map(same, mine, theirs))
 
     def __hash__(self) -> int:
-        return hash((type(self), *(v for v in values_of(self) if not isinstance(v, Tensor))))
+        return hash(
+            (type(self), *(v for v in values_of(self) if isinstance(v, int | tuple | Pattern)))
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(written, values_of(self)))})"
@@ -360,6 +365,8 @@ class Segments(Pattern):
         """[[2, 3]], 6 -> Segments([[0, 0, 1, 1, 1, -1]])"""
         ids = torch.full((len(lengths), width), Segments.PADDING)
         for row, counts in zip(ids, lengths, strict=True):
+            if any(count < 0 for count in counts):
+                raise ValueError(f"a document has 0 tokens or more, got {min(counts)}")
             done = ends_of(counts, width)[-1]
             row[:done] = torch.repeat_interleave(torch.tensor(counts, dtype=torch.long))
         return Segments(ids, lengths=tuple(map(tuple, lengths)))
@@ -409,7 +416,9 @@ def checked(name: str, what: str, value: object, *, least: int) -> None:
     numbers = value if isinstance(value, tuple) and value else (value,)
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in numbers)
     if not whole or not all(least <= n < 2**31 for n in numbers):
-        raise ValueError(f"{name} takes {what} of whole numbers from {least} up, got {value!r}")
+        raise ValueError(
+            f"{name} takes {what} of whole numbers from {least} to {2**31 - 1}, got {value!r}"
+        )
 
 
 def whole_numbers(name: str, value: Any, *, dims: int) -> Tensor:
@@ -440,7 +449,7 @@ def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> st
     return ""
 
 
-# ---- reading a pattern -----------------------------------------------------------------------
+# ---- evaluating a pattern -----------------------------------------------------------------------
 
 
 def check(pattern: Pattern, pairs: Pairs) -> None:
@@ -448,6 +457,22 @@ def check(pattern: Pattern, pairs: Pairs) -> None:
     batch = pairs.batch
     if reason := pairs.queries.misfit(batch) or pairs.keys.misfit(batch) or pattern.refuses(pairs):
         raise ValueError(reason)
+
+
+def evaluated(pattern: Pattern, pair: Pair) -> Tensor:
+    """Yes or no for all the pairs that this one broadcasts over."""
+    try:
+        allowed = pattern.allows(pair)
+    except NotImplementedError:
+        raise TypeError(f"{type(pattern).__name__} has no allows(self, pair)") from None
+    except RuntimeError as error:
+        if "Boolean value of Tensor" not in str(error):
+            raise
+        raise TypeError(WORDS) from None
+    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
+        kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
+        raise TypeError(f"allows of {pattern} gives a tensor of yes and no, {kind} came")
+    return allowed
 
 
 def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
@@ -463,7 +488,7 @@ def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
             return True
         try:
             return not part.allows(pairs.whole()).all
-        except (LookupError, TypeError, AttributeError):
+        except (LookupError, TypeError, AttributeError, NotImplementedError):
             return True
 
     return every([part for part in pattern.parts() if says_something(part)])

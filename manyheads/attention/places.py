@@ -77,6 +77,10 @@ class Grid:
     def to(self, device: torch.device | str) -> Grid:
         return self.each(lambda x: x.to(device, non_blocking=True))
 
+    def select(self, rows: Tensor) -> Grid:
+        """The places of these sequences of the batch, in this order."""
+        return self.each(lambda x: x[rows] if x.dim() == 2 and len(x) > 1 else x)
+
     def misfit(self, batch: int) -> str:
         """Why these places are not those of a batch of this size; empty where they may be."""
         for table in (self.order, *self.axes):
@@ -109,6 +113,11 @@ class Graph:
                     f"a graph's {name} are a square for each graph of the batch, (B, T, T), "
                     f"got {tuple(table.shape)}"
                 )
+        if self.edges is not None and self.edges.shape != self.hops.shape:
+            raise ValueError(
+                f"a graph's edges are as many as its hops, {tuple(self.edges.shape)} came with "
+                f"{tuple(self.hops.shape)}"
+            )
 
     @property
     def device(self) -> torch.device:
@@ -126,6 +135,11 @@ class Graph:
         edges = None if self.edges is None else self.edges.to(device)
         return Graph(self.hops.to(device), edges)
 
+    def select(self, rows: Tensor) -> Graph:
+        if len(self.hops) == 1:
+            return self
+        return Graph(self.hops[rows], None if self.edges is None else self.edges[rows])
+
     def misfit(self, batch: int) -> str:
         if len(self.hops) in (1, batch):
             return ""
@@ -138,10 +152,19 @@ class Graph:
 Places: TypeAlias = Grid | Graph
 
 
-def line(length: int, start: int = 0, device: torch.device | str | None = None) -> Grid:
-    """Tokens one after another, from `start` on."""
+def line(length: int, start: int | Tensor = 0, device: torch.device | str | None = None) -> Grid:
+    """Tokens one after another, from `start` on; a tensor (B,) starts each sequence elsewhere."""
+    counted("a line", length)
+    if isinstance(start, Tensor):
+        times = start[:, None] + torch.arange(length, device=start.device)
+        return Grid(times, (times,), (int(start.max()) + length,))
     time = torch.arange(start, start + length, device=device)
     return Grid(time, (time,), (start + length,), start)
+
+
+def counted(what: str, *numbers: int) -> None:
+    if not all(isinstance(n, int) and n >= 0 for n in numbers):
+        raise ValueError(f"{what} is measured in whole tokens, got {', '.join(map(str, numbers))}")
 
 
 def grid(
@@ -156,6 +179,9 @@ def grid(
 
     Axes are (row, column), and (row, column, channel) where there are channels.
     """
+    counted("a grid", rows, columns, channels)
+    if blocks is not None and not (isinstance(blocks, tuple) and len(blocks) == 2):
+        raise ValueError(f"blocks are rows x columns, as in (4, 4), got {blocks!r}")
     if min(rows, columns, channels, *(blocks or (1,))) < 1:
         raise ValueError(
             f"a grid and its blocks measure 1 or more, got {rows}x{columns}x{channels}"
@@ -250,6 +276,11 @@ class Point:
         self.places, self.b, self.row = places, b, row
 
     def pick(self, table: Tensor) -> Tensor:
+        if table.shape[-1] != len(self.places):
+            raise ValueError(
+                f"a table for {table.shape[-1]} tokens was asked about {len(self.places)}; with a "
+                "cache, queries are only the last of them"
+            )
         return table[self.row] if table.dim() == 1 else table[of_batch(table, self.b), self.row]
 
     @property
@@ -367,6 +398,16 @@ class Pair:
         return between(at.edges, self.q, self.k)
 
 
+class Whole(Pair):
+    """All pairs at once: whose sequence and whose head is not one number."""
+
+    def __init__(self, pairs: Pairs, q: Place, k: Place):
+        self.pairs, self.q, self.k = pairs, q, k
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(f"{name} differs among all pairs")
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Every query and key of one attention call."""
@@ -399,8 +440,7 @@ class Pairs:
     def whole(self) -> Pair:
         """All pairs as one block, known without asking the GPU; what is not known raises
         LookupError."""
-        zero: Any = 0
-        return Pair(self, zero, zero, Span(self.queries), Span(self.keys))
+        return Whole(self, Span(self.queries), Span(self.keys))
 
 
 def indices(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:

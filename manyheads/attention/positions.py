@@ -241,6 +241,8 @@ class Edges:
         if isinstance(at, Graph) and at.edges is not None:
             if at.edges.is_cpu and at.edges.numel() and int(at.edges.max()) >= self.count:
                 return f"{self} has labels 0 to {self.count - 1}, {int(at.edges.max())} arrived"
+            if at.edges.is_cpu and at.edges.numel() and int(at.edges.min()) < 0:
+                return f"{self} has labels 0 to {self.count - 1}, {int(at.edges.min())} arrived"
             return ""
         return (
             f"{self} reads the labels of a graph's edges, but "
@@ -266,6 +268,13 @@ class Kind(NamedTuple):
     bias: type
     rule: Rule
     axes: int
+    values: bool = False
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        if self.bias is DistanceBias:
+            return frozenset({"distance bias"})
+        return frozenset({"content bias", "value bias"} if self.values else {"content bias"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +351,9 @@ class Relative(nn.Module):
     """The seam: turn queries and keys by their place, or add a bias to their scores. This one
     does neither."""
 
-    features: frozenset[Feature] = frozenset()
+    @property
+    def features(self) -> frozenset[Feature]:
+        return frozenset().union(*(kind.features for kind in self.kinds()))
 
     def rotate(self, x: Tensor, at: Places) -> Tensor:
         return x
@@ -405,8 +416,6 @@ class Rotary(Relative):
 class RelativeBias(Relative):
     """A learned number for each head and distance, summed over axes."""
 
-    features = frozenset({"distance bias"})
-
     def __init__(self, heads: int, rule: Rule, axes: int = 1):
         super().__init__()
         self.rule, self.axes = rule, axes
@@ -445,7 +454,6 @@ class RelativeContent(Relative):
     ):
         super().__init__()
         self.rule, self.axes = rule, axes
-        self.features = frozenset({"content bias", "value bias"} if values else {"content bias"})
         self.key_tables = nn.Parameter(torch.empty(axes, heads, rule.size, channels))
         shape = self.key_tables.shape
         self.value_tables = nn.Parameter(torch.empty(shape)) if values else None
@@ -459,7 +467,7 @@ class RelativeContent(Relative):
         return (ContentBias(query, self.key_tables, self.value_tables, self.rule),)
 
     def kinds(self) -> tuple[Kind, ...]:
-        return (Kind(ContentBias, self.rule, self.axes),)
+        return (Kind(ContentBias, self.rule, self.axes, self.value_tables is not None),)
 
     def misfit(self, heads: int, channels: int) -> str:
         _, own_heads, _, own_channels = self.key_tables.shape
@@ -480,7 +488,6 @@ class Together(Relative):
     def __init__(self, *relatives: Relative):
         super().__init__()
         self.relatives = nn.ModuleList(relatives)
-        self.features = frozenset().union(*(relative.features for relative in relatives))
 
     def members(self) -> list[Relative]:
         return [cast(Relative, relative) for relative in self.relatives]

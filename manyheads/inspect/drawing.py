@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.patterns import Pattern, check
-from manyheads.attention.places import Grid, Pairs, Places
+from manyheads.attention.patterns import Pattern, check, evaluated
+from manyheads.attention.places import Graph, Grid, Pairs, Places
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ class Drawing:
         """(Q, K)"""
         pairs = Pairs(1, 1, self.places, self.places)
         check(self.pattern, pairs)
-        found = self.pattern.allows(pairs.everywhere())
+        found = evaluated(self.pattern, pairs.everywhere())
         return found.expand(1, 1, len(self.places), len(self.places))[0, 0]
 
     @property
@@ -89,6 +89,10 @@ class Drawing:
 
 def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
     """`print(draw(Causal() & Window(2), line(8)))`"""
+    if not isinstance(pattern, Pattern) or not isinstance(places, Grid | Graph):
+        raise ValueError(
+            f"a pattern is drawn on places, as in draw(Causal(), line(8)), got {pattern!r}"
+        )
     if not 0 < len(places) <= MOST:
         raise ValueError(f"a drawing holds {MOST} tokens at most, got {len(places)}")
     query = middle(places) if query is None else query

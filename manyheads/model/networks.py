@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,7 @@ class Tokens:
     def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
         """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]], lengths
         [3, 1]."""
-        lengths = [len(s) for s in sequences]
+        lengths = [len(s) for s in rows_of(sequences, "[[5, 6, 7], [8]]")]
         ids = torch.full((len(sequences), max(lengths, default=0)), pad)
         for row, sequence in zip(ids, sequences, strict=True):
             row[: len(sequence)] = torch.as_tensor(sequence)
@@ -43,7 +43,8 @@ class Tokens:
     def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
         """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]], none
         seeing another."""
-        lengths = [[len(s) for s in row] for row in rows]
+        example = "[[[5, 6], [8]]]: rows of sequences of numbers"
+        lengths = [[len(s) for s in rows_of(row, example)] for row in rows_of(rows, example)]
         segments = Segments.of(lengths, width)
         ids = torch.full((len(rows), width), pad)
         for target, row in zip(ids, rows, strict=True):
@@ -53,6 +54,22 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Tokens:
         return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device))
+
+
+def rows_of(value: Any, example: str) -> Any:
+    """Refuse what is not a list of lists."""
+    if not all(hasattr(row, "__len__") and not isinstance(row, str) for row in value):
+        raise ValueError(f"tokens come as {example}, got {value!r}")
+    return value
+
+
+def as_tokens(value: Any) -> Tokens:
+    if not isinstance(value, Tokens):
+        raise ValueError(
+            f"a network reads Tokens, a {type(value).__name__} arrived; "
+            "Tokens.padded([[5, 6], [7]]) or Tokens(ids, line(n)) makes them"
+        )
+    return value
 
 
 class Embedding(nn.Module):
@@ -81,10 +98,10 @@ class Tied(nn.Module):
 
     def __init__(self, embedding: Embedding):
         super().__init__()
-        self.embedding = embedding
+        self.read_backwards = (embedding,)  # in a tuple: its weight is saved once, where it is read
 
     def forward(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.embedding.table.weight)
+        return F.linear(states, self.read_backwards[0].table.weight)
 
 
 class Encoder(nn.Module):
@@ -92,25 +109,41 @@ class Encoder(nn.Module):
 
     def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module | None = None):
         super().__init__()
+        same_width(embedding, stack)
         self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
 
     def forward(self, tokens: Tokens) -> Tensor:
-        return cast(
-            Tensor, self.head(self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen))
-        )
+        tokens = as_tokens(tokens)
+        states = self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen)
+        return self.head(states)
 
 
 class Decoder(nn.Module):
-    """Sees what came before. Tokens (B, T) -> scores of the next token (B, T, V)."""
+    """Writes: sees what its patterns let it, `Causal()` for what came before.
+
+    Tokens (B, T) -> scores of the next token (B, T, V).
+    """
 
     def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module):
         super().__init__()
+        same_width(embedding, stack)
+        if Everything() in stack.patterns:
+            raise ValueError(
+                "a decoder that sees Everything() sees what it is to write; "
+                "build its stack with Causal() or a narrower pattern"
+            )
         self.embedding, self.stack, self.head = embedding, stack, head
 
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
     ) -> Tensor:
+        tokens = as_tokens(tokens)
         if memory is not None:
+            if not isinstance(memory, Memory):
+                raise ValueError(
+                    f"a memory is Memory(states, places), a {type(memory).__name__} arrived; "
+                    "EncoderDecoder.encode makes one"
+                )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
         x = self.embedding(tokens.ids)
         return self.head(self.stack(x, tokens.at, tokens.seen, memory, cache))
@@ -128,6 +161,14 @@ class EncoderDecoder(nn.Module):
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         return self.decoder(target, self.encode(source))
+
+
+def same_width(embedding: nn.Module, stack: Stack) -> None:
+    if isinstance(embedding, Embedding) and embedding.table.embedding_dim != stack.width:
+        raise ValueError(
+            f"an embedding of width {embedding.table.embedding_dim} came with a stack of width "
+            f"{stack.width}"
+        )
 
 
 def towards(target: Pattern, source: Pattern) -> Pattern:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Slot
-from manyheads.attention.kernels import Fastest, Kernel, Plan, finite, plan
-from manyheads.attention.layer import Attention
-from manyheads.attention.patterns import Causal, Everything, Pattern
+from manyheads.attention.kernels import Kernel, Plan, finite, plan
+from manyheads.attention.kernels import kernel as named_kernel
+from manyheads.attention.layer import Attention, misplaced
+from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position, Relative
 from manyheads.model.parts import FEED_FORWARDS, NORMS, NormOrder, Sublayer
@@ -39,6 +40,17 @@ class Shape:
     attention_dropout: float = 0.0
     bias: bool = True
 
+    def __post_init__(self) -> None:
+        measures = ("width", "depth", "heads", *(("inner",) if self.inner is not None else ()))
+        for name in measures:
+            if not isinstance(value := getattr(self, name), int) or value < 1:
+                raise ValueError(
+                    f"the {name} of a stack is a whole number from 1 up, got {value!r}"
+                )
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
+
 
 class Memory(NamedTuple):
     """What a decoder looks at: the encoder's states, where they are, and which of them count."""
@@ -48,8 +60,8 @@ class Memory(NamedTuple):
     seen: Pattern = Everything()
 
     def select(self, rows: Tensor) -> Memory:
-        """The memory of these sequences of the batch, in this order; places are all alike."""
-        return Memory(self.states[rows], self.at, self.seen.select(rows))
+        """The memory of these sequences of the batch, in this order."""
+        return Memory(self.states[rows], self.at.select(rows), self.seen.select(rows))
 
 
 class Block(nn.Module):
@@ -91,19 +103,18 @@ class Stack(nn.Module):
         position: Position | None = None,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
-        kernel: Kernel | None = None,
+        kernel: Kernel | str | None = None,
     ):
         super().__init__()
-        if len(blocks) != len(patterns):
+        if not blocks or len(blocks) != len(patterns):
             raise ValueError(
                 f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}"
             )
         if not isinstance(position, Position | None):
-            raise ValueError(
-                f"{type(position).__name__} works in every layer: "
-                "give it as relative=, not as position="
-            )
+            raise ValueError(misplaced(position, "position", Relative))
         for pattern in patterns:
+            if not isinstance(pattern, Pattern):
+                raise ValueError(f"a layer's pattern is one like Causal(), got {pattern!r}")
             if not pattern.fixed:
                 raise ValueError(
                     f"{pattern} belongs to one batch; a layer owns a "
@@ -113,7 +124,11 @@ class Stack(nn.Module):
         self.position = position or Position()
         self.norm = norm or nn.Identity()
         self.dropout = nn.Dropout(dropout)
-        self.kernel: Kernel = kernel or Fastest()
+        self.kernel: Kernel = named_kernel(kernel or "fastest")
+
+    @property
+    def width(self) -> int:
+        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).width
 
     def forward(
         self,
@@ -154,6 +169,11 @@ class Stack(nn.Module):
                 made[alike] = plan(self.kernel, work)
             return made[alike]
 
+        if cache is not None and not cache.ragged and holds_lengths(seen):
+            raise ValueError(
+                "sequences of different lengths do not go on together in a Growing cache; "
+                "a Static one takes each on at its own place, line(1, start=lengths)"
+            )
         keys, written = (
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
         )
@@ -173,7 +193,7 @@ class Stack(nn.Module):
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
         """Refuse what does not fit before any kernel meets it."""
         blocks = cast(list[Block], self.blocks)
-        width = cast(Attention, blocks[0].self_attention.part).width if blocks else x.shape[-1]
+        width = self.width
         fitting(x, at, width, "tokens")
         looks = any(block.cross_attention is not None for block in blocks)
         if looks != (memory is not None):
@@ -201,18 +221,30 @@ class Stack(nn.Module):
         position: Position | None = None,
         relative: Relative | None = None,
         cross: bool = False,
-        kernel: Kernel | None = None,
+        kernel: Kernel | str | None = None,
     ) -> Stack:
         """A stack of `shape`: one pattern for all layers or one each; every layer has its own
         copy of `relative`."""
-        patterns = [pattern] * shape.depth if isinstance(pattern, Pattern) else list(pattern)
+        if not isinstance(shape, Shape):
+            raise ValueError(f"a stack is of a Shape(width=..., depth=...), got {shape!r}")
+        one = isinstance(pattern, Pattern | str | type)
+        patterns = [pattern] * shape.depth if one else list(cast(Sequence[Pattern], pattern))
         blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
         if shape.order == "pre" and shape.residual:
             steady(blocks)
         norm = NORMS[shape.norm](shape.width) if shape.order == "pre" else None
         return Stack(
-            blocks, patterns, position=position, norm=norm, dropout=shape.dropout, kernel=kernel
+            blocks,
+            cast(list[Pattern], patterns),
+            position=position,
+            norm=norm,
+            dropout=shape.dropout,
+            kernel=kernel,
         )
+
+
+def holds_lengths(pattern: Pattern) -> bool:
+    return any(isinstance(part, Lengths) for part in pattern.parts())
 
 
 def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
@@ -244,19 +276,10 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
     think = named(FEED_FORWARDS, "feed-forward layer", shape.feed_forward)
     inner = shape.inner or 4 * shape.width
     return Block(
-        self_attention=sublayer(attention(renewed(relative))),
+        self_attention=sublayer(attention(copy.deepcopy(relative))),
         cross_attention=sublayer(attention(None)) if cross else None,
         feed_forward=sublayer(think(shape.width, inner, dropout=shape.dropout, bias=shape.bias)),
     )
-
-
-def renewed(relative: Relative | None) -> Relative | None:
-    """A copy that starts from numbers of its own."""
-    fresh = copy.deepcopy(relative)
-    for module in fresh.modules() if fresh is not None else ():
-        if callable(reset := getattr(module, "reset_parameters", None)):
-            reset()
-    return fresh
 
 
 def steady(blocks: Sequence[Block]) -> None:

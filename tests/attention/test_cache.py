@@ -11,6 +11,7 @@ from manyheads import (
     Every,
     Growing,
     Learned,
+    Lengths,
     Prefix,
     RelativeBias,
     RelativeContent,
@@ -138,9 +139,8 @@ def test_sequences_at_steps_of_their_own_share_a_static_cache() -> None:
     stack, kept = stack_of(Causal(), "rotary"), Static(line(T))
     x = torch.randn(B, T, D, dtype=torch.float64)
     stack(x[:, :6], line(6), cache=kept)
-    now = torch.tensor([[6], [4]])
     new = torch.stack([x[0, 6:7], x[1, 4:5]])
-    found = stack(new, Grid(now, (now,), (T,)), cache=kept)
+    found = stack(new, line(1, start=torch.tensor([6, 4])), cache=kept)
     torch.testing.assert_close(found[0], stack(x[:1, :7], line(7))[0, -1:], atol=1e-10, rtol=0)
     torch.testing.assert_close(found[1], stack(x[1:, :5], line(5))[0, -1:], atol=1e-10, rtol=0)
 
@@ -167,11 +167,10 @@ def test_a_growing_cache_refuses_what_does_not_follow() -> None:
     stack(x, line(4), cache=kept)
     with pytest.raises(ValueError, match="goes on with token 4, number 2 came"):
         stack(x[:, :1], line(1, 2), cache=kept)
-    own = torch.tensor([[4], [2]])
     with pytest.raises(
         ValueError, match="places of their own came; a Static cache takes tokens at"
     ):
-        stack(x[:, :1], Grid(own, (own,), (T,)), cache=kept)
+        stack(x[:, :1], line(1, start=torch.tensor([4, 2])), cache=kept)
 
 
 @torch.no_grad()
@@ -187,12 +186,20 @@ def test_a_forgetful_cache_begins_anew_with_another_memory(cache: str) -> None:
         kept.forget()
 
 
-def test_a_cache_of_another_batch_is_refused() -> None:
+def test_sequences_of_different_lengths_do_not_go_on_in_a_growing_cache() -> None:
+    stack, x = stack_of(Causal(), "none"), torch.randn(B, 4, D, dtype=torch.float64)
+    with pytest.raises(ValueError, match="of different lengths do not go on together in a Growing"):
+        stack(x, line(4), Lengths([4, 2]), cache=Growing())
+    stack(x, line(4), Lengths([4, 2]), cache=Static(line(6)))
+
+
+def test_a_cache_of_another_batch_is_refused_and_goes_on_with_its_own() -> None:
     stack = stack_of(Causal(), "none")
     x = torch.randn(B, 4, D, dtype=torch.float64)
     for kept in (Growing(), Static(line(8))):
         stack(x, line(4), cache=kept)
-        with pytest.raises(ValueError, match=r"the cache holds 2 sequences in torch.float64, 1 in"):
+        with pytest.raises(ValueError, match="the cache holds 2 sequences, 1 came; make another"):
             stack(x[:1, :1], line(1, 4), cache=kept)
+        stack(x[:, :1], line(1, 4), cache=kept)
     with pytest.raises(ValueError, match="a Static cache keeps 2 sequences, 1 were selected"):
         kept.select(torch.tensor([0]))

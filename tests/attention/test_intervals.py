@@ -73,5 +73,12 @@ def test_runs_are_pooled_and_the_last_may_be_short() -> None:
 
 
 def test_dividing_by_what_is_not_positive_is_refused() -> None:
-    with pytest.raises(ValueError, match="divided by a positive number, got 0"):
+    with pytest.raises(TypeError, match="divided by a positive number, got 0"):
         interval([1, 2]) // 0
+    with pytest.raises(TypeError, match="multiplied by a plain number"):
+        interval([1, 2]) * interval([1, 2])
+
+
+def test_what_is_known_of_a_block_is_neither_true_nor_false() -> None:
+    with pytest.raises(TypeError, match="not and, or, not, or a < x < b"):
+        assert 0 <= interval([1, 2]) <= 3

@@ -52,7 +52,9 @@ def attend(
     """The output, and where asked the gradients of query, key, value and the position's tables."""
     features = relative.features | ({"gradient"} if gradient else set())
     q, k, v = (x.clone().requires_grad_(gradient) for x in tensors)
-    work = Work(pattern, pairs, frozenset(features), q.dtype, q.shape[-1], k.shape[1])
+    work = Work(
+        pattern, pairs, frozenset(features), q.dtype, q.shape[-1], k.shape[1], relative.kinds()
+    )
     planned = plan(which, work)
     relative.zero_grad()
     with torch.set_grad_enabled(gradient):
@@ -80,7 +82,15 @@ def assert_agree(
     for gradient in (False, True):
         wanted = attend(KERNELS["reference"], pattern, pairs, relative, tensors, gradient=gradient)
         features = relative.features | ({"gradient"} if gradient else set())
-        work = Work(pattern, pairs, frozenset(features), tensors[0].dtype, C, tensors[1].shape[1])
+        work = Work(
+            pattern,
+            pairs,
+            frozenset(features),
+            tensors[0].dtype,
+            C,
+            tensors[1].shape[1],
+            relative.kinds(),
+        )
         for name in FAST:
             if KERNELS[name].refuses(work):
                 continue
@@ -175,7 +185,7 @@ def test_shaw_adds_embeddings_of_the_clipped_distance_to_keys_and_values() -> No
     scores = (q @ k.mT + torch.einsum("bhqc,qkc->bhqk", q, key_embedding)) / math.sqrt(C)
     weights = scores.softmax(-1)
     wanted = weights @ v + torch.einsum("bhqk,qkc->bhqc", weights, value_embedding)
-    work = Work(Everything(), pairs, shaw.features, torch.float64)
+    work = Work(Everything(), pairs, dtype=torch.float64, kinds=shaw.kinds())
     out = plan(KERNELS["reference"], work)(q, k, v, biases=shaw.biases(q))
     torch.testing.assert_close(out, wanted)
 
@@ -326,6 +336,16 @@ def test_a_plan_refuses_tensors_it_was_not_made_for() -> None:
     q, k, v = random_tensors(torch.float32)
     with pytest.raises(ValueError, match="the plan is for 36 queries and 36 keys of 2 sequences"):
         planned(q[:, :, :5], k, v)
+
+
+def test_a_plan_refuses_a_bias_it_was_not_told_of() -> None:
+    q, k, v = random_tensors(torch.float32)
+    for which in KERNELS:
+        work = work_on_a_line(PATTERNS["packed"] if which == "varlen" else Causal())
+        with pytest.raises(ValueError, match="told of 0 biases and 1 came"):
+            plan(which, work)(q, k, v, biases=RelativeBias(H, Clipped(2)).biases(q))
+    with pytest.raises(ValueError, match="36 keys came with 35 values; each key has one"):
+        plan("sdpa", work_on_a_line(Causal()))(q, k, v[:, :, 1:])
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

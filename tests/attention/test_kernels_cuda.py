@@ -77,7 +77,10 @@ def attend(which: Kernel, name: str, tensors: tuple[Tensor, ...]) -> list[Tensor
     places, pattern = on_gpu(*CASES[name][:2])
     relative, pairs = CASES[name][2].to("cuda", tensors[0].dtype), Pairs(B, H, places, places)
     features = frozenset(relative.features | {"gradient"})
-    planned = plan(which, Work(pattern, pairs, features, tensors[0].dtype, C, tensors[1].shape[1]))
+    planned = plan(
+        which,
+        Work(pattern, pairs, features, tensors[0].dtype, C, tensors[1].shape[1], relative.kinds()),
+    )
     q, k, v = (x.clone().requires_grad_() for x in tensors)
     relative.zero_grad()
     turned = relative.rotate(q, places), relative.rotate(k, places)

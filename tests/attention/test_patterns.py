@@ -25,7 +25,7 @@ from manyheads import (
     read,
 )
 from manyheads.attention.intervals import Verdict
-from manyheads.attention.kernels.base import Work, plan
+from manyheads.attention.kernels import Work, plan
 from manyheads.attention.kernels.flex import Flex, block_truth, exact_truth
 from manyheads.attention.patterns import check, simplified
 from manyheads.attention.places import Pair, Places
@@ -210,6 +210,51 @@ class Strided(Pattern):
         return (pair.q.order - pair.k.order) % self.step == 0
 
 
+class ByHead(Pattern):
+    """Head h sees as far as 8 - 3 h."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return abs(pair.q.order - pair.k.order) <= 8 - 3 * pair.h
+
+
+class Product(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.q.order * pair.k.order <= 20
+
+
+class SameHalf(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.order < 4) == (pair.k.order < 4)
+
+
+class Grouped(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.q.order // (pair.h + 1) == pair.k.order // (pair.h + 1)
+
+
+class Marked(Pattern):
+    """A table of tokens, looked up."""
+
+    marks: torch.Tensor
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.pick(self.marks)
+
+
+class Chained(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return 0 <= pair.q.order - pair.k.order <= 100
+
+
+class Certain(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return True
+
+
+class Silent(Pattern):
+    pass
+
+
 class Doubled(Pattern):
     """A number before the sign."""
 
@@ -311,12 +356,40 @@ def test_a_large_pattern_prints_in_a_line() -> None:
 
 
 def test_a_pattern_of_ones_own_runs_on_every_kernel() -> None:
-    x = torch.randn(1, 1, 20, 4)
-    for pattern in (Causal() & Strided(8), Doubled()):
-        work = Work(pattern, Pairs(1, 1, line(20), line(20)), channels=4)
+    x, marks = torch.randn(1, 3, 20, 4), Marked(torch.rand(1, 20) < 0.5)
+    own = [Causal() & Strided(8), Doubled(), ByHead(), Product(), SameHalf(), Grouped(), marks]
+    for pattern in own:
+        work = Work(pattern, Pairs(1, 3, line(20), line(20)), channels=4)
         outs = [plan(KERNELS[name], work)(x, x, x) for name in ("reference", "sdpa", "flex")]
         for out in outs[1:]:
             torch.testing.assert_close(out, outs[0])
+
+
+@pytest.mark.parametrize("which", ["reference", "sdpa", "flex"])
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        (Chained(), "written with & | ~ and single comparisons".replace("|", r"\|")),
+        (Certain(), r"allows of Certain\(\) gives a tensor of yes and no, bool came"),
+        (Silent(), r"Silent has no allows\(self, pair\)"),
+    ],
+)
+def test_a_predicate_that_is_none_gets_one_sentence(
+    pattern: Pattern, sentence: str, which: str
+) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        plan(which, Work(pattern, Pairs(1, 3, line(20), line(20))))
+
+
+def test_a_table_for_all_tokens_is_not_asked_about_the_last_ones() -> None:
+    table = Marked(torch.ones(1, 9, dtype=torch.bool))
+    with pytest.raises(ValueError, match="a table for 9 tokens was asked about 4"):
+        matrix(table, line(4))
+
+
+def test_documents_of_other_keys_are_another_pattern() -> None:
+    ids = torch.tensor([[0, 0, 1]])
+    assert Segments(ids) != Segments(ids, torch.tensor([[5, 5, 5]]))
 
 
 def test_sequences_of_a_batch_are_selected() -> None:
@@ -348,15 +421,18 @@ def test_a_window_across_two_geometries_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Window(-1), "Window takes a radius of whole numbers from 0 up, got -1"),
+        (lambda: Window(-1), "Window takes a radius of whole numbers from 0 to 2147483647, got -1"),
         (lambda: Window(1.5), "got 1.5"),  # type: ignore[arg-type]
-        (lambda: Blocks(0, 1), "Blocks takes a query block of whole numbers from 1 up, got 0"),
+        (
+            lambda: Blocks(0, 1),
+            "Blocks takes a query block of whole numbers from 1 to 2147483647, got 0",
+        ),
         (lambda: Blocks((2, 2), 1), "a query block and a memory of the same axes"),
-        (lambda: Prefix(-2), "Prefix takes a length of whole numbers from 0 up, got -2"),
+        (lambda: Prefix(-2), "Prefix takes a length of whole numbers from 0 to 2147483647, got -2"),
         (lambda: Lengths([[1]]), r"Lengths takes whole numbers, one a sequence.*got 1 x 1 of"),
         (lambda: Lengths(None), "Lengths takes whole numbers, one a sequence.*got None"),
         (lambda: Segments([[0, 0], [1]]), r"a row a sequence, as in .* got \[\[0, 0\], \[1\]\]"),
-        (lambda: Window(10**30), "Window takes a radius of whole numbers from 0 up"),
+        (lambda: Window(10**30), "Window takes a radius of whole numbers from 0 to"),
         (lambda: Lengths([1.5]), "of torch.float32"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads import graph, grid, line, packed
+from manyheads import Graph, graph, grid, line, packed
 from manyheads.attention.places import Grid, Pairs
 
 
@@ -81,6 +81,13 @@ def test_impossible_places_are_refused_in_words() -> None:
         grid(0, 3)
     with pytest.raises(ValueError, match=r"measure 1 or more, got 4x4x1 in blocks of 2x0"):
         grid(4, 4, blocks=(2, 0))
+    for make in (lambda: line(-1), lambda: line(2.5), lambda: grid(8, 8.5)):
+        with pytest.raises(ValueError, match="is measured in whole tokens, got"):
+            make()
+    with pytest.raises(ValueError, match=r"blocks are rows x columns, as in \(4, 4\), got 4"):
+        grid(8, 8, blocks=4)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="edges are as many as its hops"):
+        Graph(torch.zeros(1, 3, 3), torch.zeros(1, 4, 4))
     with pytest.raises(ValueError, match="cut in runs of neighbours, got a step of 2"):
         line(8)[::2]
 

@@ -1,5 +1,6 @@
 """Writing until the end."""
 
+import pytest
 import torch
 
 from manyheads import (
@@ -12,6 +13,7 @@ from manyheads import (
     Static,
     Tied,
     Tokens,
+    grid,
     line,
 )
 from manyheads.decoding.greedy import greedy
@@ -57,3 +59,31 @@ def test_cached_greedy_writing_equals_reading_everything_anew() -> None:
     for cache in (None, Static(line(12))):
         written = greedy(CachedStep(model, cache=cache), prompt, stop=-1, limit=6)
         assert written == anew[:, 3:].tolist()
+
+
+def image_writer() -> Decoder:
+    embedding = Embedding(10, 24)
+    stack = Stack.of(
+        Shape(width=24, depth=1, heads=4, dropout=0.0), Causal(), position=Sinusoidal()
+    )
+    return Decoder(embedding, stack, Tied(embedding)).double().eval()
+
+
+@torch.no_grad()
+def test_an_image_is_written_along_its_own_places() -> None:
+    model, at, ids = image_writer(), grid(3, 4, blocks=(2, 2)), torch.randint(10, (1, 12))
+    full = model(Tokens(ids, at))
+    step = CachedStep(model, places=at)
+    found = torch.stack([step(ids[:, i : i + 1]) for i in range(12)], 1)
+    torch.testing.assert_close(found, full, atol=1e-10, rtol=0)
+    with pytest.raises(ValueError, match="there are 12 places to write, one more was asked for"):
+        step(ids[:, :1])
+
+
+@torch.no_grad()
+def test_a_step_that_was_refused_has_read_nothing() -> None:
+    model = image_writer()
+    step = CachedStep(model)
+    with pytest.raises(ValueError, match="words are numbered 0 to 9, 25 arrived"):
+        step(torch.tensor([[25]]))
+    torch.testing.assert_close(step(torch.tensor([[2]])), CachedStep(model)(torch.tensor([[2]])))

@@ -61,3 +61,5 @@ def test_a_head_is_drawn_darker_where_it_takes_more(tmp_path: Path) -> None:
 def test_a_token_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="numbered 0 to 15, token 16 was asked for"):
         draw(Causal(), grid(4, 4), query=16)
+    with pytest.raises(ValueError, match=r"drawn on places, as in draw\(Causal\(\), line\(8\)\)"):
+        draw("Causal()", line(4))  # type: ignore[arg-type]

@@ -109,3 +109,44 @@ def test_a_packed_target_refuses_an_unpacked_source() -> None:
 def test_a_word_outside_the_vocabulary_is_named() -> None:
     with pytest.raises(ValueError, match="words are numbered 0 to 9, 12 arrived"):
         Embedding(10, 24)(torch.tensor([[1, 12]]))
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (
+            lambda: translator().encoder(torch.zeros(1, 2)),
+            "a network reads Tokens, a Tensor arrived",
+        ),
+        (
+            lambda: translator().decoder(Tokens.padded([[1]]), torch.zeros(1, 2, 24)),
+            r"a memory is Memory\(states, places\), a Tensor arrived; EncoderDecoder.encode makes",
+        ),
+        (lambda: Tokens.padded([5, 6]), r"tokens come as \[\[5, 6, 7\], \[8\]\], got \[5, 6\]"),
+        (lambda: Tokens.packed([[5, 6]], 4), "rows of sequences of numbers, got"),
+        (
+            lambda: Decoder(Embedding(10, 24), Stack.of(SHAPE), torch.nn.Identity()),
+            r"a decoder that sees Everything\(\) sees what it is to write",
+        ),
+        (
+            lambda: Encoder(Embedding(10, 8), Stack.of(SHAPE)),
+            "of width 8 came with a stack of width 24",
+        ),
+    ],
+)
+def test_mistakes_get_one_sentence(act: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        act()  # type: ignore[operator]
+
+
+def test_a_memory_is_selected_with_its_places() -> None:
+    model, source = translator(), Tokens.packed([[[3, 4]], [[5], [6]]], 3)
+    chosen = model.encode(source).select(torch.tensor([1, 1, 0]))
+    assert chosen.states.shape[0] == 3
+    assert chosen.at.axes[0].tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
+
+
+def test_a_tied_weight_is_saved_once() -> None:
+    embedding = Embedding(10, 24)
+    model = Decoder(embedding, Stack.of(SHAPE, Causal()), Tied(embedding))
+    assert [name for name in model.state_dict() if "table" in name] == ["embedding.table.weight"]

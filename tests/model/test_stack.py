@@ -233,11 +233,27 @@ def test_the_residual_stream_starts_as_large_in_a_deep_stack_as_in_a_shallow_one
     assert growth(48) / growth(2) < 1.5
 
 
-def test_every_layer_has_relative_tables_of_its_own() -> None:
-    stack = Stack.of(small(), relative=RelativeBias(H, Clipped(3)))
+def test_every_layer_has_a_copy_of_the_relative_tables_as_given() -> None:
+    given = RelativeBias(H, Clipped(3))
+    stack = Stack.of(small(), relative=given)
     first, second = (block.self_attention.part.relative.tables for block in stack.blocks)
     assert first is not second
-    assert not torch.equal(first, second)
+    assert torch.equal(first, given.tables)
+    assert torch.equal(second, given.tables)
+
+
+def test_a_kernel_may_be_given_by_its_name() -> None:
+    assert Stack.of(small(), kernel="sdpa").kernel is KERNELS["sdpa"]
+    assert Stack.of(small()).kernel.name == "fastest"
+    with pytest.raises(ValueError, match="there is no kernel 'flash'"):
+        Stack.of(small(), kernel="flash")
+
+
+@torch.no_grad()
+def test_a_stack_compiles_whole_and_gives_the_same() -> None:
+    stack, x = Stack.of(small(), Causal(), relative=Rotary()).eval(), torch.randn(B, T, D)
+    whole = torch.compile(stack, backend="eager", fullgraph=True)
+    torch.testing.assert_close(whole(x, line(T)), stack(x, line(T)))
 
 
 def test_each_pattern_is_planned_once_a_pass() -> None:
@@ -274,6 +290,14 @@ def test_each_pattern_is_planned_once_a_pass() -> None:
         ),
         (lambda: Stack.of(small(order="mid")), "a norm stands 'pre' or 'post', got 'mid'"),
         (lambda: Stack.of(small(), [Causal()]), "2 blocks came with 1"),
+        (lambda: Stack.of(small(), "Causal()"), r"a layer's pattern is one like Causal\(\), got"),
+        (lambda: Stack.of(small(), Causal), r"a layer's pattern is one like Causal\(\), got"),
+        (lambda: Stack.of(Shape), "a stack is of a Shape"),
+        (lambda: small(width=0), "the width of a stack is a whole number from 1 up, got 0"),
+        (lambda: small(inner=0), "the inner of a stack is a whole number from 1 up, got 0"),
+        (lambda: small(dropout=1.5), "dropout is a share from 0 to below 1, got 1.5"),
+        (lambda: Stack.of(small(), position=Sinusoidal), "Sinusoidal is a class; Sinusoidal"),
+        (lambda: Stack.of(small(), relative="rotary"), "relative= takes a part like Rotary"),
         (lambda: Stack.of(small(), Lengths([3])), r"Lengths\(\[3\]\) belongs to one batch"),
         (
             lambda: Stack.of(small())(torch.randn(1, 4, D), line(5)),

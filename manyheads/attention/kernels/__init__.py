@@ -1,7 +1,7 @@
 """How the sum is computed: one protocol, several kernels, and the choice among them."""
 
-from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
-from manyheads.attention.kernels.choose import KERNELS, Choice, Fastest, choose, kernel
+from manyheads.attention.kernels.base import Kernel, Plan, Work
+from manyheads.attention.kernels.choose import KERNELS, Choice, Fastest, choose, kernel, plan
 from manyheads.attention.kernels.wrappers import Checked, Recorded, Seen, finite
 
 __all__ = [

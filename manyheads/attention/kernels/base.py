@@ -29,6 +29,10 @@ class Work:
     key_heads: int | None = None  # fewer than the heads where heads share their keys and values
     kinds: tuple[Kind, ...] = ()  # of the biases, for a kernel that is made for one
 
+    def __post_init__(self) -> None:
+        told = self.features.union(*(kind.features for kind in self.kinds))
+        object.__setattr__(self, "features", told)
+
     @property
     def device(self) -> torch.device:
         return self.pairs.device
@@ -94,11 +98,19 @@ class Plan:
         dropout: float = 0.0,
     ) -> Tensor:
         b, h, q, _ = query.shape
-        if (b, h, q, key.shape[2]) != self.shape:
-            raise ValueError(self.misfit(query, key))
+        k = key.shape[2]
+        if (b, h, q, k) != self.shape or value.shape[2] != k:
+            raise ValueError(self.misfit(query, key, value))
+        if len(biases) != len(self.work.kinds):
+            raise ValueError(
+                f"the plan was told of {len(self.work.kinds)} biases and {len(biases)} came; "
+                "Work(kinds=relative.kinds()) tells it"
+            )
         return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
 
-    def misfit(self, query: Tensor, key: Tensor) -> str:
+    def misfit(self, query: Tensor, key: Tensor, value: Tensor) -> str:
+        if key.shape[2] != value.shape[2]:
+            return f"{key.shape[2]} keys came with {value.shape[2]} values; each key has one"
         batch, heads, queries, keys = self.shape
         return (
             f"the plan is for {queries} queries and {keys} keys of {batch} sequences and "
@@ -107,8 +119,8 @@ class Plan:
         )
 
 
-def plan(kernel: Kernel, work: Work) -> Plan:
-    """Ask this kernel and no other: what it refuses is an error that says why."""
+def planned(kernel: Kernel, work: Work) -> Plan:
+    """This kernel's plan; what it refuses is an error that says why."""
     check(work.pattern, work.pairs)
     if reason := kernel.refuses(work):
         raise ValueError(f"the {kernel.name} kernel refuses {work.pattern}: {reason}")

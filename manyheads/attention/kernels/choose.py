@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import Tensor
 
-from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
+from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
 from manyheads.attention.kernels.flex import Flex
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.sdpa import Sdpa
@@ -39,7 +39,8 @@ class Choice:
 def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> Choice:
     """The fastest kernel that does not refuse."""
     check(work.pattern, work.pairs)
-    refusals, costs = dict[str, str](), dict[str, float]()
+    refusals: dict[str, str] = {}
+    costs: dict[str, float] = {}
     for name, kernel in kernels.items():
         reason = kernel.refuses(work)
         if reason:
@@ -64,7 +65,7 @@ class Fastest:
         return min(choose(work).costs.values())
 
     def prepare(self, work: Work) -> Plan:
-        return plan(choose(work).kernel, work)
+        return planned(choose(work).kernel, work)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
@@ -73,11 +74,16 @@ class Fastest:
         return inner.kernel(query, key, value, inner, **extras)
 
 
-def kernel(name: str) -> Kernel:
-    """A kernel by its name, "fastest" among them."""
+def kernel(which: Kernel | str) -> Kernel:
+    """A kernel by its name, "fastest" among them; a kernel is itself."""
+    if not isinstance(which, str):
+        return which
     known = {**KERNELS, "fastest": Fastest()}
-    return known[name] if name in known else unknown(name, known)
+    if which not in known:
+        raise ValueError(f"there is no kernel {which!r}; there are {', '.join(known)}")
+    return known[which]
 
 
-def unknown(name: str, known: dict[str, Kernel]) -> NoReturn:
-    raise ValueError(f"there is no kernel {name!r}; there are {', '.join(known)}")
+def plan(which: Kernel | str, work: Work) -> Plan:
+    """Ask this kernel and no other: what it refuses is an error that says why."""
+    return planned(kernel(which), work)

@@ -18,7 +18,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
-from manyheads.attention.patterns import Everything, Pattern, simplified, values_of
+from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.positions import Bias, Feature, Rule, looked_up
 from manyheads.attention.scores import Score
@@ -125,7 +125,9 @@ def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     """
     try:
         truth = pattern.allows(pairs.blockwise(size, size))
-    except (TypeError, AttributeError, LookupError):
+    except (TypeError, AttributeError, LookupError, NotImplementedError):
+        truth = None
+    if not isinstance(truth, Truth):
         truth = exact_truth(pattern, pairs, size)
     blocks = -(-len(pairs.queries) // size), -(-len(pairs.keys) // size)
     return Truth(*(each.expand(*each.shape[:2], *blocks) for each in (truth.some, truth.all)))
@@ -135,7 +137,7 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     b, h, i, j = indices(pairs.shape, pairs.device)
     some, whole = [], []
     for rows in i.split(size, 2):
-        allowed = pattern.allows(pairs.at(b, h, rows, j))
+        allowed = evaluated(pattern, pairs.at(b, h, rows, j))
         allowed = allowed.expand(*allowed.shape[:3], len(pairs.keys)).int()
         along = pooled(torch.stack([allowed.amin(2), allowed.amax(2)]), size)
         some.append(along.high[1] > 0)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.base import Plan, Work, shared
+from manyheads.attention.patterns import evaluated
 from manyheads.attention.positions import Bias, ContentBias, exactly, looked_up
 from manyheads.attention.scores import Score
 
@@ -26,8 +27,7 @@ class Reference:
         return 20.0
 
     def prepare(self, work: Work) -> Tensor:
-        allowed = work.pattern.allows(work.pairs.everywhere())
-        return allowed  # broadcasts to (B, H, Q, K)
+        return evaluated(work.pattern, work.pairs.everywhere())
 
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.base import Plan, Work, lacking, shared
-from manyheads.attention.patterns import Causal, Everything, simplified
+from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Bias, Feature, Rule, looked_up, total
 from manyheads.attention.scores import Score
@@ -48,7 +48,7 @@ class Sdpa:
         form = plain(work)
         if form is not None:
             return form
-        allowed = work.pattern.allows(work.pairs.everywhere())
+        allowed = evaluated(work.pattern, work.pairs.everywhere())
         empty = ~allowed.any(-1, keepdim=True)
         return Mask(allowed | empty, empty)
 

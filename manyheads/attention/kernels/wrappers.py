@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.kernels.base import Kernel, Plan, Work, plan
+from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.positions import Bias
@@ -39,7 +39,7 @@ class Recorded:
         return self.kernel.cost(work) + Reference().cost(work)
 
     def prepare(self, work: Work) -> tuple[Plan, Plan]:
-        return plan(self.kernel, work), plan(Reference(), work)
+        return planned(self.kernel, work), planned(Reference(), work)
 
     def __call__(
         self,
@@ -73,7 +73,7 @@ class Checked:
         return self.kernel.cost(work)
 
     def prepare(self, work: Work) -> Plan:
-        return plan(self.kernel, work)
+        return planned(self.kernel, work)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any

@@ -1,0 +1,1 @@
+"""A raw thing to numbers and back: encode, render."""

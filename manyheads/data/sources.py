@@ -1,0 +1,102 @@
+"""Where text comes from: lines, pairs of lines, and records, from plain or compressed files."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+
+
+class Example(NamedTuple):
+    """A source and its target, and where they stand."""
+
+    source: str
+    target: str
+    line: int  # counted from 1
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file; only a newline ends one, so that U+2028 stays inside."""
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            for number, raw in enumerate(file, start=1):
+                yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
+        raise ValueError(
+            f"{path} is cut short or is not what its name says; pack it again"
+        ) from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, a file of lines was asked for") from None
+
+
+def decoded(raw: bytes, path: Path, number: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{number}: byte {error.start + 1} is 0x{raw[error.start]:02x}, which is not "
+            "UTF-8; `iconv -t UTF-8` makes it so"
+        ) from None
+
+
+def aligned(source: Path, target: Path) -> Iterator[Example]:
+    """Line i of one file with line i of the other; files that do not match are refused."""
+    nothing = object()
+    both = zip_longest(lines(source), lines(target), fillvalue=nothing)
+    for number, (one, other) in enumerate(both, start=1):
+        if one is nothing or other is nothing:
+            raise ValueError(misaligned(source, target, number))
+        yield Example(str(one), str(other), number)
+
+
+def misaligned(source: Path, target: Path, number: int) -> str:
+    """Both counts, and the first place that looks wrong: often long before the shorter one ends."""
+    counts = [sum(1 for _ in lines(path)) for path in (source, target)]
+    sentence = (
+        f"{source} has {counts[0]} lines and {target} {counts[1]}, but line i of one is the "
+        f"translation of line i of the other; line {number} has no partner"
+    )
+    for place, (one, other) in enumerate(zip(lines(source), lines(target), strict=False), start=1):
+        if bool(one.strip()) != bool(other.strip()):
+            return f"{sentence}, and line {place} is empty in only one of them"
+    return sentence
+
+
+def columns(path: Path) -> Iterator[Example]:
+    """A source and a target on each line with a tab between: what follows a second tab is left."""
+    for number, line in enumerate(lines(path), start=1):
+        cells = line.split("\t")
+        if len(cells) < 2:
+            raise ValueError(
+                f"{path}:{number}: a source, a tab and a target were asked for, no tab is here"
+            )
+        yield Example(cells[0], cells[1], number)
+
+
+def records(path: Path, source: str = "source", target: str = "target") -> Iterator[Example]:
+    """A JSON object on each line, with a source and a target among its keys."""
+    for number, line in enumerate(lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}:{number}:{error.colno}: not JSON: {error.msg}") from None
+        if not isinstance(record, dict):
+            raise ValueError(
+                f"{path}:{number}: a JSON object was asked for, got a {type(record).__name__}"
+            )
+        values = [record.get(key) for key in (source, target)]
+        for key, value in zip((source, target), values, strict=True):
+            if not isinstance(value, str):
+                have = ", ".join(record) or "none"
+                raise ValueError(f"{path}:{number}: no text under {key!r}; its keys are {have}")
+        yield Example(str(values[0]), str(values[1]), number)

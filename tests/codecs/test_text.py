@@ -1,0 +1,74 @@
+"""Text that comes back as it went in."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyheads.codecs.text import KINDS, PAD, START, STOP, UNKNOWN, Text
+
+LINES = ["Ein Hund rennt.", "Zwei Hunde rennen schnell.", "Ein Kind lacht über den Hund."] * 20
+BPE = Text.train(LINES, "bpe", 300)
+
+
+@given(st.text())
+def test_byte_pairs_give_back_any_text(line: str) -> None:
+    assert BPE.render(BPE.encode(line)) == line
+
+
+@given(st.text())
+def test_bytes_give_back_any_text(line: str) -> None:
+    codec = Text.train(LINES, "byte")
+    assert codec.size == 260
+    assert codec.render(codec.encode(line)) == line
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_back_what_it_was_trained_on(kind: str, tmp_path: Path) -> None:
+    codec = Text.train(LINES, kind, 300)
+    assert [codec.render(codec.encode(line)) for line in LINES] == LINES
+    assert codec.encode_all(LINES) == [codec.encode(line) for line in LINES]
+    codec.save(tmp_path / "tokenizer.json")
+    again = Text.load(tmp_path / "tokenizer.json")
+    assert again.encode_all(LINES) == codec.encode_all(LINES)
+    assert again.encode("a</s>b<pad>") == codec.encode("a</s>b<pad>")
+
+
+@pytest.mark.parametrize("kind", ["word", "character", "unigram"])
+def test_what_was_never_met_is_unknown(kind: str) -> None:
+    assert UNKNOWN in Text.train(LINES, kind, 300).encode("漢字")
+
+
+def test_training_twice_gives_the_same_codec(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        Text.train(LINES, "bpe", 300).save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_text_that_looks_like_a_sign_is_text() -> None:
+    ids = BPE.encode("a </s> b <pad>")
+    assert not {PAD, START, STOP} & set(ids)
+    assert BPE.render([START, *ids, STOP, PAD]) == "a </s> b <pad>"
+
+
+def test_pieces_label_each_number() -> None:
+    assert "".join(BPE.pieces(BPE.encode("Ein Hund"))) == "Ein Hund"
+    assert BPE.pieces([STOP]) == ["</s>"]
+
+
+def test_impossible_codecs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no codec 'bep'; there are bpe, unigram, word"):
+        Text.train(LINES, "bep")
+    with pytest.raises(ValueError, match="byte pairs need 260 numbers for all bytes, got 100"):
+        Text.train(LINES, "bpe", 100)
+    with pytest.raises(ValueError, match="more than its 4 signs, got 3"):
+        Text.train(LINES, "word", 3)
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"t\.json is not a tokenizer\.json"):
+        Text.load(tmp_path / "t.json")
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.BPE()).save(str(tmp_path / "foreign.json"))
+    with pytest.raises(ValueError, match="a tokenizer of ours numbers <pad> <s> </s> <unk> 0 to 3"):
+        Text.load(tmp_path / "foreign.json")

@@ -1,0 +1,97 @@
+"""Files as people have them."""
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from manyheads.data.sources import Example, aligned, columns, lines, records
+
+TEXT = "eins\nzwei\u2028noch zwei\r\n\nvier"
+LINES = ["eins", "zwei\u2028noch zwei", "", "vier"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("a.txt", bytes), ("a.gz", gzip.compress), ("a.xz", lzma.compress), ("a.bz2", bz2.compress)],
+)
+def test_lines_end_at_newlines_alone_however_packed(
+    name: str, pack: object, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(pack(TEXT.encode()))  # type: ignore[operator]
+    assert list(lines(tmp_path / name)) == LINES
+
+
+def test_what_is_not_utf8_is_named_with_its_line_and_byte(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"gut\nschlecht: \xe4\n")
+    with pytest.raises(ValueError, match=r"a\.txt:2: byte 11 is 0xe4, which is not UTF-8"):
+        list(lines(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.gz", gzip.compress), ("a.xz", lzma.compress)])
+def test_a_packed_file_that_is_cut_short_is_refused(
+    name: str, pack: object, tmp_path: Path
+) -> None:
+    packed = pack(TEXT.encode() * 1000)  # type: ignore[operator]
+    for content in (packed[: len(packed) // 2], b"not packed at all"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match="is cut short or is not what its name says"):
+            list(lines(tmp_path / name))
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder, a file of lines was asked for"):
+        list(lines(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        list(lines(tmp_path / "none"))
+
+
+def test_aligned_files_are_read_together(tmp_path: Path) -> None:
+    (tmp_path / "de").write_text("eins\nzwei\n")
+    (tmp_path / "en").write_text("one\ntwo\n")
+    found = list(aligned(tmp_path / "de", tmp_path / "en"))
+    assert found == [Example("eins", "one", 1), Example("zwei", "two", 2)]
+
+
+def test_misaligned_files_are_refused_with_both_counts_and_a_place(tmp_path: Path) -> None:
+    (tmp_path / "de").write_text("eins\n\nzwei\ndrei\n")
+    (tmp_path / "en").write_text("one\ntwo\nthree\n")
+    with pytest.raises(ValueError, match=r"has 4 lines and .*en 3, but") as error:
+        list(aligned(tmp_path / "de", tmp_path / "en"))
+    assert str(error.value).endswith(
+        "line 4 has no partner, and line 2 is empty in only one of them"
+    )
+
+
+def test_columns_and_records_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("eins\tone\tnote\nzwei\ttwo\n")
+    assert [e[:2] for e in columns(tmp_path / "a.tsv")] == [("eins", "one"), ("zwei", "two")]
+    (tmp_path / "a.jsonl").write_text('{"dialogue": "lang", "summary": "kurz"}\n\n')
+    assert list(records(tmp_path / "a.jsonl", "dialogue", "summary")) == [
+        Example("lang", "kurz", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{]", r"a\.jsonl:1:2: not JSON"),
+        ("[1]", r"a\.jsonl:1: a JSON object was asked for, got a list"),
+        ('{"source": "x"}', r"a\.jsonl:1: no text under 'target'; its keys are source"),
+        ('{"source": "x", "target": 3}', "no text under 'target'"),
+    ],
+)
+def test_records_that_are_not_pairs_are_refused(
+    content: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        list(records(tmp_path / "a.jsonl"))
+
+
+def test_a_line_without_a_tab_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("eins one\n")
+    with pytest.raises(ValueError, match=r"a\.tsv:1: a source, a tab and a target"):
+        list(columns(tmp_path / "a.tsv"))
