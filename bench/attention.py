@@ -244,8 +244,11 @@ def plain_causal(machine: Machine, lengths: list[int], tokens: int) -> list[dict
             lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), tensors
         )
         rounds = 40 if machine.cuda else 5
-        both = [[machine.together(each, 20) for each in (ours, theirs)] for _ in range(rounds)]
-        first, second = (statistics.median(column) for column in zip(*both[1:], strict=True))
+        times: dict[Any, list[float]] = {ours: [], theirs: []}
+        for turn in range(rounds):  # who goes first changes, so that neither gains by it
+            for each in (ours, theirs) if turn % 2 else (theirs, ours):
+                times[each].append(machine.together(each, 20))
+        first, second = (statistics.median(times[each][2:]) for each in (ours, theirs))
         ratio = first / second
         rows.append({"length": length, "ms": first, "sdpa_ms": second, "ratio": ratio})
         print(f"causal {batch} x {length}: {ratio:.3f} x SDPA ({first:.3f} ms)", flush=True)

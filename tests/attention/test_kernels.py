@@ -318,6 +318,20 @@ def test_a_kernel_asked_for_by_name_never_falls_back() -> None:
     assert isinstance(kernel("fastest"), Fastest)
 
 
+@pytest.mark.parametrize("pattern", [Causal(), Everything()], ids=str)
+def test_the_short_way_through_a_plan_gives_what_the_long_way_gives(pattern: Pattern) -> None:
+    q, k, v = random_tensors(torch.float64)
+    pairs = Pairs(B, H, line(T), line(T))
+    short = plan("sdpa", Work(pattern, pairs, dtype=torch.float64, channels=C))
+    assert short.bare is not None
+    long = plan("sdpa", Work(pattern, pairs, frozenset({"dropout"}), torch.float64, C))
+    assert long.bare is None
+    torch.testing.assert_close(short(q, k, v), long(q, k, v))
+    torch.testing.assert_close(short(q, k, v, score=Dot()), long(q, k, v, score=Dot()))
+    assert plan("sdpa", Work(pattern, pairs, channels=C, key_heads=2)).bare is None
+    assert (short(q, k, v, dropout=0.9) != short(q, k, v)).any()
+
+
 def test_plain_attention_needs_no_mask() -> None:
     sdpa = KERNELS["sdpa"]
     assert sdpa.prepare(work_on_a_line(Causal())) is True

@@ -5,8 +5,9 @@ B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from manyheads.attention.patterns import Pattern, check
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Bias, Feature, Kind
 from manyheads.attention.scores import ScaledDot, Score
+
+Bare: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+PLAIN: frozenset[Feature] = frozenset({"gradient"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,8 @@ class Kernel(Protocol):
         """A guess at its time, where 1 is unmasked attention through SDPA on the same tensors."""
 
     def prepare(self, work: Work) -> Any:
-        """The pattern in the form this kernel reads."""
+        """The pattern in the form this kernel reads; or, where it leaves the work to another
+        kernel, that one's plan."""
 
     def __call__(
         self,
@@ -82,10 +87,18 @@ class Plan:
     form: Any
     shape: tuple[int, ...] = field(init=False)  # (B, H, Q, K)
     groups: int = field(init=False)  # heads that share one key head
+    bare: Bare | None = field(init=False)  # the same with nothing asked but query, key and value
+    bare_shapes: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.work.pairs.shape)
-        object.__setattr__(self, "groups", self.work.groups)
+        work, shape = self.work, self.work.pairs.shape
+        key_shape = (shape[0], work.key_heads or shape[1], shape[3], work.channels)
+        made: Any = getattr(self.kernel, "bare", None)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "groups", work.groups)
+        plain = made is not None and work.features <= PLAIN and work.groups == 1
+        object.__setattr__(self, "bare", made(self.form) if plain else None)
+        object.__setattr__(self, "bare_shapes", ((*shape[:3], work.channels), key_shape))
 
     def __call__(
         self,
@@ -97,6 +110,15 @@ class Plan:
         biases: tuple[Bias, ...] = (),
         dropout: float = 0.0,
     ) -> Tensor:
+        if (
+            self.bare is not None
+            and type(score) is ScaledDot
+            and not biases
+            and not dropout
+            and (query.shape, key.shape) == self.bare_shapes
+            and value.shape == key.shape
+        ):
+            return self.bare(query, key, value)
         b, h, q, _ = query.shape
         k = key.shape[2]
         if (b, h, q, k) != self.shape or value.shape[2] != k:
@@ -124,7 +146,8 @@ def planned(kernel: Kernel, work: Work) -> Plan:
     check(work.pattern, work.pairs)
     if reason := kernel.refuses(work):
         raise ValueError(f"the {kernel.name} kernel refuses {work.pattern}: {reason}")
-    return Plan(work, kernel, kernel.prepare(work))
+    form = kernel.prepare(work)
+    return form if isinstance(form, Plan) else Plan(work, kernel, form)
 
 
 def lacking(work: Work, able: frozenset[Feature]) -> str:

@@ -6,12 +6,13 @@ B batch, H heads, Q queries, K keys, C channels of one head.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.kernels.base import Plan, Work, lacking, shared
+from manyheads.attention.kernels.base import Bare, Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Bias, Feature, Rule, looked_up, total
@@ -51,6 +52,12 @@ class Sdpa:
         allowed = evaluated(work.pattern, work.pairs.everywhere())
         empty = ~allowed.any(-1, keepdim=True)
         return Mask(allowed | empty, empty)
+
+    def bare(self, form: bool | Mask) -> Bare | None:
+        """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
+        if not isinstance(form, bool):
+            return None
+        return partial(F.scaled_dot_product_attention, is_causal=form)
 
     def __call__(
         self,

@@ -56,7 +56,7 @@ class Recorded:
         with torch.no_grad():
             weights = Reference().weights(query, key, dense, score, biases)
         self.seen.append(Seen(self.layer, weights, plan.work))
-        return self.kernel(query, key, value, fast, score=score, biases=biases, dropout=dropout)
+        return fast(query, key, value, score=score, biases=biases, dropout=dropout)
 
 
 class Checked:
@@ -72,15 +72,16 @@ class Checked:
     def cost(self, work: Work) -> float:
         return self.kernel.cost(work)
 
-    def prepare(self, work: Work) -> Plan:
-        return planned(self.kernel, work)
+    def prepare(self, work: Work) -> tuple[Plan]:
+        return (planned(self.kernel, work),)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
     ) -> Tensor:
         for name, x in (("query", query), ("key", key), ("value", value)):
             finite(x, f"the {name}", plan.work.pattern)
-        return self.kernel(query, key, value, plan.form, **extras)
+        (inner,) = plan.form
+        return inner(query, key, value, **extras)
 
 
 def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
