@@ -29,18 +29,22 @@ from manyheads.attention.notation import read as read
 # how place enters: below the first layer, or in every layer
 from manyheads.attention.positions import (
     Position as Position,
-    Relative as Relative,
     Sinusoidal as Sinusoidal,
     Learned as Learned,
     Concatenated as Concatenated,
-    Rotary as Rotary,
-    RelativeBias as RelativeBias,
-    RelativeContent as RelativeContent,
-    Together as Together,
+)
+from manyheads.attention.rules import (
     Clipped as Clipped,
     Every as Every,
     Bucketed as Bucketed,
     Edges as Edges,
+)
+from manyheads.attention.relatives import (
+    Relative as Relative,
+    Rotary as Rotary,
+    RelativeBias as RelativeBias,
+    RelativeContent as RelativeContent,
+    Together as Together,
 )
 
 # how well a key answers a query, and how the sum is computed

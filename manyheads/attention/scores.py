@@ -13,7 +13,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.positions import Feature
+from manyheads.attention.biases import (
+    Feature,
+)
 
 
 class Score(nn.Module):

@@ -19,7 +19,12 @@ from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention, misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.positions import Position, Relative
+from manyheads.attention.positions import (
+    Position,
+)
+from manyheads.attention.relatives import (
+    Relative,
+)
 from manyheads.model.parts import FEED_FORWARDS, NORMS, NormOrder, Sublayer
 
 

@@ -7,22 +7,21 @@ from manyheads import (
     Bucketed,
     Clipped,
     Concatenated,
-    Edges,
     Every,
-    Graph,
     Learned,
     Pairs,
     RelativeBias,
     RelativeContent,
     Rotary,
     Sinusoidal,
-    Together,
     graph,
     grid,
     line,
 )
 from manyheads.attention.places import Grid
-from manyheads.attention.positions import Position, Relative
+from manyheads.attention.positions import (
+    Position,
+)
 
 DOUBLE = torch.float64
 
@@ -74,64 +73,6 @@ def test_concatenated_positions_stand_beside_the_embedding() -> None:
     torch.testing.assert_close(position(x, line(5)), position.mix(beside))
 
 
-def test_rotated_queries_and_keys_know_only_their_distance() -> None:
-    q, k = torch.randn(2, 1, 1, 1, 16, dtype=DOUBLE)
-    turn = Rotary().rotate
-
-    def product(at: int, other: int) -> float:
-        return (turn(q, line(1, at)) * turn(k, line(1, other))).sum().item()
-
-    assert product(3, 10) == pytest.approx(product(103, 110), abs=1e-12)
-    assert product(3, 10) != pytest.approx(product(3, 11), abs=1e-3)
-    assert turn(q, line(1, 77)).norm().item() == pytest.approx(q.norm().item(), abs=1e-12)
-
-
-def test_rotation_on_an_image_knows_the_distance_along_each_axis() -> None:
-    q, k = torch.randn(2, 1, 1, 1, 16, dtype=DOUBLE)
-    at = grid(8, 8)
-
-    def product(i: int, j: int) -> float:
-        one, other = Rotary().rotate(q, at[i : i + 1]), Rotary().rotate(k, at[j : j + 1])
-        return (one * other).sum().item()
-
-    assert product(0, 10) == pytest.approx(product(9, 19), abs=1e-12)  # one row, two columns on
-    assert product(0, 10) != pytest.approx(product(0, 17), abs=1e-3)
-
-
-def test_buckets_are_exact_when_near_and_logarithmic_when_far() -> None:
-    both, back = Bucketed(32, 128), Bucketed(32, 128, both_ways=False)
-    assert both.bucket(torch.tensor([0, -1, -7, 1, 7])).tolist() == [0, 1, 7, 17, 23]
-    assert both.bucket(torch.tensor([-8, -127, -500, 500])).tolist() == [8, 15, 15, 31]
-    assert back.bucket(torch.tensor([0, -15, -16, -128, 9])).tolist() == [0, 15, 16, 31, 0]
-    far = both.bucket(-torch.arange(200))
-    assert (far.diff() >= 0).all(), "a farther key never has a nearer bucket"
-
-
-@pytest.mark.parametrize("rule", [Clipped(2), Every(9), Bucketed(8, 16)], ids=str)
-def test_every_index_is_inside_its_table(rule: Clipped | Every | Bucketed) -> None:
-    for index in rule.indices(Pairs(1, 1, line(9), line(9)).everywhere()):
-        assert int(index.min()) >= 0
-        assert int(index.max()) < rule.size
-
-
-def test_nodes_in_different_pieces_of_a_graph_are_at_the_last_distance() -> None:
-    (index,) = Every(5).indices(Pairs(1, 1, graph([], 5), graph([], 5)).everywhere())
-    assert index.max() == Every(5).size - 1
-
-
-def test_an_unknown_edge_label_is_refused() -> None:
-    nodes = Graph(torch.zeros(1, 2, 2), torch.tensor([[[0, 7], [7, 0]]]))
-    sentence = RelativeBias(4, Edges(2)).refuses(Pairs(1, 4, nodes, nodes))
-    assert sentence == "Edges(count=2) has labels 0 to 1, 7 arrived"
-
-
-def test_a_relative_table_under_many_rows_is_the_same_table() -> None:
-    (bias,) = RelativeBias(2, Clipped(3)).biases(torch.zeros(1, 2, 5, 4))
-    rows = bias.by_row(1.0)
-    assert rows.shape == (1, 1, 2, 5, 7)
-    assert (rows == rows[:, :, :, :1]).all()
-
-
 # ---- refusals --------------------------------------------------------------------------------
 
 
@@ -150,23 +91,6 @@ def test_a_graph_has_no_coordinates_to_embed(position: Position) -> None:
         position(torch.zeros(1, 3, 8), graph([(0, 1)], 3))
     with pytest.raises(ValueError, match="the nodes of a graph have only distances"):
         Rotary().rotate(torch.zeros(1, 1, 3, 8), graph([(0, 1)], 3))
-
-
-@pytest.mark.parametrize(
-    ("relative", "places", "sentence"),
-    [
-        (RelativeBias(4, Clipped(2)), grid(2, 2), "has tables for axes=1, but a grid of 2 axes"),
-        (RelativeBias(4, Edges(2)), line(4), "reads the labels of a graph's edges, but a line"),
-        (RelativeBias(4, Edges(2)), Graph(torch.zeros(1, 2, 2)), "a graph without labels"),
-        (RelativeContent(4, Every(3)), graph([(0, 1)], 5), "has a distance for 3 nodes, 5"),
-        (Together(Rotary(), RelativeBias(4, Edges(2))), line(4), "reads the labels"),
-    ],
-    ids=lambda x: "",
-)
-def test_a_relative_position_for_the_wrong_geometry_is_refused_in_words(
-    relative: Relative, places: Grid, sentence: str
-) -> None:
-    assert sentence in relative.refuses(Pairs(1, 4, places, places))
 
 
 def test_other_impossible_positions_are_refused() -> None:

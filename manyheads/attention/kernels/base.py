@@ -12,9 +12,13 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from manyheads.attention.biases import (
+    Bias,
+    Feature,
+    Kind,
+)
 from manyheads.attention.patterns import Pattern, check
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Bias, Feature, Kind
 from manyheads.attention.scores import ScaledDot, Score
 
 Bare: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -16,11 +16,18 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from manyheads.attention.biases import (
+    Bias,
+    Feature,
+    looked_up,
+)
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
 from manyheads.attention.places import Pairs, indices
-from manyheads.attention.positions import Bias, Feature, Rule, looked_up
+from manyheads.attention.rules import (
+    Rule,
+)
 from manyheads.attention.scores import Score
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU

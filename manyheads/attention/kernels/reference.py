@@ -9,9 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.attention.biases import (
+    Bias,
+    ContentBias,
+    exactly,
+    looked_up,
+)
 from manyheads.attention.kernels.base import Plan, Work, shared
 from manyheads.attention.patterns import evaluated
-from manyheads.attention.positions import Bias, ContentBias, exactly, looked_up
 from manyheads.attention.scores import Score
 
 

@@ -12,10 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.attention.biases import (
+    Bias,
+    Feature,
+    looked_up,
+    total,
+)
 from manyheads.attention.kernels.base import Bare, Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Bias, Feature, Rule, looked_up, total
+from manyheads.attention.rules import (
+    Rule,
+)
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.attention.biases import (
+    Bias,
+)
 from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.positions import Bias
 from manyheads.attention.scores import Score
 
 

@@ -1,0 +1,105 @@
+"""What a relative position adds to scores and values: values that kernels read.
+
+B batch, H heads, Q queries, K keys, C channels of one head, N distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.places import Pair
+from manyheads.attention.rules import Rule
+
+Feature: TypeAlias = Literal[
+    "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
+]
+ROOM = 2**24  # numbers that a table of distances may be spread to
+
+
+class Kind(NamedTuple):
+    """What is known of a bias before it is made: enough for a kernel to refuse it."""
+
+    bias: type
+    rule: Rule
+    axes: int
+    values: bool = False
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        if self.bias is DistanceBias:
+            return frozenset({"distance bias"})
+        return frozenset({"content bias", "value bias"} if self.values else {"content bias"})
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceBias:
+    """A number for each head and distance, added to the score."""
+
+    tables: Tensor  # (axes, H, N)
+    rule: Rule
+    queries: int
+
+    def by_row(self, scale: float) -> Tensor:
+        """The same table under many rows, so that its gradient is not summed in one place."""
+        tables = exactly(self.tables)
+        rows = min(self.queries, max(1, ROOM // tables[0].numel()))
+        return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class ContentBias:
+    """The query against an embedding of the distance, added to the score; and, where there are
+    value tables, an embedding of the distance added to the value.
+
+    Query and tables are here for a kernel that computes their product inside its tiles.
+    """
+
+    query: Tensor  # (B, H, Q, C), before any rotation: that would bring in where it stands
+    key_tables: Tensor  # (axes, 1 or H, N, C)
+    value_tables: Tensor | None
+    rule: Rule
+
+    def by_row(self, scale: float) -> Tensor:
+        products = [self.query @ table.mT.to(self.query.dtype) for table in self.key_tables]
+        return torch.stack([exactly(product) * scale for product in products])
+
+    def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
+        """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
+        assert self.value_tables is not None
+        added = []
+        for table, index in zip(self.value_tables, self.rule.indices(pair), strict=True):
+            shape = *weights.shape[:3], table.shape[1]
+            by_distance = exactly(weights).new_zeros(shape)
+            by_distance = by_distance.scatter_add(-1, index.expand_as(weights), exactly(weights))
+            added.append(by_distance.to(weights.dtype) @ table.to(weights.dtype))
+        return total(added)
+
+
+# `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N).
+# Row i of the query reads row i % rows.
+Bias: TypeAlias = DistanceBias | ContentBias
+
+
+def looked_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
+    """What a bias adds to the score of a pair, or of all pairs that its indices broadcast over."""
+    b = pair.b if rows.shape[1] > 1 else torch.zeros_like(pair.b)
+    row = pair.q.row % rows.shape[3]
+    return total(
+        each[b, pair.h, row, index] for each, index in zip(rows, rule.indices(pair), strict=True)
+    )
+
+
+def total(tensors: Iterable[Tensor]) -> Tensor:
+    return reduce(add, tensors)
+
+
+def exactly(x: Tensor) -> Tensor:
+    """In 32 bits or more: many pairs read one entry, and its gradient is the sum over them."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,0 +1,201 @@
+"""How place enters in every layer: what a query and a key make of each other.
+
+B batch, H heads, Q queries, T tokens, C channels of one head, N distances.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.biases import Bias, ContentBias, DistanceBias, Feature, Kind
+from manyheads.attention.places import Pairs, Places
+from manyheads.attention.positions import coordinates
+from manyheads.attention.rules import Rule
+
+
+class Relative(nn.Module):
+    """The seam: turn queries and keys by their place, or add a bias to their scores. This one
+    does neither."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return frozenset().union(*(kind.features for kind in self.kinds()))
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        return x
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        """Of queries (B, H, Q, C) that have not been turned."""
+        return ()
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """What `biases` will be, before there is a query."""
+        return ()
+
+    def misfit(self, heads: int, channels: int) -> str:
+        """Why this is not for a layer of these measures; empty where it is."""
+        return ""
+
+    def refuses(self, pairs: Pairs) -> str:
+        """Why this means nothing on these places; empty where it does."""
+        return ""
+
+
+class Rotary(Relative):
+    """Queries and keys turned by an angle that grows with their place, so their product knows
+    the distance."""
+
+    def __init__(self, longest_wave: float = 10_000.0):
+        super().__init__()
+        self.longest_wave = longest_wave
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        axes = coordinates("Rotary()", at)
+        band = x.shape[-1] // (2 * len(axes)) * 2
+        if not band:
+            raise ValueError(
+                f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
+            )
+        turned = [
+            self.turned(x[..., a * band : (a + 1) * band], axis) for a, axis in enumerate(axes)
+        ]
+        rest = x[
+            ..., len(axes) * band :
+        ]  # channels that the axes cannot share evenly stay as they are
+        return torch.cat([*turned, rest], -1)
+
+    def turned(self, x: Tensor, place: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        rate = self.longest_wave ** -(torch.arange(half, device=x.device, dtype=exact) / half)
+        angle = place[..., None] * rate  # (T, half) or (B, T, half)
+        if angle.dim() == 3:
+            angle = angle[:, None]
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        a, b = x.split(half, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    def extra_repr(self) -> str:
+        return f"longest_wave={self.longest_wave}"
+
+
+class RelativeBias(Relative):
+    """A learned number for each head and distance, summed over axes."""
+
+    def __init__(self, heads: int, rule: Rule, axes: int = 1):
+        super().__init__()
+        self.rule, self.axes = rule, axes
+        self.tables = nn.Parameter(torch.empty(axes, heads, rule.size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.tables, std=0.02)
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (DistanceBias(self.tables, self.rule, query.shape[2]),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(DistanceBias, self.rule, self.axes),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        have = self.tables.shape[1]
+        return "" if have == heads else f"RelativeBias has {have} heads, the layer {heads}"
+
+    def refuses(self, pairs: Pairs) -> str:
+        return unfit(self, pairs)
+
+
+class RelativeContent(Relative):
+    """A distance whose meaning depends on the query (Shaw; Music Transformer; labelled edges of
+    a graph).
+
+    Shaw: `RelativeContent(64, Clipped(16), values=True)`. Music: `RelativeContent(64,
+    Every(2048), heads=8)`.
+    Graph: `RelativeContent(64, Edges(5), values=True)`. One table serves all heads unless
+    `heads` are given.
+    """
+
+    def __init__(
+        self, channels: int, rule: Rule, *, heads: int = 1, values: bool = False, axes: int = 1
+    ):
+        super().__init__()
+        self.rule, self.axes = rule, axes
+        self.key_tables = nn.Parameter(torch.empty(axes, heads, rule.size, channels))
+        shape = self.key_tables.shape
+        self.value_tables = nn.Parameter(torch.empty(shape)) if values else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for table in self.parameters(recurse=False):
+            nn.init.normal_(table, std=self.key_tables.shape[-1] ** -0.5)
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (ContentBias(query, self.key_tables, self.value_tables, self.rule),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(ContentBias, self.rule, self.axes, self.value_tables is not None),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        _, own_heads, _, own_channels = self.key_tables.shape
+        if own_heads in (1, heads) and own_channels == channels:
+            return ""
+        return (
+            f"RelativeContent has {own_heads} heads of {own_channels} channels, "
+            f"the layer {heads} of {channels}"
+        )
+
+    def refuses(self, pairs: Pairs) -> str:
+        return unfit(self, pairs)
+
+
+class Together(Relative):
+    """Several at once: `Together(Rotary(), RelativeBias(8, Clipped(16)))`."""
+
+    def __init__(self, *relatives: Relative):
+        super().__init__()
+        self.relatives = nn.ModuleList(relatives)
+
+    def members(self) -> list[Relative]:
+        return [cast(Relative, relative) for relative in self.relatives]
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        for relative in self.members():
+            x = relative.rotate(x, at)
+        return x
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return tuple(bias for relative in self.members() for bias in relative.biases(query))
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for relative in self.members() for kind in relative.kinds())
+
+    def misfit(self, heads: int, channels: int) -> str:
+        found = (relative.misfit(heads, channels) for relative in self.members())
+        return next(filter(None, found), "")
+
+    def refuses(self, pairs: Pairs) -> str:
+        return next(filter(None, (relative.refuses(pairs) for relative in self.members())), "")
+
+
+def unfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
+    if reason := relative.rule.refuses(pairs):
+        return reason
+    if type(pairs.queries) is not type(pairs.keys) or len(pairs.queries.axes) != len(
+        pairs.keys.axes
+    ):
+        return (
+            "a relative position measures within one geometry, but "
+            f"queries are on {pairs.queries.name} "
+            f"and keys on {pairs.keys.name}"
+        )
+    have = len(pairs.queries.axes) or 1  # a graph has one distance
+    if relative.axes != have:
+        return (
+            f"{type(relative).__name__} has tables for "
+            f"axes={relative.axes}, but {pairs.queries.name} "
+            f"has {have}; build it with axes={have}"
+        )
+    return ""
