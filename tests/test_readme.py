@@ -55,3 +55,15 @@ def test_every_pattern_and_file_it_names_is_there() -> None:
     links = re.findall(r"\]\((?!http)([^)]+)\)", README)
     assert links
     assert all((ROOT / link).exists() for link in links)
+
+
+def test_the_account_of_the_heart_quotes_what_is_printed() -> None:
+    account = (ROOT / "docs" / "heart.md").read_text(encoding="utf-8")
+    quoted = re.search(r">>> print\((choose\(.*\))\)\n(.*?)```", account, re.DOTALL)
+    assert quoted
+    names: dict[str, object] = {}
+    exec(f"from manyheads import *\nfound = str({quoted[1]})", names)
+    assert names["found"] == quoted[2].strip()
+    classes = re.findall(r"```python\n(class .*?)```", account, re.DOTALL)
+    assert classes
+    exec("from manyheads import *\n" + classes[0] + "\nstr(Causal() & Strided(8))", names)
