@@ -1,2 +1,1 @@
-"""The heart: who may attend to whom (patterns), how place enters (positions), how the sum is
-computed (kernels)."""
+"""The heart: patterns (who may attend to whom), positions (where), kernels (how)."""

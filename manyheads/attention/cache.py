@@ -19,8 +19,7 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Cache(Protocol):
-    """Once a pass `reach`, then in every layer `extend` (what is new) or `recall` (a memory read
-    once)."""
+    """Once a pass `reach`; in every layer `extend` what is new, `recall` what was read once."""
 
     ragged: bool
 

@@ -9,19 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.biases import (
-    Feature,
-)
+from manyheads.attention.biases import Feature
 from manyheads.attention.cache import KeyValue, Slot
 from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import (
-    Position,
-)
-from manyheads.attention.relatives import (
-    Relative,
-)
+from manyheads.attention.positions import Position
+from manyheads.attention.relatives import Relative
 from manyheads.attention.scores import ScaledDot, Score
 
 

@@ -11,8 +11,7 @@ from manyheads.attention.patterns import PATTERNS, Pattern
 
 
 def read(text: str) -> Pattern:
-    """ "Causal() & Window(2)" -> Causal() & Window(2). Nothing is executed but the patterns'
-    constructors."""
+    """The pattern that is written: only the patterns' own constructors are called."""
     try:
         return pattern_of(ast.parse(text.strip(), mode="eval").body, text)
     except SyntaxError:

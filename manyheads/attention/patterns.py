@@ -1,7 +1,6 @@
 """Who may attend to whom.
 
-A pattern is a value: it prints as it is written, compares, saves, and combines with `&`, `|` and
-`~`.
+A pattern is a value: it prints as it is written, compares, saves, and joins with `&`, `|`, `~`.
 Its one predicate, `allows`, is evaluated pair by pair (tensors) or block by block (intervals).
 """
 
@@ -229,8 +228,7 @@ class Causal(Pattern):
 
 
 class Window(Pattern):
-    """Keys within `radius` steps: of time on a line, of rows and columns in an image, of edges
-    in a graph.
+    """Keys within `radius`: of time on a line, rows and columns in an image, hops in a graph.
 
     One number holds for every axis; a tuple names them in turn and leaves the rest free.
     """
@@ -257,13 +255,10 @@ class Window(Pattern):
 
 
 class Blocks(Pattern):
-    """Tokens are cut into blocks of `query`; each sees its own block grown by `memory` on every
-    side.
+    """Tokens are cut into blocks of `query`; each sees its own, grown by `memory` all around.
 
-    One number cuts the sequence in its order, a tuple cuts the axes of a grid. With `Causal()`
-    these
-    are the Image Transformer's local attention: 1D, `Blocks(256, 256)`; 2D, `Blocks((8, 8), (4,
-    4))`.
+    One number cuts a sequence in its order, a tuple the axes of a grid. With `Causal()` these are
+    the Image Transformer's local attention: `Blocks(256, 256)` 1D, `Blocks((8, 8), (4, 4))` 2D.
     """
 
     query: int | tuple[int, ...]
@@ -326,8 +321,7 @@ class Prefix(Pattern):
 
 
 class Lengths(Pattern):
-    """Keys before the end of their sequence: hides padding. [3, 1] -> row 0 has 3 tokens, row 1
-    has 1."""
+    """Keys before the end of their sequence: hides padding. [3, 1] -> 3 tokens, then 1."""
 
     lengths: Tensor  # (B,)
 
@@ -478,9 +472,8 @@ def evaluated(pattern: Pattern, pair: Pair) -> Tensor:
 def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
     """Without the parts that allow every pair here, as far as that is known for free.
 
-    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, and `Everything()`
-    while
-    the cache holds fewer than 64.
+    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` in
+    a cache of fewer than 64.
     """
 
     def says_something(part: Pattern) -> bool:

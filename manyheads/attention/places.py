@@ -208,8 +208,7 @@ def grid(
 def packed(
     lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None
 ) -> Grid:
-    """Documents end to end in rows of `width`; each counts its own time: [[2, 3]], 6 -> 0 1 0 1
-    2 0."""
+    """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
     times = torch.zeros(len(lengths), width, dtype=torch.long)
     for time, row in zip(times, lengths, strict=True):
         ends = ends_of(row, width)
@@ -378,8 +377,7 @@ def time_of(place: Place) -> Number:
 
 
 class Pair:
-    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks of
-    pairs."""
+    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks."""
 
     def __init__(self, pairs: Pairs, b: Tensor, h: Tensor, q: Place, k: Place):
         self.pairs, self.b, self.h, self.q, self.k = pairs, b, h, q, k
@@ -432,14 +430,12 @@ class Pairs:
         return self.at(*indices(self.shape, self.device))
 
     def blockwise(self, rows: int, columns: int) -> Pair:
-        """Blocks of rows x columns pairs, as intervals that broadcast to (B, H, Q/rows,
-        K/columns)."""
+        """Blocks of rows x columns pairs, as intervals: (B, H, Q/rows, K/columns)."""
         b, h, _, _ = indices(self.shape, self.device)
         return Pair(self, b, h, Run(self.queries, rows, axis=2), Run(self.keys, columns, axis=3))
 
     def whole(self) -> Pair:
-        """All pairs as one block, known without asking the GPU; what is not known raises
-        LookupError."""
+        """All pairs as one block, from what the host knows; the rest raises LookupError."""
         return Whole(self, Span(self.queries), Span(self.keys))
 
 

@@ -24,8 +24,7 @@ class Position(nn.Module):
 
 
 class Sinusoidal(Position):
-    """Waves of `width` channels, a band for each axis, added: a line and an image are the same
-    code."""
+    """Waves added to the embedding, a band of channels for each axis: a line or an image."""
 
     def __init__(self, longest_wave: float = 10_000.0):
         super().__init__()
@@ -54,8 +53,7 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """A learned vector for each coordinate, summed over axes: `Learned(512, 100)`, `Learned(512,
-    32, 32)`."""
+    """A learned vector for each coordinate, summed over axes: `Learned(512, 32, 32)`."""
 
     def __init__(self, width: int, *sizes: int):
         super().__init__()
@@ -89,8 +87,7 @@ class Learned(Position):
 
 
 class Concatenated(Position):
-    """Another position's vector beside the embedding instead of on top of it, then mixed back to
-    `width`."""
+    """Another position's vector beside the embedding, then both mixed back to `width`."""
 
     def __init__(self, position: Position, width: int, channels: int):
         super().__init__()

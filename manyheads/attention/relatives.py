@@ -17,8 +17,7 @@ from manyheads.attention.rules import Rule
 
 
 class Relative(nn.Module):
-    """The seam: turn queries and keys by their place, or add a bias to their scores. This one
-    does neither."""
+    """The seam: turn queries and keys, or add to their scores. This one does neither."""
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -45,8 +44,7 @@ class Relative(nn.Module):
 
 
 class Rotary(Relative):
-    """Queries and keys turned by an angle that grows with their place, so their product knows
-    the distance."""
+    """Queries and keys turned by their place, so that their product knows the distance."""
 
     def __init__(self, longest_wave: float = 10_000.0):
         super().__init__()
@@ -109,13 +107,11 @@ class RelativeBias(Relative):
 
 
 class RelativeContent(Relative):
-    """A distance whose meaning depends on the query (Shaw; Music Transformer; labelled edges of
-    a graph).
+    """A distance whose meaning depends on the query; one table for all heads, or `heads` of them.
 
-    Shaw: `RelativeContent(64, Clipped(16), values=True)`. Music: `RelativeContent(64,
-    Every(2048), heads=8)`.
-    Graph: `RelativeContent(64, Edges(5), values=True)`. One table serves all heads unless
-    `heads` are given.
+    Shaw:               RelativeContent(64, Clipped(16), values=True)
+    Music Transformer:  RelativeContent(64, Every(2048), heads=8)
+    labelled graphs:    RelativeContent(64, Edges(5), values=True)
     """
 
     def __init__(

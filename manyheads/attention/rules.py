@@ -80,8 +80,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Bucketed:
-    """`count` buckets: near distances by themselves, farther ones together by their logarithm,
-    up to `far` (T5)."""
+    """Near distances by themselves, far ones together by their logarithm, up to `far` (T5)."""
 
     count: int = 32
     far: int = 128

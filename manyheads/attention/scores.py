@@ -1,9 +1,8 @@
 """How well a key answers a query.
 
 Scaled dot product unless told otherwise. Dot, multiplicative (Luong) and additive (Bahdanau) are
-the
-recurrent models' scores; the first two reach every kernel, because they are a dot product of
-other vectors.
+the recurrent models' scores; the first two are dot products of other vectors and so reach every
+kernel.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.biases import (
-    Feature,
-)
+from manyheads.attention.biases import Feature
 
 
 class Score(nn.Module):
-    """The seam: `query` prepares the query, `scale` multiplies the dot product. This one scales
-    by 1/sqrt(C)."""
+    """The seam: prepare the query, scale the dot product. This one scales by 1/sqrt(C)."""
 
     features: frozenset[Feature] = frozenset()
 

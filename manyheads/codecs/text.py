@@ -1,8 +1,7 @@
 """Text to numbers and back.
 
 A codec is trained on lines, kept as one `tokenizer.json`, and gives back what it was given:
-`render(encode(line)) == line` for bytes and byte pairs always, for the others as far as they know
-the characters.
+`render(encode(line)) == line`, always for bytes and byte pairs, else if all characters are known.
 """
 
 from __future__ import annotations

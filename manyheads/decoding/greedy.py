@@ -12,8 +12,7 @@ from manyheads.decoding.step import Step
 
 
 def greedy(step: Step, start: Tensor, *, stop: int, limit: int) -> list[list[int]]:
-    """Write from `start` (B, T) until each sequence has written `stop`, or `limit` tokens;
-    `stop` is left out."""
+    """Write on from `start` (B, T) until `stop`, which is left out, or for `limit` tokens."""
     token, written = start, []
     open_ = torch.ones(len(start), dtype=torch.bool, device=start.device)
     for _ in range(limit):

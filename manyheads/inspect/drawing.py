@@ -27,8 +27,7 @@ WIDEST = 64  # cells of a picture in a terminal
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """Who may attend to whom at some places: prints as text, shows itself in a notebook, saves
-    as PNG."""
+    """Who may attend to whom at some places, as text, in a notebook, as PNG."""
 
     pattern: Pattern
     places: Places
@@ -153,8 +152,7 @@ class AttentionMap:
 
 
 def as_text(values: Tensor) -> str:
-    """Few cells: a sign each. Many: two rows of cells in one line of text, or a shade for many
-    cells."""
+    """A sign for a cell; where there are many, two rows to a line, or a shade for several."""
     rows, columns = values.shape
     if max(rows, columns) <= WIDEST // 2:
         return "\n".join(" ".join("■" if v > 0.5 else "·" for v in row) for row in values.tolist())

@@ -15,8 +15,7 @@ from manyheads.model.stack import Stack
 
 @contextmanager
 def recording(model: nn.Module) -> Iterator[list[Seen]]:
-    """Inside, every attention of the model leaves its weights in the list, by layer and in the
-    order it ran.
+    """Inside, every attention of the model leaves its weights in the list, in the order it ran.
 
     with recording(model) as seen:
         model(source, target)

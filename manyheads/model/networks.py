@@ -1,5 +1,4 @@
-"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder turns one
-sequence into another.
+"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder translates.
 
 B batch, T tokens, D model width, V vocabulary.
 """
@@ -30,8 +29,7 @@ class Tokens:
 
     @staticmethod
     def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
-        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]], lengths
-        [3, 1]."""
+        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]]."""
         lengths = [len(s) for s in rows_of(sequences, "[[5, 6, 7], [8]]")]
         ids = torch.full((len(sequences), max(lengths, default=0)), pad)
         for row, sequence in zip(ids, sequences, strict=True):
@@ -41,8 +39,7 @@ class Tokens:
 
     @staticmethod
     def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
-        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]], none
-        seeing another."""
+        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]]."""
         example = "[[[5, 6], [8]]]: rows of sequences of numbers"
         lengths = [[len(s) for s in rows_of(row, example)] for row in rows_of(rows, example)]
         segments = Segments.of(lengths, width)
@@ -93,8 +90,7 @@ class Embedding(nn.Module):
 
 
 class Tied(nn.Module):
-    """The embedding read backwards: a state scores every word by its likeness to that word's
-    vector."""
+    """The embedding read backwards: a state scores each word by its likeness to its vector."""
 
     def __init__(self, embedding: Embedding):
         super().__init__()

@@ -41,8 +41,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """The same with a gate: half of the inner channels decide how much of the other half passes
-    (GLU)."""
+    """The same with a gate: half of the channels decide how much of the other half passes."""
 
     def __init__(
         self,

@@ -19,12 +19,8 @@ from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention, misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.positions import (
-    Position,
-)
-from manyheads.attention.relatives import (
-    Relative,
-)
+from manyheads.attention.positions import Position
+from manyheads.attention.relatives import Relative
 from manyheads.model.parts import FEED_FORWARDS, NORMS, NormOrder, Sublayer
 
 
@@ -97,8 +93,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Embeddings and their places in, states out. `kernel` computes all its attention; swap it
-    at will."""
+    """Embeddings and places in, states out; `kernel` computes its attention and may be swapped."""
 
     def __init__(
         self,
@@ -228,8 +223,7 @@ class Stack(nn.Module):
         cross: bool = False,
         kernel: Kernel | str | None = None,
     ) -> Stack:
-        """A stack of `shape`: one pattern for all layers or one each; every layer has its own
-        copy of `relative`."""
+        """One pattern for all layers or one each; in every layer a copy of `relative` as given."""
         if not isinstance(shape, Shape):
             raise ValueError(f"a stack is of a Shape(width=..., depth=...), got {shape!r}")
         one = isinstance(pattern, Pattern | str | type)
@@ -288,8 +282,7 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
 
 
 def steady(blocks: Sequence[Block]) -> None:
-    """Shrink what each part adds to the residual stream, so that the sum does not grow with
-    depth."""
+    """Shrink what each part adds, so that the residual stream does not grow with depth."""
     parts = [
         cast(Any, sublayer.part)
         for block in blocks

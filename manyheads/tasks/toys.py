@@ -15,15 +15,9 @@ from torch import Generator, Tensor
 
 from manyheads.attention.patterns import Causal, Window
 from manyheads.attention.places import Graph, graph
-from manyheads.attention.positions import (
-    Sinusoidal,
-)
-from manyheads.attention.relatives import (
-    RelativeBias,
-)
-from manyheads.attention.rules import (
-    Clipped,
-)
+from manyheads.attention.positions import Sinusoidal
+from manyheads.attention.relatives import RelativeBias
+from manyheads.attention.rules import Clipped
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
 from manyheads.model.networks import Decoder, Embedding, Encoder, EncoderDecoder, Tied, Tokens

@@ -24,8 +24,7 @@ class Training:
     clip_norm: float = 1.0
 
     def rate(self, step: int) -> float:
-        """Up over the warm-up, then down to zero in a straight line: a factor of the learning
-        rate."""
+        """Up over the warm-up, then straight down to zero: a factor of the learning rate."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         return (self.steps - step) / max(1, self.steps - self.warmup_steps)

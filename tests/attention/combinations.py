@@ -27,9 +27,7 @@ from manyheads import (
 )
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid, Places
-from manyheads.attention.relatives import (
-    Relative,
-)
+from manyheads.attention.relatives import Relative
 
 B, H, T, C = 2, 4, 36, 8
 

@@ -28,12 +28,8 @@ from manyheads import (
 )
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid
-from manyheads.attention.positions import (
-    Position,
-)
-from manyheads.attention.relatives import (
-    Relative,
-)
+from manyheads.attention.positions import Position
+from manyheads.attention.relatives import Relative
 from manyheads.model.stack import Memory
 
 B, T, D, H = 2, 12, 32, 4

@@ -19,9 +19,7 @@ from manyheads import (
     line,
 )
 from manyheads.attention.places import Grid
-from manyheads.attention.positions import (
-    Position,
-)
+from manyheads.attention.positions import Position
 
 DOUBLE = torch.float64
 

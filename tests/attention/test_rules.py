@@ -3,17 +3,7 @@
 import pytest
 import torch
 
-from manyheads import (
-    Bucketed,
-    Clipped,
-    Edges,
-    Every,
-    Graph,
-    Pairs,
-    RelativeBias,
-    graph,
-    line,
-)
+from manyheads import Bucketed, Clipped, Edges, Every, Graph, Pairs, RelativeBias, graph, line
 
 
 def test_buckets_are_exact_when_near_and_logarithmic_when_far() -> None:

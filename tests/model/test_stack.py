@@ -31,9 +31,7 @@ from manyheads import (
     packed,
 )
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.relatives import (
-    Relative,
-)
+from manyheads.attention.relatives import Relative
 from manyheads.model.parts import FEED_FORWARDS, NORMS, NormOrder
 
 B, T, D, H, F = 2, 9, 24, 4, 40

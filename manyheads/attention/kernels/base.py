@@ -12,11 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from manyheads.attention.biases import (
-    Bias,
-    Feature,
-    Kind,
-)
+from manyheads.attention.biases import Bias, Feature, Kind
 from manyheads.attention.patterns import Pattern, check
 from manyheads.attention.places import Pairs
 from manyheads.attention.scores import ScaledDot, Score
@@ -51,8 +47,7 @@ class Work:
 
 
 class Kernel(Protocol):
-    """A way to compute attention. It refuses in words, plans once a pass, and runs in every
-    layer."""
+    """A way to compute attention: refuses in words, plans once a pass, runs in every layer."""
 
     name: str
 
@@ -77,14 +72,12 @@ class Kernel(Protocol):
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        """(B, H, Q, C), (B, G, K, C), (B, G, K, C) -> (B, H, Q, C); zeros where a query has no
-        permitted key."""
+        """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C); zeros where nothing is permitted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A pattern worked out by one kernel for one set of places, ready for every layer that
-    shares them."""
+    """A pattern worked out by one kernel for one set of places, for every layer that has them."""
 
     work: Work
     kernel: Kernel
@@ -160,6 +153,5 @@ def lacking(work: Work, able: frozenset[Feature]) -> str:
 
 
 def shared(x: Tensor, groups: int) -> Tensor:
-    """Key/value heads repeated for the query heads that share them: (B, G, K, C) -> (B, H, K,
-    C)."""
+    """Keys repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)

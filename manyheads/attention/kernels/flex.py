@@ -1,5 +1,4 @@
-"""Attention through FlexAttention: any pattern and any bias, and blocks that nobody sees are
-skipped.
+"""Attention through FlexAttention: any pattern, any bias; blocks that nobody sees are skipped.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -16,18 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from manyheads.attention.biases import (
-    Bias,
-    Feature,
-    looked_up,
-)
+from manyheads.attention.biases import Bias, Feature, looked_up
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
 from manyheads.attention.places import Pairs, indices
-from manyheads.attention.rules import (
-    Rule,
-)
+from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU

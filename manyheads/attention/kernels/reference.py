@@ -9,12 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import (
-    Bias,
-    ContentBias,
-    exactly,
-    looked_up,
-)
+from manyheads.attention.biases import Bias, ContentBias, exactly, looked_up
 from manyheads.attention.kernels.base import Plan, Work, shared
 from manyheads.attention.patterns import evaluated
 from manyheads.attention.scores import Score
@@ -37,8 +32,7 @@ class Reference:
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
     ) -> Tensor:
-        """How much each query takes from each key: (B, H, Q, K), rows that sum to 1, or to 0
-        where nothing is allowed."""
+        """What each query takes from each key, (B, H, Q, K): rows sum to 1, or 0 if empty."""
         key = shared(key, plan.groups)
         scores = score(query, key)
         for bias in biases:

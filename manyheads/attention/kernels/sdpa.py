@@ -12,18 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import (
-    Bias,
-    Feature,
-    looked_up,
-    total,
-)
+from manyheads.attention.biases import Bias, Feature, looked_up, total
 from manyheads.attention.kernels.base import Bare, Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
 from manyheads.attention.places import Pairs
-from manyheads.attention.rules import (
-    Rule,
-)
+from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})
@@ -38,8 +31,7 @@ class Mask:
 
 
 class Sdpa:
-    """F.scaled_dot_product_attention: plain full and causal attention as they are, else a dense
-    mask."""
+    """F.scaled_dot_product_attention: without a mask where the attention is plain."""
 
     name = "sdpa"
 

@@ -15,10 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import (
-    Bias,
-    Feature,
-)
+from manyheads.attention.biases import Bias, Feature
 from manyheads.attention.kernels.base import Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Documents, Segments
 from manyheads.attention.scores import Score

@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.biases import (
-    Bias,
-)
+from manyheads.attention.biases import Bias
 from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
@@ -62,8 +60,7 @@ class Recorded:
 
 
 class Checked:
-    """Any kernel, refusing inputs that are not numbers; on a GPU the look costs a wait at every
-    call."""
+    """Any kernel, refusing what is not a number; on a GPU every call waits for the look."""
 
     def __init__(self, kernel: Kernel):
         self.kernel, self.name = kernel, f"checked {kernel.name}"
