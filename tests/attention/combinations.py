@@ -15,6 +15,7 @@ from manyheads import (
     Everything,
     Graph,
     Lengths,
+    Pairs,
     Prefix,
     RelativeBias,
     RelativeContent,
@@ -98,3 +99,12 @@ def fits(places: Places, relative: str) -> bool:
     """A node has no coordinates to turn by; a line has no edges."""
     on_graph = isinstance(places, Graph)
     return not ("rotary" in relative and on_graph) and not ("edge" in relative and not on_graph)
+
+
+# Geometry and pattern by name, where the pattern means something there.
+MEANINGFUL = [
+    (geometry, name)
+    for geometry, places in GEOMETRIES.items()
+    for name, pattern in PATTERNS.items()
+    if not pattern.refuses(Pairs(B, H, places, places))
+]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from combinations import GEOMETRIES, PATTERNS, B, H
+from combinations import GEOMETRIES, MEANINGFUL, PATTERNS, B, H
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -169,14 +169,6 @@ def test_a_batchs_pattern_is_not_fixed_and_moves_with_its_tensors() -> None:
 
 
 # ---- blocks ----------------------------------------------------------------------------------
-
-
-MEANINGFUL = [
-    (geometry, name)
-    for geometry, places in GEOMETRIES.items()
-    for name, pattern in PATTERNS.items()
-    if not pattern.refuses(Pairs(B, H, places, places))
-]
 
 
 @pytest.mark.parametrize(("geometry", "name"), MEANINGFUL)
