@@ -55,9 +55,8 @@ class Attention(nn.Module):
         self.score = score or ScaledDot()
         self.dropout = dropout
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
-        self.inward = nn.Linear(
-            width, sum(self.sizes), bias=bias
-        )  # query, key and value in one product
+        # Query, key and value in one product.
+        self.inward = nn.Linear(width, sum(self.sizes), bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
         self.reset_parameters()
 
@@ -71,7 +70,7 @@ class Attention(nn.Module):
 
     def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
         """What this layer will ask of a kernel."""
-        features: set[Feature] = {*self.relative.features, *self.score.features}
+        features: set[Feature] = {*self.score.features}
         if torch.is_grad_enabled():
             features.add("gradient")
         if self.training and self.dropout:
@@ -94,9 +93,8 @@ class Attention(nn.Module):
         at = plan.work.pairs
         if memory is None:
             query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
-            key = self.relative.rotate(
-                key, at.queries
-            )  # before it is kept: a key's place never changes
+            # Turned before it is kept: a key's place never changes.
+            key = self.relative.rotate(key, at.queries)
             if slot is not None:
                 key, value = slot.extend(key, value)
         else:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from combinations import GEOMETRIES, PATTERNS, RELATIVES, B, C, H, T, fits, relative_for
+from combinations import GEOMETRIES, MEANINGFUL, PATTERNS, RELATIVES, B, C, H, T, fits, relative_for
 from torch import Tensor
 
 from manyheads import (
@@ -104,14 +104,6 @@ def assert_agree(
                 )
             agreed += 1
     return agreed
-
-
-MEANINGFUL = [
-    (geometry, name)
-    for geometry, places in GEOMETRIES.items()
-    for name, pattern in PATTERNS.items()
-    if not pattern.refuses(Pairs(B, H, places, places))
-]
 
 
 @pytest.mark.parametrize(("geometry", "name"), MEANINGFUL)
@@ -378,6 +370,9 @@ def test_varlen_leaves_documents_of_unknown_length_to_others() -> None:
     work = Work(Segments([[0, 1, 0, 1]]), Pairs(1, H, line(4), line(4)))
     assert "where documents end: Segments.of" in KERNELS["varlen"].refuses(work)
     assert choose(work).kernel.name == "sdpa"
+    across = Segments.of([[2, 2]], 4).towards(Segments([[0, 0, 1, 1]]))
+    half_known = Work(across, Pairs(1, H, line(4), line(4)))
+    assert "where documents end: Segments.of" in KERNELS["varlen"].refuses(half_known)
 
 
 def test_varlen_refuses_causal_documents_of_another_tensor() -> None:

@@ -48,10 +48,11 @@ class Varlen:
         others = [part for part in work.pattern.parts() if not isinstance(part, Segments)]
         if len(segments) != 1 or any(part != Causal() for part in others):
             return "it computes Segments(...), with or without Causal()"
-        if segments[0].lengths is None:
+        looks_away = segments[0].keys is not None
+        if segments[0].lengths is None or (looks_away and segments[0].key_lengths is None):
             return "it needs to know where documents end: Segments.of(lengths, width) does"
         q, k = work.pairs.queries, work.pairs.keys
-        if others and segments[0].keys is not None:
+        if others and looks_away:
             return "its causal documents look at themselves, not at another tensor"
         if others and (q.first is None or q.first != k.first):
             return "its causal documents lie in their order"
