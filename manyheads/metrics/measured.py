@@ -1,0 +1,85 @@
+"""What a metric gives: a number, how it was got, and what each example added to it.
+
+Every metric is a function of outputs and references; output i is held against reference i, which
+may be one text or several. Because the counts of examples add up, the same result can be taken
+again over some of the examples, or over resampled ones, without measuring anew.
+
+N examples, K counts of an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reference = str | Sequence[str]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Two values compare only where their signatures agree."""
+
+    signature: str
+    counts: Numbers = field(repr=False)  # (N, K)
+    finish: Callable[[Numbers], float] = field(repr=False)  # sums of counts (K) to the value
+
+    @property
+    def value(self) -> float:
+        return self.over(np.ones(len(self.counts)))
+
+    def over(self, times: Numbers) -> float:
+        """The value if example i were there times[i] times."""
+        return float(self.finish(times @ self.counts))
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} {self.signature}"
+
+
+def percent(values: Sequence[float], signature: str) -> Measured:
+    """The mean of values between 0 and 1, times 100."""
+    counts = np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))], axis=1)
+    return Measured(signature, counts, lambda sums: 100 * sums[0] / sums[1])
+
+
+def best(
+    agree: Callable[[str, str], float], outputs: Sequence[str], references: Sequence[Reference]
+) -> list[float]:
+    """Of several references, the one that agrees best with the output counts."""
+    texts = several(outputs, references)
+    return [
+        max(agree(output, text) for text in row) for output, row in zip(outputs, texts, strict=True)
+    ]
+
+
+def several(outputs: Sequence[str], references: Sequence[Reference]) -> list[list[str]]:
+    """A list of references for each output; what cannot be measured is refused."""
+    for name, texts in (("outputs", outputs), ("references", references)):
+        if isinstance(texts, str):
+            raise ValueError(f"{name} must be a list of texts, got one text; [text] would do")
+    if len(outputs) != len(references):
+        raise ValueError(
+            f"{len(outputs)} outputs cannot be held against {len(references)} references; "
+            "each output needs its own"
+        )
+    if not outputs:
+        raise ValueError("nothing can be measured on 0 outputs; at least one is needed")
+    for i, output in enumerate(outputs):
+        if not isinstance(output, str):
+            raise ValueError(f"output {i} must be a text, got a {type(output).__name__}")
+    rows = [[one] if isinstance(one, str) else list(one) for one in references]
+    for i, row in enumerate(rows):
+        if not row or not all(isinstance(text, str) for text in row):
+            raise ValueError(
+                f"output {i} needs one text or several as its reference, got {references[i]!r}"
+            )
+    return rows
+
+
+def how_many(references: Sequence[Reference]) -> str:
+    """The number of references of an output, as sacrebleu writes it in its signatures."""
+    counts = {1 if isinstance(one, str) else len(one) for one in references}
+    return str(counts.pop()) if len(counts) == 1 else "var"

@@ -1,0 +1,79 @@
+"""How much of a summary's words, pairs of words and order its references share: ROUGE, as F1.
+
+As the rouge-score package has it without stemming: the whole text is one sequence, and of several
+references the best counts for each example and each metric. But words are letters, digits and
+marks of any script, where that package knows a-z and 0-9 only and drops the rest. Scripts without
+spaces between words need them put in before.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from manyheads.metrics.measured import Measured, Reference, best, how_many, percent
+
+
+def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> Measured:
+    """Runs of n words shared: ROUGE-1 minds no order at all, ROUGE-2 that of neighbours."""
+    if n < 1:
+        raise ValueError(f"ROUGE counts runs of 1 word or more, got {n}")
+
+    def agree(output: str, reference: str) -> float:
+        one, other = runs(words(output), n), runs(words(reference), n)
+        return f1((one & other).total(), one.total(), other.total())
+
+    return percent(best(agree, outputs, references), signature(f"ROUGE-{n}", references))
+
+
+def rouge_l(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+    """Words shared in the same order, others between them or not."""
+
+    def agree(output: str, reference: str) -> float:
+        one, other = words(output), words(reference)
+        return f1(in_order(one, other), len(one), len(other))
+
+    return percent(best(agree, outputs, references), signature("ROUGE-L", references))
+
+
+def words(text: str) -> list[str]:
+    """ "The cat's café, 2nd floor" -> ["the", "cat", "s", "café", "2nd", "floor"]"""
+    text = unicodedata.normalize("NFC", text.lower())
+    return "".join(c if in_a_word(c) else " " for c in text).split()
+
+
+@cache
+def in_a_word(character: str) -> bool:
+    # Marks too: without them a Hindi word falls apart at its vowels.
+    return unicodedata.category(character)[0] in "LNM"
+
+
+def runs(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
+
+
+def in_order(one: list[str], other: list[str]) -> int:
+    """The length of the longest common subsequence.
+
+    One bit for each word of `one`, one addition for each word of `other` (Hyyrö 2004): the zeros of
+    `open_bits` mark where a column of the usual table of lengths goes up.
+    """
+    places: dict[str, int] = {}
+    for i, word in enumerate(one):
+        places[word] = places.get(word, 0) | 1 << i
+    full = (1 << len(one)) - 1
+    open_bits = full
+    for word in other:
+        hits = open_bits & places.get(word, 0)
+        open_bits = ((open_bits + hits) | (open_bits - hits)) & full
+    return len(one) - open_bits.bit_count()
+
+
+def f1(shared: int, ours: int, theirs: int) -> float:
+    return 2 * shared / (ours + theirs) if shared else 0.0
+
+
+def signature(name: str, references: Sequence[Reference]) -> str:
+    return f"{name}|nrefs:{how_many(references)}|case:lc|tok:words|stem:no|refs:best|f1"
