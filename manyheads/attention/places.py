@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -211,9 +210,9 @@ def packed(
     """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
     times = torch.zeros(len(lengths), width, dtype=torch.long)
     for time, row in zip(times, lengths, strict=True):
-        ends = ends_of(row, width)
-        for start, end in pairwise(ends):
-            time[start:end] = torch.arange(end - start)
+        starts, counts = torch.tensor(ends_of(row, width)), torch.tensor(row, dtype=torch.long)
+        begun = starts[:-1].repeat_interleave(counts)
+        time[: len(begun)] = torch.arange(len(begun)) - begun
     longest = max((length for row in lengths for length in row), default=1)
     return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0)
 

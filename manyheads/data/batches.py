@@ -73,3 +73,62 @@ class Packing:
         """The share of all room that tokens take."""
         used = np.asarray(lengths)[[i for batch in batches for row in batch for i in row]].sum()
         return float(used / (sum(map(len, batches)) * sum(self.widths)))
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Batches for networks that read one example a row: like lengths together, as little padding.
+
+    Examples are drawn at random, `chunk` at a time, and each chunk is sorted: by the longest side,
+    which limits a batch, then by the last (the target), then by the others. What is equally long
+    stays in random order.
+    """
+
+    tokens: int  # of a batch with its padding, on its larger side: rows × longest
+    rows: int = 0  # of a batch at most; 0: as many as the tokens allow
+    chunk: int = 65536
+
+    def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
+        """Every example once, each alone in its row."""
+        table = self.checked(lengths)
+        random = np.random.default_rng([seed, epoch])
+        order = random.permutation(len(table))
+        cut: list[list[Row]] = []
+        for start in range(0, len(order), self.chunk):
+            some = order[start : start + self.chunk]
+            sides = table[some]
+            cut += self.cut(table, some[np.lexsort([*sides.T, sides.max(1)])])
+        return [cut[i] for i in random.permutation(len(cut))]
+
+    def cut(self, table: NDArray[np.int64], examples: NDArray[np.int64]) -> list[list[Row]]:
+        """Neighbours go together while they fit."""
+        cut: list[list[Row]] = []
+        longest = 0
+        for example, length in zip(examples.tolist(), table[examples].max(1).tolist(), strict=True):
+            longest = max(longest, length)
+            rows = len(cut[-1]) + 1 if cut else 0
+            if not rows or rows * longest > self.tokens or 0 < self.rows < rows:
+                cut.append([])
+                longest = length
+            cut[-1].append([example])
+        return cut
+
+    def checked(self, lengths: ArrayLike) -> NDArray[np.int64]:
+        table = np.asarray(lengths, dtype=np.int64)
+        if table.ndim != 2 or not table.shape[1]:
+            raise ValueError(f"each example has a length a side, got an array of {table.shape}")
+        long = np.flatnonzero((table > self.tokens).any(1))
+        if len(long):
+            first = int(long[0])
+            raise ValueError(
+                f"example {first} has {table[first].tolist()} tokens, a batch has room for "
+                f"{self.tokens}; leave it out, or allow more tokens"
+            )
+        return table
+
+    def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
+        """The share of all room, padding included, that tokens take."""
+        table = np.asarray(lengths)
+        each = [table[[i for row in batch for i in row]] for batch in batches]
+        room = sum(len(batch) * int(batch.max(0).sum()) for batch in each)
+        return float(sum(int(batch.sum()) for batch in each) / room)

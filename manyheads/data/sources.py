@@ -21,6 +21,11 @@ class Example(NamedTuple):
     source: str
     target: str
     line: int  # counted from 1
+    others: tuple[str, ...] = ()  # targets that are as good
+
+    @property
+    def references(self) -> list[str]:
+        return [self.target, *self.others]
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -81,8 +86,8 @@ def columns(path: Path) -> Iterator[Example]:
         yield Example(cells[0], cells[1], number)
 
 
-def records(path: Path, source: str = "source", target: str = "target") -> Iterator[Example]:
-    """A JSON object on each line, with a source and a target among its keys."""
+def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON object on each line, with the line's number."""
     for number, line in enumerate(lines(path), start=1):
         if not line.strip():
             continue
@@ -94,9 +99,4 @@ def records(path: Path, source: str = "source", target: str = "target") -> Itera
             raise ValueError(
                 f"{path}:{number}: a JSON object was asked for, got a {type(record).__name__}"
             )
-        values = [record.get(key) for key in (source, target)]
-        for key, value in zip((source, target), values, strict=True):
-            if not isinstance(value, str):
-                have = ", ".join(record) or "none"
-                raise ValueError(f"{path}:{number}: no text under {key!r}; its keys are {have}")
-        yield Example(str(values[0]), str(values[1]), number)
+        yield number, record

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.data.batches import Packing
+from manyheads.data.batches import Packing, Padding
 
 PACKING = Packing(rows=4, widths=(20, 24))
 LENGTHS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 24)), max_size=60)
@@ -65,3 +65,78 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
         PACKING.batches([[3, 3], [21, 3]], seed=0, epoch=0)
     with pytest.raises(ValueError, match="each example has 2 lengths here"):
         PACKING.batches([3, 4], seed=0, epoch=0)
+
+
+# ---- padding ---------------------------------------------------------------------------------
+
+
+@given(
+    lengths=LENGTHS,
+    tokens=st.integers(24, 200),
+    rows=st.integers(0, 5),
+    chunk=st.integers(1, 70),
+    seed=st.integers(0, 9),
+)
+def test_every_example_is_padded_once_and_fits(
+    lengths: list[tuple[int, int]], tokens: int, rows: int, chunk: int, seed: int
+) -> None:
+    table = np.array(lengths, dtype=np.int64).reshape(-1, 2)
+    batches = Padding(tokens, rows, chunk).batches(table, seed=seed, epoch=1)
+    assert sorted(i for batch in batches for row in batch for i in row) == list(range(len(table)))
+    for batch in batches:
+        assert batch
+        assert all(len(row) == 1 for row in batch)
+        assert len(batch) * table[[i for row in batch for i in row]].max() <= tokens
+        assert not rows or len(batch) <= rows
+
+
+def test_the_padded_plan_is_a_pure_function_of_seed_and_epoch() -> None:
+    lengths, padding = sentences(500), Padding(512)
+    one = padding.batches(lengths, seed=1, epoch=2)
+    assert padding.batches(lengths, seed=1, epoch=2) == one
+    assert padding.batches(lengths, seed=1, epoch=3) != one
+    assert padding.batches(lengths, seed=2, epoch=2) != one
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(1024, 0.97), (4096, 0.93)])
+def test_padded_batches_are_almost_wholly_filled(tokens: int, least: float) -> None:
+    lengths, padding = sentences(20_000), Padding(tokens)
+    assert padding.filled(padding.batches(lengths, seed=0, epoch=0), lengths) > least
+
+
+def test_the_filled_share_counts_the_padding_of_both_sides() -> None:
+    # 2 rows: 3 + 2 of 2 × 3 on one side, 1 + 4 of 2 × 4 on the other.
+    assert Padding(10).filled([[[0], [1]]], [[3, 1], [2, 4]]) == 10 / 14
+
+
+def test_a_batch_takes_as_many_rows_as_fit_and_no_more_than_asked() -> None:
+    lengths = [[4, 2]] * 12
+    assert {len(batch) for batch in Padding(20).batches(lengths, seed=0, epoch=0)} == {5, 2}
+    assert {len(batch) for batch in Padding(20, rows=3).batches(lengths, seed=0, epoch=0)} == {3}
+
+
+def test_equal_lengths_meet_others_in_another_epoch() -> None:
+    lengths, padding = [[4, 4]] * 40, Padding(16)
+    one, other = (
+        {frozenset(i for row in batch for i in row) for batch in padding.batches(lengths, **at)}
+        for at in ({"seed": 0, "epoch": 0}, {"seed": 0, "epoch": 1})
+    )
+    assert len(one & other) < 3
+
+
+def test_batches_do_not_come_in_the_order_of_their_lengths() -> None:
+    lengths = sentences(2000)
+    batches = Padding(512).batches(lengths, seed=0, epoch=0)
+    longest = [lengths[batch[0]].max() for batch in batches]
+    assert longest != sorted(longest)
+    assert abs(np.corrcoef(np.arange(len(longest)), longest)[0, 1]) < 0.5
+
+
+def test_what_does_not_fit_a_padded_batch_is_refused_in_words() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"example 1 has \[21, 3\] tokens, a batch has room for 20; leave it out, or allow",
+    ):
+        Padding(20).batches([[3, 3], [21, 3]], seed=0, epoch=0)
+    with pytest.raises(ValueError, match=r"each example has a length a side, got an array of \(2,"):
+        Padding(20).batches([3, 4], seed=0, epoch=0)
