@@ -78,8 +78,11 @@ from manyheads.model.networks import (
 )
 
 # writing
-from manyheads.decoding.step import CachedStep as CachedStep
+from manyheads.decoding.step import Step as Step, CachedStep as CachedStep
+from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
+from manyheads.decoding.beam import Beam as Beam, beam as beam
+from manyheads.decoding.sample import Sampling as Sampling, sample as sample
 
 # looking inside
 from manyheads.inspect.record import recording as recording

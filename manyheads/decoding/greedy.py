@@ -1,25 +1,67 @@
 """The likeliest token at every step.
 
-B batch.
+B batch, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
+from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
 from manyheads.decoding.step import Step
 
+# Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
+Choice: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
 
-def greedy(step: Step, start: Tensor, *, stop: int, limit: int) -> list[list[int]]:
-    """Write on from `start` (B, T) until `stop`, which is left out, or for `limit` tokens."""
-    token, written = start, []
-    open_ = torch.ones(len(start), dtype=torch.bool, device=start.device)
-    for _ in range(limit):
-        token = step(token).argmax(-1, keepdim=True)  # (B, 1)
-        written.append(token)
-        open_ &= token[:, 0] != stop
-        if not open_.any():
-            break
-    rows = torch.cat(written, 1).tolist() if written else [[] for _ in start]
-    return [row[: row.index(stop)] if stop in row else row for row in rows]
+
+def greedy(step: Step, start: Tensor, bounds: Bounds) -> list[Hypothesis]:
+    """Write on from `start` (B, T)."""
+    return written(step, start, bounds, likeliest)
+
+
+def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
+    return logs.argmax(-1)
+
+
+@torch.no_grad()
+def written(step: Step, start: Tensor, bounds: Bounds, choose: Choice) -> list[Hypothesis]:
+    """Each sequence by itself, one token after another, as `choose` says."""
+    limits = bounds.limits(len(start))
+    ids: list[list[int]] = [[] for _ in limits]
+    logs: list[list[float]] = [[] for _ in limits]
+    rows = [*range(len(limits))]  # in the batch; some of them may be done
+    going = {row for row in rows if limits[row]}
+    token, count = start, 0
+    while going:
+        if few(len(going), len(rows)):
+            kept = [i for i, row in enumerate(rows) if row in going]
+            step.select(torch.tensor(kept, device=token.device))
+            rows, token = [rows[i] for i in kept], token[kept]
+        chances = bounds.rule_out(log_probabilities(step(token)), count, rows)
+        token = choose(chances, rows)[:, None]  # (B, 1)
+        found = chances.gather(1, token)
+        count += 1
+        for row, number, log in zip(rows, token[:, 0].tolist(), found[:, 0].tolist(), strict=True):
+            if row not in going:
+                continue
+            if not math.isfinite(log):
+                raise nothing_left(row, count - 1)
+            ids[row].append(number)
+            logs[row].append(log)
+            if number == bounds.stop or count == limits[row]:
+                going.remove(row)
+    return [Hypothesis.of(*each, bounds.stop) for each in zip(ids, logs, strict=True)]
+
+
+def log_probabilities(scores: Tensor) -> Tensor:
+    return scores.log_softmax(-1, dtype=torch.float32)
+
+
+def few(going: int, batch: int) -> bool:
+    """Whether those that are done leave: a copy of the cache for all, a row less for each step."""
+    return 4 * going <= 3 * batch

@@ -5,18 +5,42 @@ B batch, T new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from manyheads.attention.cache import Cache, Growing
+from manyheads.attention.cache import Static
 from manyheads.attention.places import Grid, line
-from manyheads.model.networks import Decoder, Tokens
+from manyheads.model.networks import Tokens
 from manyheads.model.stack import Memory
 
-Step: TypeAlias = Callable[[Tensor], Tensor]  # (B, T) -> (B, V)
+
+class Step(Protocol):
+    """What greedy, beam and sample write with: a batch of sequences that go on together."""
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """New tokens (B, T) -> scores of the next (B, V)."""
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sequences, in this order: fewer where some are done, repeated for a beam."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Each goes on from what this row has written; what it reads from stays its own."""
+
+
+class Kept(Protocol):
+    """What a decoder remembers of the tokens it has read."""
+
+    def select(self, rows: Tensor) -> None: ...
+    def reorder(self, rows: Tensor) -> None: ...
+
+
+class Writer(Protocol):
+    """A decoder of any kind, with a cache of its own kind."""
+
+    def __call__(self, tokens: Tokens, memory: Memory | None, cache: Any) -> Tensor: ...
+    def new_cache(self) -> Kept: ...
 
 
 class CachedStep:
@@ -27,18 +51,19 @@ class CachedStep:
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: Writer,
         memory: Memory | None = None,
-        cache: Cache | None = None,
+        cache: Kept | None = None,
         places: Grid | None = None,
     ):
         self.decoder, self.memory, self.places = decoder, memory, places
-        self.cache: Cache = cache or Growing()
-        self.read = 0
+        self.cache = decoder.new_cache() if cache is None else cache
+        self.read = 0  # tokens
+        self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
 
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
-        new = ids.shape[1]
+        count, new = ids.shape
         if self.places is None:
             at = line(new, start=self.read, device=ids.device)
         elif self.read + new > len(self.places):
@@ -47,6 +72,22 @@ class CachedStep:
             )
         else:
             at = self.places[self.read : self.read + new]
-        scores: Tensor = self.decoder(Tokens(ids, at), self.memory, self.cache)
+        scores = self.decoder(Tokens(self.with_idle(ids), at), self.memory, self.cache)
         self.read += new  # only now: a step that was refused has read nothing
-        return scores[:, -1]
+        self.held = count + self.idle
+        return scores[:count, -1]
+
+    def select(self, rows: Tensor) -> None:
+        if isinstance(self.cache, Static):  # its size stays: those left out go on unread
+            self.idle = max(self.held - len(rows), 0)
+        rows = self.with_idle(rows)
+        self.cache.select(rows)
+        if self.memory is not None:
+            self.memory = self.memory.select(rows)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.cache.reorder(self.with_idle(rows))
+
+    def with_idle(self, rows: Tensor) -> Tensor:
+        """Something for those that nobody wants: what the first one gets."""
+        return torch.cat([rows, rows[:1].expand(self.idle, *rows.shape[1:])]) if self.idle else rows

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.cache import Cache
+from manyheads.attention.cache import Cache, Growing
 from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments, every
 from manyheads.attention.places import Places, line, packed
 from manyheads.model.stack import Memory, Stack
@@ -144,13 +144,19 @@ class Decoder(nn.Module):
         x = self.embedding(tokens.ids)
         return self.head(self.stack(x, tokens.at, tokens.seen, memory, cache))
 
+    def new_cache(self) -> Growing:
+        """An empty one, to write step by step."""
+        return Growing()
+
 
 class EncoderDecoder(nn.Module):
     """Reads a source, then writes a target: translation, summaries, answers."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder):
+    def __init__(self, encoder: nn.Module, decoder: nn.Module):
+        """Any encoder and decoder that take and give what `Encoder` and `Decoder` do."""
         super().__init__()
-        self.encoder, self.decoder = encoder, decoder
+        self.encoder: Any = encoder
+        self.decoder: Any = decoder
 
     def encode(self, source: Tokens) -> Memory:
         return Memory(self.encoder(source), source.at, source.seen)

@@ -18,6 +18,7 @@ from manyheads.attention.places import Graph, graph
 from manyheads.attention.positions import Sinusoidal
 from manyheads.attention.relatives import RelativeBias
 from manyheads.attention.rules import Clipped
+from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
 from manyheads.model.networks import Decoder, Embedding, Encoder, EncoderDecoder, Tied, Tokens
@@ -81,7 +82,8 @@ class Rewriting:
     def decode(self, network: EncoderDecoder, batch: Words) -> list[str]:
         step = CachedStep(network.decoder, network.encode(batch.source))
         start = torch.full((len(batch.source.ids), 1), START)
-        return [read(row) for row in greedy(step, start, stop=STOP, limit=self.longest + 1)]
+        bounds = Bounds(STOP, longest=self.longest + 1)
+        return [read(each.ids) for each in greedy(step, start, bounds)]
 
     def measure(self, outputs: list[str], examples: Sequence[str]) -> dict[str, float]:
         right = [output == self.rule(word) for output, word in zip(outputs, examples, strict=True)]

@@ -1,9 +1,14 @@
 """Writing until the end."""
 
+import math
+
 import pytest
 import torch
+from writers import SOURCES, STOP, Chain, Fixed, Scripted, begin, translator
 
 from manyheads import (
+    Bounds,
+    CachedStep,
     Causal,
     Decoder,
     Embedding,
@@ -13,35 +18,59 @@ from manyheads import (
     Static,
     Tied,
     Tokens,
-    grid,
+    greedy,
     line,
 )
-from manyheads.decoding.greedy import greedy
-from manyheads.decoding.step import CachedStep
-
-STOP = 9
-
-
-def scripted(*rows: list[int]) -> object:
-    """A step that writes these tokens whatever it reads."""
-    left = iter(zip(*rows, strict=True))
-
-    def step(ids: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.one_hot(torch.tensor(next(left)), 10).float()
-
-    return step
 
 
 def test_each_sequence_ends_at_its_own_stop() -> None:
-    step = scripted([3, STOP, 5, 5], [4, 4, 4, STOP])
-    start = torch.zeros(2, 1, dtype=torch.long)
-    assert greedy(step, start, stop=STOP, limit=10) == [[3], [4, 4, 4]]  # type: ignore[arg-type]
+    step = Scripted([3, STOP, 5, 5], [4, 4, 4, STOP])
+    first, second = greedy(step, begin(2), Bounds(STOP, longest=10))
+    assert (first.ids, second.ids) == ([3], [4, 4, 4])
+    assert first.finished
+    assert second.finished
+    assert (len(first.logs), len(second.logs)) == (2, 4)
 
 
-def test_writing_ends_at_the_limit() -> None:
-    start = torch.zeros(1, 1, dtype=torch.long)
-    assert greedy(scripted([1, 2, 3]), start, stop=STOP, limit=2) == [[1, 2]]  # type: ignore[arg-type]
-    assert greedy(scripted([1]), start, stop=STOP, limit=0) == [[]]  # type: ignore[arg-type]
+def test_writing_ends_unfinished_at_the_longest_of_each() -> None:
+    step = Scripted([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, STOP])
+    found = greedy(step, begin(3), Bounds(STOP, longest=[2, 0, 3]))
+    assert [one.ids for one in found] == [[1, 2], [], [1, 2, 3]]
+    assert not any(one.finished for one in found)
+    assert len(step.batches) == 3
+
+
+def test_where_there_is_no_stop_only_the_length_ends() -> None:
+    (found,) = greedy(Scripted([0, 1, 0, 2]), begin(1), Bounds(None, longest=4))
+    assert found.ids == [0, 1, 0, 2]
+    assert not found.finished
+
+
+def test_the_logs_are_those_of_the_model_and_the_score_their_sum() -> None:
+    (found,) = greedy(Fixed([0.1, 0.6, 0.3]), begin(1), Bounds(STOP, longest=2, never=(1,)))
+    assert found.ids == [2, 2]
+    assert found.logs == pytest.approx([math.log(0.3)] * 2)
+    assert found.score == pytest.approx(2 * math.log(0.3))
+
+
+def test_cost_follows_what_is_still_open() -> None:
+    rows = [[5] * n + [STOP] * (9 - n) for n in range(8)]
+    step = Scripted(*rows)
+    assert [one.ids for one in greedy(step, begin(8), Bounds(STOP, longest=9))] == [
+        [5] * n for n in range(8)
+    ]
+    assert step.batches == [8, 8, 6, 6, 4, 3, 2, 1]
+
+
+def test_a_sequence_does_not_depend_on_its_batch() -> None:
+    longest, prefix = [3, 7, 9, 9, 5], [[], [2, 3], [4], [], [2, 2, 2]]
+    together = greedy(
+        Chain([*range(5)], 6), begin(5), Bounds(STOP, longest, shortest=2, prefix=prefix)
+    )
+    for n in range(5):
+        bounds = Bounds(STOP, longest[n], shortest=2, prefix=[prefix[n]])
+        assert greedy(Chain([n], 6), begin(1), bounds) == [together[n]]
+    assert len({one.finished for one in together}) == 2
 
 
 @torch.no_grad()
@@ -57,33 +86,16 @@ def test_cached_greedy_writing_equals_reading_everything_anew() -> None:
         scores = model(Tokens(anew, line(anew.shape[1])))
         anew = torch.cat([anew, scores[:, -1:].argmax(-1)], 1)
     for cache in (None, Static(line(12))):
-        written = greedy(CachedStep(model, cache=cache), prompt, stop=-1, limit=6)
-        assert written == anew[:, 3:].tolist()
-
-
-def image_writer() -> Decoder:
-    embedding = Embedding(10, 24)
-    stack = Stack.of(
-        Shape(width=24, depth=1, heads=4, dropout=0.0), Causal(), position=Sinusoidal()
-    )
-    return Decoder(embedding, stack, Tied(embedding)).double().eval()
+        written = greedy(CachedStep(model, cache=cache), prompt, Bounds(None, longest=6))
+        assert [one.ids for one in written] == anew[:, 3:].tolist()
 
 
 @torch.no_grad()
-def test_an_image_is_written_along_its_own_places() -> None:
-    model, at, ids = image_writer(), grid(3, 4, blocks=(2, 2)), torch.randint(10, (1, 12))
-    full = model(Tokens(ids, at))
-    step = CachedStep(model, places=at)
-    found = torch.stack([step(ids[:, i : i + 1]) for i in range(12)], 1)
-    torch.testing.assert_close(found, full, atol=1e-10, rtol=0)
-    with pytest.raises(ValueError, match="there are 12 places to write, one more was asked for"):
-        step(ids[:, :1])
-
-
-@torch.no_grad()
-def test_a_step_that_was_refused_has_read_nothing() -> None:
-    model = image_writer()
-    step = CachedStep(model)
-    with pytest.raises(ValueError, match="words are numbered 0 to 9, 25 arrived"):
-        step(torch.tensor([[25]]))
-    torch.testing.assert_close(step(torch.tensor([[2]])), CachedStep(model)(torch.tensor([[2]])))
+def test_a_transformer_translates_alike_alone_and_in_a_batch() -> None:
+    model, bounds = translator(3), Bounds(2, longest=8)
+    together = greedy(CachedStep(model.decoder, model.encode(SOURCES)), begin(6), bounds)
+    for n in range(6):
+        memory = model.encode(SOURCES).select(torch.tensor([n]))
+        (alone,) = greedy(CachedStep(model.decoder, memory), begin(1), bounds)
+        assert alone.ids == together[n].ids
+        assert alone.score == pytest.approx(together[n].score, abs=1e-5)

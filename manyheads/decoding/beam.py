@@ -1,0 +1,193 @@
+"""Several sequences at once for each sentence: those with the best scores go on.
+
+S sentences in the batch, W width of the beam, V vocabulary, N candidates of a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
+from manyheads.decoding.greedy import few, log_probabilities
+from manyheads.decoding.step import Step
+
+
+@dataclass(frozen=True)
+class Beam:
+    """How wide to search, when to stop, and how sequences of different lengths compare."""
+
+    width: int = 5
+    nbest: int = 1  # sequences to return for each sentence; fewer where there are no more
+    length_penalty: float = 1.0  # best is score / length ** this, the stop counted
+    # A sentence is done with `width` finished sequences. Otherwise only when no open one can come
+    # to be among its best, which may take as many steps as its longest has tokens.
+    early: bool = True
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"a beam has a width from 1 up, got {self.width}")
+        if not 1 <= self.nbest <= self.width:
+            raise ValueError(
+                f"a beam of width {self.width} gives 1 to {self.width} sequences, "
+                f"nbest asks for {self.nbest}"
+            )
+        if not self.length_penalty >= 0:
+            raise ValueError(f"length_penalty is 0 or more, got {self.length_penalty}")
+
+    def worth(self, found: Hypothesis) -> float:
+        return found.score / max(len(found.logs), 1) ** self.length_penalty
+
+    def to_beat(self, found: list[Hypothesis]) -> float:
+        """What an open sequence must come to be worth, for its sentence to go on."""
+        if self.early:
+            return torch.inf if len(found) >= self.width else -torch.inf
+        worths = sorted(map(self.worth, found), reverse=True)
+        return worths[self.nbest - 1] if len(found) >= self.nbest else -torch.inf
+
+    def best(self, found: list[Hypothesis]) -> list[Hypothesis]:
+        return sorted(found, key=self.worth, reverse=True)[: self.nbest]
+
+
+def beam(step: Step, start: Tensor, bounds: Bounds, how: Beam = Beam()) -> list[list[Hypothesis]]:
+    """Write on from `start` (B, T): the best sequences for each, best first."""
+    search = Search(start, bounds, how)
+    search.run(step, start)
+    return [how.best(found) for found in search.found]
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each sentence, best first. Each (S, N)."""
+
+    scores: Tensor
+    rows: Tensor  # which row of the batch it continues
+    tokens: Tensor
+    logs: Tensor  # of the token alone
+
+    @staticmethod
+    def of(scores: Tensor, logs: Tensor) -> Candidates:
+        """Twice the width, so that enough go on even if every sequence may stop here.
+
+        scores (S, W) of what was written, logs (S W, V) of what may come next
+        """
+        sentences, width = scores.shape
+        logs, tokens = logs.topk(min(2 * width, logs.shape[1]))  # of one row never more
+        each = logs.shape[1]
+        total = (scores.view(-1, 1) + logs).view(sentences, -1)
+        total, index = total.topk(min(2 * width, total.shape[1]))
+        first = torch.arange(0, sentences * width, width, device=total.device)[:, None]
+        pick = lambda x: x.view(sentences, -1).gather(1, index)  # noqa: E731
+        return Candidates(total, first + index // each, pick(tokens), pick(logs))
+
+    def take(self, order: Tensor) -> Candidates:
+        return Candidates(*(each.gather(1, order) for each in self))
+
+
+class Search:
+    """What is open and what is found. Row `s * W + w` of the batch is sequence w of sentence s."""
+
+    def __init__(self, start: Tensor, bounds: Bounds, how: Beam):
+        self.bounds, self.how, self.count = bounds, how, 0
+        limits, device = bounds.limits(len(start)), start.device
+        self.found: list[list[Hypothesis]] = [
+            [] if limit else [Hypothesis.of([], [], bounds.stop)] for limit in limits
+        ]
+        self.sentences = [*range(len(limits))]  # in the batch, by their number in the input
+        self.going = torch.tensor([limit > 0 for limit in limits], device=device)  # (S,)
+        self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
+        self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
+        # All begin alike: only the first of each sentence is alive, so that no two stay alike.
+        self.scores = torch.full((len(limits), how.width), -torch.inf, device=device)  # (S, W)
+        self.scores[self.going, 0] = 0
+        self.ids = start.new_empty((len(limits) * how.width, 0))  # (S W, tokens so far)
+        self.logs = torch.empty(self.ids.shape, device=device)
+
+    @torch.no_grad()
+    def run(self, step: Step, start: Tensor) -> None:
+        width = self.how.width
+        if not self.going.any():
+            return
+        scores = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
+        step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
+        while True:
+            rows = [sentence for sentence in self.sentences for _ in range(width)]
+            logs = self.bounds.rule_out(log_probabilities(scores), self.count, rows)
+            parents = self.advance(Candidates.of(self.scores, logs))
+            going = self.going.tolist()
+            if not any(going):
+                return
+            if few(sum(going), len(going)):
+                step.select(self.leave(parents))
+            else:
+                step.reorder(parents.flatten())
+            scores = step(self.ids[:, -1:])
+
+    def advance(self, best: Candidates) -> Tensor:
+        """Take what stops out, let the best others go on; the rows (S, W) that they continue."""
+        width, stop = self.how.width, -1 if self.bounds.stop is None else self.bounds.stop
+        stops = best.tokens == stop
+        ended = stops & best.scores.isfinite()
+        ended[:, width:] = False  # what is not among the best would not have gone on either
+        if ended.any():
+            self.finish(best, ended)
+        self.count += 1
+        order = stops.byte().argsort(stable=True, dim=1)[:, :width]
+        live = best.take(order)
+        self.scores = live.scores.masked_fill(stops.gather(1, order), -torch.inf)
+        self.ids, self.logs = self.longer(live.rows, live.tokens, live.logs)
+        self.close()
+        return live.rows
+
+    def longer(self, rows: Tensor, tokens: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+        """What these rows have written, and a token more."""
+        rows = rows.flatten()
+        return (
+            torch.cat([self.ids[rows], tokens.view(-1, 1)], 1),
+            torch.cat([self.logs[rows], logs.view(-1, 1)], 1),
+        )
+
+    def finish(self, best: Candidates, ended: Tensor) -> None:
+        rows, tokens, logs = (each[ended] for each in best[1:])
+        sentences = ended.nonzero()[:, 0]
+        self.add(sentences, *self.longer(rows, tokens, logs))
+        for s in set(sentences.tolist()):
+            self.to_beat[s] = self.how.to_beat(self.found[self.sentences[s]])
+
+    def add(self, sentences: Tensor, ids: Tensor, logs: Tensor) -> None:
+        each = sentences.tolist(), ids.tolist(), logs.tolist()
+        for s, numbers, chances in zip(*each, strict=True):
+            hypothesis = Hypothesis.of(numbers, chances, self.bounds.stop)
+            self.found[self.sentences[s]].append(hypothesis)
+
+    def close(self) -> None:
+        """End the sentences that are as long as they may be, and those that cannot be bettered."""
+        # Scores only fall, and what they are divided by is largest for the longest.
+        attainable = self.scores[:, 0] / self.limits**self.how.length_penalty
+        full = self.limits == self.count
+        done = self.going & (full | ~(attainable > self.to_beat))
+        if not done.any():
+            return
+        unfinished = full[:, None] & self.scores.isfinite()  # (S, W)
+        rows = unfinished.flatten()
+        self.add(unfinished.nonzero()[:, 0], self.ids[rows], self.logs[rows])
+        for s in done.nonzero()[:, 0].tolist():
+            if not self.found[self.sentences[s]]:
+                raise nothing_left(self.sentences[s], self.count - 1)
+        self.going = self.going & ~done
+        self.scores = self.scores.masked_fill(~self.going[:, None], -torch.inf)
+
+    def leave(self, parents: Tensor) -> Tensor:
+        """Drop the sentences that are done; the rows that the others continue."""
+        kept = self.going.nonzero()[:, 0]
+        self.sentences = [self.sentences[s] for s in kept.tolist()]
+        width = self.how.width
+        self.ids = self.ids.unflatten(0, (-1, width))[kept].flatten(0, 1)
+        self.logs = self.logs.unflatten(0, (-1, width))[kept].flatten(0, 1)
+        self.scores, self.limits, self.to_beat = (
+            each[kept] for each in (self.scores, self.limits, self.to_beat)
+        )
+        self.going = self.going[kept]
+        return parents[kept].flatten()

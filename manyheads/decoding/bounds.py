@@ -1,0 +1,125 @@
+"""What may be written, how it ends, and what was written.
+
+B batch, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+UNLIKELY = -1e4  # of a token that must be written although the model rules it out
+
+
+class Hypothesis(NamedTuple):
+    """One sequence, and what the model gives for it."""
+
+    ids: list[int]  # without the stop
+    score: float  # the sum of its logs
+    logs: list[float]  # the log-probability of each token, and of the stop where it was reached
+    finished: bool  # by the stop, not by being as long as it may be
+
+    @staticmethod
+    def of(ids: list[int], logs: list[float], stop: int | None) -> Hypothesis:
+        """[5, 6, 2] with 2 as the stop -> [5, 6], finished"""
+        finished = bool(ids) and ids[-1] == stop
+        return Hypothesis(ids[:-1] if finished else ids, math.fsum(logs), logs, finished)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A sequence ends with `stop`, or unfinished once it has `longest` tokens: the step that would
+    tell whether the stop comes next is not taken. Nothing here depends on the rest of the batch.
+
+    A token that is forced or forbidden keeps the log-probability that the model gives it.
+    """
+
+    stop: int | None  # None where only the length ends a sequence, as in an image
+    longest: int | Sequence[int]  # tokens, for all or for each
+    shortest: int = 0  # tokens before the stop may come
+    prefix: Sequence[Sequence[int]] = ()  # the tokens that each must begin with
+    never: tuple[int, ...] = ()  # what is not written: padding, the start
+
+    def __post_init__(self) -> None:
+        longest = [self.longest] if isinstance(self.longest, int) else list(self.longest)
+        if min([*longest, self.shortest]) < 0:
+            raise ValueError(
+                f"longest and shortest count tokens, got {self.longest} and {self.shortest}"
+            )
+        if self.shortest > min(longest, default=self.shortest):
+            raise ValueError(
+                f"a sequence has at least {self.shortest} tokens and at most {min(longest)}; "
+                "shortest may not be over longest"
+            )
+        if self.stop is not None and self.stop in self.never:
+            raise ValueError(f"{self.stop} is the stop and among what is never written")
+        for row, tokens in enumerate(self.prefix):
+            if self.stop in tokens:
+                raise ValueError(
+                    f"the prefix of sequence {row} holds the stop {self.stop}; leave it out"
+                )
+
+    def limits(self, batch: int) -> list[int]:
+        """The longest that each sequence of a batch may be."""
+        limits = [self.longest] * batch if isinstance(self.longest, int) else [*self.longest]
+        prefix = self.prefix or [()] * batch
+        for what, given in (("longest", limits), ("prefix", prefix)):
+            if len(given) != batch:
+                raise ValueError(f"{what} is given for {len(given)} sequences, {batch} came")
+        for row, (tokens, limit) in enumerate(zip(prefix, limits, strict=True)):
+            if len(tokens) > limit:
+                raise ValueError(
+                    f"sequence {row} must begin with {len(tokens)} tokens and may have {limit}"
+                )
+        return limits
+
+    def rule_out(self, logs: Tensor, written: int, rows: Sequence[int]) -> Tensor:
+        """-inf, in place, for what these sequences may not write after `written` tokens.
+
+        logs (B, V) are theirs, `rows` their numbers in the input.
+        """
+        if written == 0:
+            self.check(logs.shape[1])
+        early = () if self.stop is None or written >= self.shortest else (self.stop,)
+        forced = [
+            (i, self.prefix[row][written])
+            for i, row in enumerate(rows if self.prefix else ())
+            if written < len(self.prefix[row])
+        ]
+        if not forced:
+            return without(logs, (*self.never, *early))
+        at, token = torch.tensor(forced, device=logs.device).T
+        own = logs[at, token].clamp(min=UNLIKELY)
+        without(logs, (*self.never, *early))[at] = -torch.inf
+        logs[at, token] = own
+        return logs
+
+    def check(self, vocabulary: int) -> None:
+        stop = () if self.stop is None else (self.stop,)
+        for what, tokens in (("stop", stop), ("never", self.never), *self.named_prefixes()):
+            for token in tokens:
+                if not 0 <= token < vocabulary:
+                    raise ValueError(
+                        f"{what} names token {token}; they are numbered 0 to {vocabulary - 1}"
+                    )
+
+    def named_prefixes(self) -> list[tuple[str, Sequence[int]]]:
+        return [(f"the prefix of sequence {row}", tokens) for row, tokens in enumerate(self.prefix)]
+
+
+def without(logs: Tensor, tokens: Sequence[int]) -> Tensor:
+    for token in tokens:
+        logs[:, token] = -torch.inf
+    return logs
+
+
+def nothing_left(row: int, written: int) -> ValueError:
+    return ValueError(
+        f"sequence {row} can write nothing after {written} tokens: "
+        "each token is forbidden, or scored -inf or not a number"
+    )
