@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
-from manyheads.attention.kernels import Recorded, Seen
+from manyheads.attention.kernels import Kernel, Recorded, Seen
 from manyheads.attention.layer import Attention
-from manyheads.model.stack import Stack
 
 
 @contextmanager
@@ -22,13 +21,13 @@ def recording(model: nn.Module) -> Iterator[list[Seen]]:
     seen[-1].layer -> "decoder.stack.blocks.5.cross_attention"
     """
     seen: list[Seen] = []
-    stacks = {name: stack for name, stack in model.named_modules() if isinstance(stack, Stack)}
+    owners = {name: part for name, part in model.named_modules() if hasattr(part, "kernel")}
     with ExitStack() as undo:
-        for name, stack in stacks.items():
-            recorder = Recorded(stack.kernel)
-            recorder.seen = seen
+        for name, stack in owners.items():
+            recorder = Recorded(cast(Kernel, stack.kernel))
+            recorder.seen, recorder.layer = seen, name
             undo.callback(setattr, stack, "kernel", stack.kernel)
-            stack.kernel = recorder
+            cast(Any, stack).kernel = recorder
             for inner, attention in stack.named_modules():
                 if isinstance(attention, Attention):
                     where = ".".join(filter(None, (name, inner.removesuffix(".part"))))
