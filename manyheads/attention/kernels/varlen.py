@@ -21,6 +21,8 @@ from manyheads.attention.patterns import Causal, Documents, Segments
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
+TILE = 128  # queries or keys that flash attention takes at once: a shorter bound saves nothing
+FEW = 64  # documents that any batch has room for
 PAIRS_A_DOCUMENT = 20_000  # what starting one document costs on a CPU, in pairs of dense attention
 
 
@@ -30,7 +32,7 @@ class Ends:
 
     queries: Tensor  # (N + 1,) int32
     keys: Tensor  # (N + 1,) int32
-    most_queries: int
+    most_queries: int  # no document has more, but all may have fewer
     most_keys: int
     padding: Tensor | None  # (B, 1, T, 1), None where there is none
     causal: bool
@@ -71,15 +73,20 @@ class Varlen:
         segments, pairs = segments_of(work), work.pairs
         mine = segments.lengths or ()
         theirs = mine if segments.keys is None else segments.key_lengths or ()
-        count = max((len(row) for row in (*mine, *theirs)), default=0)
-        ends = [laid_out(mine, count, len(pairs.queries)), laid_out(theirs, count, len(pairs.keys))]
+        counts = [max(map(len, rows)) for rows in zip(mine, theirs, strict=True)]
+        room = stepped(sum(counts) + len(counts), FEW)
+        ends = [
+            laid_out(lengths, counts, len(places), room)
+            for lengths, places in ((mine, pairs.queries), (theirs, pairs.keys))
+        ]
         # One copy to the device, and nothing is asked of it.
         both = torch.tensor(ends, dtype=torch.int32).to(work.device, non_blocking=True)
         filled = all(sum(row) == len(pairs.queries) for row in mine)
         padding = None if filled else (segments.ids == Segments.PADDING)[:, None, :, None]
         longest = [max(b - a for a, b in pairwise(side)) for side in ends]
+        bounds = [TILE * stepped(-(-length // TILE), 1) for length in longest]
         causal = Causal() in work.pattern.parts()
-        return Ends(both[0], both[1], longest[0], longest[1], padding, causal)
+        return Ends(both[0], both[1], bounds[0], bounds[1], padding, causal)
 
     def __call__(
         self,
@@ -104,14 +111,28 @@ def segments_of(work: Work) -> Segments:
     return next(part for part in work.pattern.parts() if isinstance(part, Segments))
 
 
-def laid_out(lengths: Documents, count: int, width: int) -> list[int]:
-    """[[2, 1]], 3, 4 -> [0, 2, 3, 3, 4]: `count` documents a row, then the row's padding."""
+def laid_out(lengths: Documents, counts: list[int], width: int, room: int) -> list[int]:
+    """[[2, 1]], [3], 4, 6 -> [0, 2, 3, 3, 4, 4, 4]: each row's documents filled up to its count,
+    then its padding; after the last row empty documents, until there are as many as there is room.
+    """
     ends = [0]
-    for start, row in enumerate(lengths):
+    for i, (row, count) in enumerate(zip(lengths, counts, strict=True)):
         for length in (*row, *[0] * (count - len(row))):
             ends.append(ends[-1] + length)
-        ends.append((start + 1) * width)
-    return ends
+        ends.append((i + 1) * width)
+    return ends + [ends[-1]] * (room + 1 - len(ends))
+
+
+def stepped(count: int, least: int) -> int:
+    """No less than `least`, then in four steps to the double: 64, 80, 96, 112, 128, 160, ...
+
+    Batches that differ a little are then described by the same numbers, and what was compiled for
+    one runs the others; an empty document costs next to nothing.
+    """
+    if count <= least:
+        return least
+    step = max(1, (1 << (count - 1).bit_length()) // 8)
+    return -(-count // step) * step
 
 
 def flash(

@@ -1,0 +1,51 @@
+"""What of a network is compiled, and why that much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def compiled(network: nn.Module, *, whole: bool = False, **options: Any) -> None:
+    """Compile a network in place, for its calls in training mode; `options` are torch.compile's.
+
+    Block by block unless `whole`: all blocks of a kind share what is compiled for the first, which
+    takes seconds where a whole network takes minutes, and their plans are made outside, so that
+    packed documents may have other lengths in every batch. Of what does change between batches
+    only that becomes a variable, once.
+
+    Whole is for batches that all have one shape and no documents: it also joins what lies between
+    blocks. In evaluation nothing is compiled: a cache changes its shape at every token.
+    """
+    parts = [network] if whole else blocks_of(network)
+    if not parts:
+        raise ValueError(
+            f"a {type(network).__name__} has no blocks that could be compiled one by one; "
+            "compiled(network, whole=True) takes it whole"
+        )
+    options = {"dynamic": False if whole else None, **options}
+    kinds: set[Any] = set(map(type, parts))
+    quick = {kind: torch.compile(kind.forward, **options) for kind in kinds}
+    for part in parts:
+        # A method, not a closure over the part: a copy of the network then calls its own parts.
+        part.forward = MethodType(in_training(quick[type(part)]), part)
+
+
+def blocks_of(network: nn.Module) -> list[nn.Module]:
+    """What lies in any list of modules called `blocks`: this page knows of no network."""
+    lists = (getattr(module, "blocks", None) for module in network.modules())
+    return [block for blocks in lists if isinstance(blocks, nn.ModuleList) for block in blocks]
+
+
+def in_training(quick: Callable[..., Any]) -> Callable[..., Any]:
+    """The forward of a module that is compiled while it is trained and plain while it is used."""
+
+    def forward(module: nn.Module, *args: Any, **named: Any) -> Any:
+        run = quick if module.training else type(module).forward
+        return run(module, *args, **named)
+
+    return forward

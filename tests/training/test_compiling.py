@@ -1,0 +1,150 @@
+"""Compiled is equal to plain, and other documents compile nothing anew."""
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from manyheads import (
+    CachedStep,
+    Causal,
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    Shape,
+    Sinusoidal,
+    Stack,
+    Tied,
+    Tokens,
+    line,
+)
+from manyheads.attention import layer
+from manyheads.attention.kernels import varlen
+from manyheads.training.compiling import compiled
+
+# Torch looks at the gradient of what it compiles for, and hides its own warning only if that is
+# not an error.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+class Counting:
+    """A backend that runs what it is given and counts how often it is given something."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph: Any, _: Any) -> Callable[..., Any]:
+        self.graphs += 1
+        return graph.forward
+
+
+def translator(kernel: str | None = None) -> EncoderDecoder:
+    shape = Shape(width=16, depth=2, heads=2, dropout=0.0)
+    words, at = Embedding(20, 16), Sinusoidal()
+    reads = Stack.of(shape, position=at, kernel=kernel)
+    writes = Stack.of(shape, Causal(), position=at, cross=True, kernel=kernel)
+    return EncoderDecoder(Encoder(words, reads), Decoder(words, writes, Tied(words)))
+
+
+def plain() -> tuple[Tokens, Tokens]:
+    return Tokens(torch.randint(20, (2, 6)), line(6)), Tokens(torch.randint(20, (2, 5)), line(5))
+
+
+def documents(seed: int, longest: int = 9) -> tuple[Tokens, Tokens]:
+    """Two rows of sources and targets, of other numbers and lengths for every seed."""
+    chance = random.Random(seed)
+    counts = [chance.randint(2, 6) for _ in range(2)]
+
+    def side() -> Tokens:
+        rows = [[[3] * chance.randint(1, longest) for _ in range(count)] for count in counts]
+        return Tokens.packed(rows, 64)
+
+    return side(), side()
+
+
+def learned(network: EncoderDecoder, batch: tuple[Tokens, Tokens]) -> list[Tensor]:
+    """The scores, and the gradient of every weight."""
+    scores = network(*batch)
+    return [scores, *torch.autograd.grad(scores.square().mean(), list(network.parameters()))]
+
+
+@pytest.mark.parametrize(("whole", "batch"), [(True, plain), (False, lambda: documents(0))])
+def test_compiled_is_equal_to_plain(
+    whole: bool, batch: Callable[[], tuple[Tokens, Tokens]]
+) -> None:
+    network, asked = translator(), batch()
+    expected = learned(network, asked)
+    compiled(network, whole=whole, backend="eager")
+    for ours, theirs in zip(learned(network, asked), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_plain_batch_is_one_graph_and_the_next_one_the_same() -> None:
+    network, backend = translator(), Counting()
+    compiled(network, whole=True, backend=backend, fullgraph=True)
+    for _ in range(3):
+        network(*plain())
+    assert backend.graphs == 1
+
+
+def test_documents_of_other_lengths_run_what_was_compiled_for_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What CUDA runs, on tensors without numbers: its operator says there what shape it returns.
+    monkeypatch.setattr(varlen, "one_by_one", varlen.flash)
+    monkeypatch.setattr(layer, "computed_in", lambda x: x.dtype)
+    network, backend = translator("varlen").to("meta"), Counting()
+    compiled(network, backend=backend, fullgraph=True)
+    for seed in range(6):
+        source, target = (side.to("meta") for side in documents(seed))
+        network(source, target).mean().backward()
+    assert backend.graphs == 2  # a block that reads and one that writes, however many of each
+
+
+def test_documents_beyond_all_steps_compile_once_more_and_then_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(varlen, "one_by_one", varlen.flash)
+    monkeypatch.setattr(layer, "computed_in", lambda x: x.dtype)
+    monkeypatch.setattr(varlen, "stepped", lambda count, least: count)
+    network, backend = translator("varlen").to("meta"), Counting()
+    compiled(network, backend=backend, fullgraph=True)
+    for seed in range(6):
+        source, target = (side.to("meta") for side in documents(seed))
+        network(source, target)
+    assert backend.graphs == 4
+
+
+def test_writing_compiles_nothing() -> None:
+    network, backend = translator(), Counting()
+    compiled(network, backend=backend)
+    network.eval()
+    step = CachedStep(network.decoder, network.encode(plain()[0]))
+    for _ in range(3):
+        step(torch.ones(2, 1, dtype=torch.long))
+    assert backend.graphs == 0
+
+
+def test_a_copy_of_a_compiled_network_runs_its_own_weights() -> None:
+    network, batch = translator(), plain()
+    compiled(network, backend="eager")
+    twin, before = copy.deepcopy(network), network(*batch)
+    for parameter in network.parameters():
+        nn.init.zeros_(parameter)
+    torch.testing.assert_close(twin(*batch), before)
+
+
+def test_what_has_no_blocks_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="a Linear has no blocks that could be compiled one by"):
+        compiled(nn.Linear(2, 2))
