@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyheads import __version__
+from manyheads.commands import about, training, writing
 
 if TYPE_CHECKING:
     from manyheads.attention.places import Places
@@ -73,6 +74,17 @@ def demo(
     from manyheads.demo import run
 
     run(out, steps)
+
+
+for command in (
+    training.train,
+    training.resume,
+    writing.translate,
+    writing.evaluate,
+    about.models,
+    about.env,
+):
+    app.command()(command)
 
 
 def places_of(

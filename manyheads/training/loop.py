@@ -2,32 +2,204 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from manyheads.training.averages import Average, load_weights, weights_of
+from manyheads.training.files import fitting
+from manyheads.training.schedules import SCHEDULES, factor
+from manyheads.training.world import World
 
 B = TypeVar("B")
+Loss = Callable[[Any, B], Tensor]  # network, batch -> the sum of the losses of all its tokens
+Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast to learn."""
+    """How long, how fast and on how much at a time to learn."""
 
     steps: int = 1000
+    tokens_per_batch: int = 4096  # of a step, on its larger side, over all processes
+    accumulate: int = 1  # parts a batch is cut into, where it does not fit at once
+
     learning_rate: float = 2e-3
+    schedule: Schedule = "linear"
     warmup_steps: int = 100
     weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
     clip_norm: float = 1.0
+    label_smoothing: float = 0.0
+
+    precision: Precision = "float32"
+    compile: bool = False
+    seed: int = 0
+
+    validate_every: int = 500
+    checkpoint_every: int = 500
+    log_every: int = 50
+    patience: int = 0  # validations without a better score before it stops; 0: never
+    ema: float = 0.0  # decay of a running average of the weights, which is then what is used
+    average: int = 1  # of so many of the best weights the result is the mean
+
+    def __post_init__(self) -> None:
+        for name in LEAST:
+            if getattr(self, name) < LEAST[name]:
+                raise ValueError(f"{name} is {LEAST[name]} or more, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate is above 0, got {self.learning_rate}")
+        for name in ("label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(
+                f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
+            )
 
     def rate(self, step: int) -> float:
-        """Up over the warm-up, then straight down to zero: a factor of the learning rate."""
-        if step < self.warmup_steps:
-            return (step + 1) / self.warmup_steps
-        return (self.steps - step) / max(1, self.steps - self.warmup_steps)
+        """A factor of the learning rate."""
+        return factor(self.schedule, step, self.warmup_steps, self.steps)
+
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps of each parameter
+
+LEAST = {
+    "steps": 1,
+    "tokens_per_batch": 1,
+    "accumulate": 1,
+    "warmup_steps": 0,
+    "weight_decay": 0,
+    "clip_norm": 0,
+    "validate_every": 1,
+    "checkpoint_every": 1,
+    "log_every": 1,
+    "patience": 0,
+    "average": 1,
+}
+
+
+class Learner:
+    """A network and what moves its weights: all that must be kept to go on later as if unbroken.
+
+    What is random in a step follows from the seed and the number of the step, so no state of a
+    random generator has to be kept.
+    """
+
+    def __init__(
+        self, network: nn.Module, loss_of: Loss[Any], training: Training, world: World = World()
+    ):
+        self.network, self.loss_of = network.to(world.device), loss_of
+        self.training, self.world = training, world
+        self.taken = 0  # steps
+        # A norm's scale and a bias are not pulled towards zero: only what multiplies is.
+        matrices = [p for p in network.parameters() if p.dim() > 1]
+        others = [p for p in network.parameters() if p.dim() <= 1]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": training.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=training.learning_rate,
+            betas=training.betas,
+            fused=True,
+        )
+        self.average = Average(network, training.ema) if training.ema else None
+        self.shared: nn.Module = network
+        if world.size > 1:
+            self.shared = DistributedDataParallel(network)
+
+    def step(self, batches: Sequence[Any], count: int) -> Tensor:
+        """One step on the parts of a batch that holds `count` tokens over all processes.
+
+        The mean loss of a token here comes back as it lies on the device: reading it waits.
+        """
+        self.network.train()
+        torch.manual_seed(self.seed_of(self.taken))
+        total = torch.zeros((), device=self.world.device)
+        for i, batch in enumerate(batches):
+            with self.alone(until=i == len(batches) - 1), self.autocast():
+                loss = self.loss_of(self.shared, batch) / count
+            # Processes take the mean of their gradients, and the sum is meant.
+            (loss * self.world.size).backward()
+            total += loss.detach()
+        if self.training.clip_norm:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.training.learning_rate * self.training.rate(self.taken)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.taken += 1
+        if self.average is not None:
+            self.average.update(self.taken)
+        return total
+
+    def rehearse(self, batch: Any) -> None:
+        """Forward and backward, and forget it: what does not fit into memory fails here."""
+        with self.alone(until=False), self.autocast():
+            loss = self.loss_of(self.shared, batch)
+        loss.backward()
+        self.optimizer.zero_grad()
+
+    def alone(self, until: bool) -> AbstractContextManager[Any]:
+        """Only after the last part of a batch do the processes tell each other their gradients."""
+        if until or self.world.size == 1:
+            return nullcontext()
+        return cast(DistributedDataParallel, self.shared).no_sync()
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Only where it was asked for: float32 is the definition."""
+        if self.training.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+
+    def seed_of(self, step: int) -> int:
+        """A number of its own for each step and process."""
+        return (self.training.seed * 1_000_003 + step) * 4096 + self.world.rank
+
+    def weights(self) -> dict[str, Tensor]:
+        """What the run gives: the running average where there is one."""
+        return weights_of(self.network) if self.average is None else self.average.weights()
+
+    # ---- what goes into a checkpoint and comes out of it ---------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors to go on from, by name."""
+        held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
+        for name, parameter in self.network.named_parameters():
+            for part, tensor in self.optimizer.state.get(parameter, {}).items():
+                held[f"optimizer.{part}.{name}"] = tensor
+        if self.average is not None:
+            held |= {f"average.{name}": tensor for name, tensor in self.average.kept.items()}
+        return held
+
+    def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
+        """Go on from there; what belongs to another network is refused before anything changes."""
+        parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimizer": {}, "average": {}}
+        for name, tensor in held.items():
+            kind, _, rest = name.partition(".")
+            parts.setdefault(kind, {})[rest] = tensor
+        fitting(parts["network"], weights_of(self.network), path)
+        if self.average is not None:
+            fitting(parts["average"], self.average.kept, path)
+            self.average.restore(parts["average"])
+        load_weights(self.network, parts["network"])
+        for name, parameter in self.network.named_parameters():
+            self.optimizer.state[parameter] = {
+                part: parts["optimizer"][f"{part}.{name}"].to(parameter.device)
+                for part in MOMENTS
+                if f"{part}.{name}" in parts["optimizer"]
+            }
+        self.taken = taken
 
 
 @dataclass(frozen=True)
@@ -43,25 +215,12 @@ class Progress:
 def fit(
     network: nn.Module,
     batches: Iterable[B],
-    loss_of: Callable[[nn.Module, B], Tensor],
+    loss_of: Loss[B],
     training: Training,
     note: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
-    """Train the network in place on `training.steps` batches."""
-    optimizer = torch.optim.AdamW(
-        network.parameters(),
-        lr=training.learning_rate,
-        weight_decay=training.weight_decay,
-        fused=True,
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, training.rate)
-    start = time.perf_counter()
-    network.train()
+    """Train the network in place on `training.steps` batches, each of equal weight."""
+    learner, start = Learner(network, loss_of, training), time.perf_counter()
     for step, batch in zip(range(training.steps), batches, strict=False):
-        loss = loss_of(network, batch)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm)
-        optimizer.step()
-        schedule.step()
+        loss = learner.step([batch], count=1)
         note(Progress(step + 1, training.steps, loss.item(), time.perf_counter() - start))

@@ -1,0 +1,39 @@
+"""models, env."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "pyyaml", "typer", "rich")
+
+
+def models() -> None:
+    """The models that come with the package."""
+    from manyheads.models import BUILT_IN, built_in
+
+    for name in built_in():
+        card = (BUILT_IN / name / "README.md").read_text(encoding="utf-8").splitlines()
+        size = sum(path.stat().st_size for path in (BUILT_IN / name).iterdir()) / 1e6
+        print(f"{name:<10} {size:5.1f} MB  {card[2]}")
+
+
+def env() -> None:
+    """What this machine has: put it into a report of a bug."""
+    import torch
+
+    from manyheads import __version__
+
+    print(f"manyheads    {__version__}")
+    print(f"python       {platform.python_version()} on {platform.platform()}")
+    for name in LIBRARIES:
+        try:
+            print(f"{name:<12} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            print(f"{name:<12} not installed")
+    print(f"threads      {torch.get_num_threads()}")
+    if not torch.cuda.is_available():
+        print("cuda         no GPU found")
+    for i in range(torch.cuda.device_count()):
+        found = torch.cuda.get_device_properties(i)
+        print(f"cuda:{i}       {found.name}, {found.total_memory / 2**30:.0f} GiB")

@@ -1,0 +1,96 @@
+"""How good a model is on a test set, by which measure, and whether another is better."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from manyheads.data.sources import Example
+from manyheads.metrics.bleu import bleu
+from manyheads.metrics.compare import by_length, paired_bootstrap
+from manyheads.metrics.measured import Measured
+from manyheads.models import Model
+from manyheads.tasks.texts import MEASURES
+from manyheads.tasks.writing import Writing
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model wrote for a test set, and what that is worth."""
+
+    model: str
+    examples: Sequence[Example]
+    outputs: list[str]
+    measured: dict[str, Measured]
+    seconds: float
+
+    @staticmethod
+    def of(model: Model, examples: Sequence[Example], how: Writing, tokenize: str) -> Evaluation:
+        if not examples:
+            raise ValueError("there is nothing to evaluate: the files are empty")
+        began = time.perf_counter()
+        outputs = [best.text for best, *_ in model.write([e.source for e in examples], how)]
+        seconds = time.perf_counter() - began
+        measures = dict(MEASURES[model.task.kind])
+        if "bleu" in measures:
+            measures["bleu"] = partial(bleu, tokenize=tokenize)
+        references = [example.references for example in examples]
+        measured = {name: of(outputs, references) for name, of in measures.items()}
+        return Evaluation(model.name, examples, outputs, measured, seconds)
+
+    def lines(self) -> list[str]:
+        return [" ".join(output.split("\n")) for output in self.outputs]
+
+
+def report(ours: Evaluation, theirs: Evaluation | None = None) -> dict[str, Any]:
+    """All of it as plain values, to print or to keep."""
+    first = next(iter(ours.measured))
+    sources = [example.source for example in ours.examples]
+    told: dict[str, Any] = {
+        "model": ours.model,
+        "examples": len(ours.examples),
+        "seconds": round(ours.seconds, 2),
+        "scores": {
+            name: {"value": round(one.value, 2), "signature": one.signature}
+            for name, one in ours.measured.items()
+        },
+        "by_length": {
+            "measure": first,
+            "buckets": [
+                {"words": b.words, "examples": b.count, "value": round(b.value, 2)}
+                for b in by_length(ours.measured[first], sources)
+            ],
+        },
+    }
+    if theirs is not None:
+        told["against"] = {
+            "model": theirs.model,
+            "scores": {name: round(one.value, 2) for name, one in theirs.measured.items()},
+            "difference": {
+                name: vars(paired_bootstrap(one, theirs.measured[name]))
+                for name, one in ours.measured.items()
+            },
+        }
+    return told
+
+
+def table(told: dict[str, Any]) -> str:
+    """A report as a person reads it."""
+    lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
+    for name, score in told["scores"].items():
+        lines.append(f"  {name:<8} {score['value']:6.2f}   {score['signature']}")
+    lines.append(f"\n  {told['by_length']['measure']} by words of the source")
+    for bucket in told["by_length"]["buckets"]:
+        lines.append(f"  {bucket['words']:<12} {bucket['value']:6.2f}   {bucket['examples']:,}")
+    if "against" in told:
+        other = told["against"]
+        lines.append(f"\n  against {other['model']}")
+        for name, d in other["difference"].items():
+            lines.append(
+                f"  {name:<8} {other['scores'][name]:6.2f}   ours {d['difference']:+.2f}, "
+                f"95 % within {d['low']:+.2f} and {d['high']:+.2f}, p = {d['p']:.3f}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,176 @@
+"""From pairs of sequences to batches of them.
+
+N examples, B rows, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
+from manyheads.attention.places import line, packed
+from manyheads.codecs.text import PAD, START, STOP
+from manyheads.data.batches import Packing, Padding, Row
+from manyheads.data.shards import Shard
+from manyheads.model.networks import Tokens
+
+Layout = Literal["packed", "padded"]
+Ints = NDArray[np.int64]
+WIDTH = 512  # tokens of a packed row, where no example is longer
+SLACK = 1.03  # room for the shorter side beyond its share of all tokens
+
+
+class Batch(NamedTuple):
+    """Sources, targets that begin with START, and what is wanted after each of their tokens."""
+
+    source: Tokens
+    target: Tokens
+    wanted: Tensor  # (B, T), PAD where nothing is wanted
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.source.to(device), self.target.to(device), self.wanted.to(device))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs as numbers, START and STOP left out."""
+
+    source: Shard
+    target: Shard
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def lengths(self) -> Ints:
+        """(N, 2), with the one sign each side carries beside its tokens."""
+        return np.stack([self.source.lengths, self.target.lengths], 1) + 1
+
+
+class Batches:
+    """Which pairs make which batch, and the batches themselves."""
+
+    def __init__(self, corpus: Corpus, layout: Layout, tokens: int, seed: int = 0):
+        self.corpus, self.seed, self.lengths = corpus, seed, corpus.lengths()
+        self.plan: Packing | Padding = (
+            packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
+        )
+
+    def epoch(self, number: int) -> list[list[Row]]:
+        """The rows of each batch of an epoch; every pair once."""
+        return self.plan.batches(self.lengths, seed=self.seed, epoch=number)
+
+    def count(self, rows: Sequence[Row]) -> int:
+        """The tokens of these rows that are to be written."""
+        return int(self.lengths[list(chain.from_iterable(rows)), 1].sum())
+
+    def area(self, rows: Sequence[Row]) -> int:
+        """The tokens of a batch, what fills it up included."""
+        if isinstance(self.plan, Packing):
+            return self.plan.rows * sum(self.plan.widths)
+        return len(rows) * int(self.lengths[[row[0] for row in rows]].max(0).sum())
+
+    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
+        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        if isinstance(self.plan, Packing):
+            rows = rows + [[]] * (self.plan.rows - len(rows))
+        return rows[part::parts]
+
+    def batch(self, rows: Sequence[Row]) -> Batch:
+        if isinstance(self.plan, Packing):
+            return end_to_end(self.corpus, rows, self.plan.widths)
+        return side_by_side(self.corpus, [row[0] for row in rows])
+
+
+def packing(lengths: Ints, tokens: int) -> Packing:
+    """Rows of as many tokens on the larger side as fit, and on the other by its share of all."""
+    longest, total = lengths.max(0), lengths.sum(0)
+    width = max(min(WIDTH, tokens), int(longest.max()))
+    shares = np.minimum(1.0, SLACK * total / total.max())
+    widths = tuple(
+        max(int(most), int(np.ceil(width * share / 32)) * 32)
+        for most, share in zip(longest, shares, strict=True)
+    )
+    return Packing(rows=max(1, tokens // max(widths)), widths=widths)
+
+
+def end_to_end(corpus: Corpus, rows: Sequence[Row], widths: Sequence[int]) -> Batch:
+    """Pairs packed into rows of these widths."""
+    examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
+    row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    sides, places, segments = [], [], []
+    for shard, width in zip((corpus.source, corpus.target), widths, strict=True):
+        counts = shard.lengths[examples] + 1
+        starts = within_rows(counts, row_of) + row_of * width
+        sides.append((shard, starts, (len(rows), width)))
+        lengths = split(counts, [len(row) for row in rows])
+        places.append(packed(lengths, width))
+        segments.append(Segments.of(lengths, width))
+    source, target, wanted = three(sides[0], sides[1], examples)
+    return Batch(
+        Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
+    )
+
+
+def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
+    """A pair a row, short ones filled up; no pairs are one row in which nothing is wanted."""
+    chosen = np.asarray(examples, dtype=np.int64)
+    sides, seen = [], list[Pattern]()
+    for shard in (corpus.source, corpus.target):
+        counts = shard.lengths[chosen] + 1
+        shape = (max(1, len(chosen)), int(counts.max(initial=1)))
+        sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
+        same = bool((counts == shape[1]).all())
+        seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
+    source, target, wanted = three(sides[0], sides[1], chosen)
+    return Batch(
+        Tokens(source, line(source.shape[1]), seen[0]),
+        Tokens(target, line(target.shape[1]), seen[1]),
+        wanted,
+    )
+
+
+Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape
+
+
+def three(reading: Side, writing: Side, examples: Ints) -> tuple[Tensor, Tensor, Tensor]:
+    """What is read, STOP at its end; what is written, START before it; and the same one step on."""
+    read, write, want = (np.full(side[2], PAD) for side in (reading, writing, writing))
+    shard, starts, _ = reading
+    ends = place(read, shard, starts, examples)
+    read.flat[ends] = STOP
+    shard, starts, _ = writing
+    ends = place(want, shard, starts, examples)
+    want.flat[ends] = STOP
+    place(write, shard, starts + 1, examples)
+    write.flat[starts] = START
+    return torch.from_numpy(read), torch.from_numpy(write), torch.from_numpy(want)
+
+
+def place(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
+    """Copy each example to where it begins, all at once; gives where each ends."""
+    counts = shard.lengths[examples]
+    step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    taken = np.repeat(shard.ends[examples] - counts, counts) + step
+    out.flat[np.repeat(starts, counts) + step] = shard.tokens[taken]
+    return starts + counts
+
+
+def within_rows(counts: Ints, row_of: Ints) -> Ints:
+    """Where each example begins in its row: [2, 3, 1], [0, 0, 1] -> [0, 2, 0]"""
+    starts = counts.cumsum() - counts
+    first = np.searchsorted(row_of, row_of)
+    return starts - starts[first]
+
+
+def split(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
+    """[2, 3, 1], [2, 1] -> [[2, 3], [1]]"""
+    flat = iter(counts.tolist())
+    return [[next(flat) for _ in range(size)] for size in sizes]

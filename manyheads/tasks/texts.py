@@ -1,0 +1,141 @@
+"""Text in, text out: translation, summaries and answers are one task with three measures.
+
+B batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.codecs.text import PAD, Text
+from manyheads.metrics.answers import exact_match, word_f1
+from manyheads.metrics.bleu import bleu, chrf
+from manyheads.metrics.measured import Measured, Reference
+from manyheads.metrics.rouge import rouge_l, rouge_n
+from manyheads.model.build import Network, encoder_decoder
+from manyheads.model.networks import EncoderDecoder
+from manyheads.tasks.pairs import Batch, Batches, Corpus, Layout
+from manyheads.tasks.reading import Kind
+from manyheads.tasks.writing import write
+from manyheads.training.course import Sample
+
+SHOWN = 5  # sentences of which every validation leaves a sample
+VALIDATED_AT_ONCE = 16384  # tokens
+
+Measure = Callable[[Sequence[str], Sequence[Reference]], Measured]
+
+# What each kind is judged by; the first says which weights are best.
+MEASURES: dict[Kind, dict[str, Measure]] = {
+    "translation": {"bleu": bleu, "chrf": chrf},
+    "summarization": {
+        "rouge_l": rouge_l,
+        "rouge_1": partial(rouge_n, n=1),
+        "rouge_2": partial(rouge_n, n=2),
+    },
+    "answering": {"f1": word_f1, "exact": exact_match},
+}
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How text becomes numbers."""
+
+    kind: Literal["bpe", "unigram", "word", "character", "byte"] = "bpe"
+    size: int = 8000
+    joint: bool = True  # one vocabulary for both sides, or one each
+
+
+@dataclass(frozen=True, eq=False)
+class Codecs:
+    """The numbers of what is read and of what is written; one object where they are joint."""
+
+    source: Text
+    target: Text
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A task of this kind with its vocabularies and its network."""
+
+    kind: Kind
+    codecs: Codecs
+    design: Network
+
+    def network(self) -> EncoderDecoder:
+        sizes = self.codecs.source.size, self.codecs.target.size
+        return encoder_decoder(self.design, *sizes, joint=self.codecs.joint)
+
+    def loss(self, network: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        """Summed over all tokens that are wanted."""
+        scores = network(batch.source, batch.target)  # (B, T, V)
+        return F.cross_entropy(
+            scores.flatten(0, 1).float(),
+            batch.wanted.flatten(),
+            ignore_index=PAD,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+
+    def measure(
+        self, outputs: Sequence[str], references: Sequence[Reference]
+    ) -> dict[str, Measured]:
+        return {name: of(outputs, references) for name, of in MEASURES[self.kind].items()}
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What a network is judged on: texts to write, and the same pairs as numbers."""
+
+    sources: list[str]
+    references: list[list[str]]
+    pairs: Corpus
+
+
+class Learning:
+    """The task as a run learns it."""
+
+    def __init__(
+        self, task: Texts, pairs: Corpus, held_out: HeldOut, layout: Layout, tokens: int, seed: int
+    ):
+        self.task, self.held_out = task, held_out
+        self.plan = Batches(pairs, layout, tokens, seed)
+        self.valid = Batches(held_out.pairs, "padded", VALIDATED_AT_ONCE)
+        apart = max(1, len(held_out.sources) // SHOWN)
+        self.shown = range(0, len(held_out.sources), apart)[:SHOWN]
+
+    def network(self) -> EncoderDecoder:
+        return self.task.network()
+
+    def loss(self, network: EncoderDecoder, batch: Batch, smoothing: float) -> Tensor:
+        return self.task.loss(network, batch, smoothing)
+
+    @torch.no_grad()
+    def judge(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
+        """Written greedily, and the loss of a token without smoothing."""
+        network.eval()
+        codecs, held = self.task.codecs, self.held_out
+        written = write(network, codecs.source.encode_all(held.sources), tokens=VALIDATED_AT_ONCE)
+        outputs = [codecs.target.render(best.ids) for best, *_ in written]
+        measured = self.task.measure(outputs, held.references)
+        scores = {name: round(one.value, 4) for name, one in measured.items()}
+        samples = [Sample(held.sources[i], held.references[i][0], outputs[i]) for i in self.shown]
+        return {**scores, "loss": self.lost(network)}, samples
+
+    def lost(self, network: EncoderDecoder) -> float:
+        device = next(network.parameters()).device
+        total, counted = 0.0, 0
+        for rows in self.valid.epoch(0):
+            total += self.task.loss(network, self.valid.batch(rows).to(device)).item()
+            counted += self.valid.count(rows)
+        return total / counted

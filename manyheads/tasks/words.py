@@ -1,0 +1,47 @@
+"""Which word was read for which word: attention between pieces, gathered into words.
+
+L layers, H heads, Q pieces written, K pieces read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+def links(
+    layers: Sequence[Tensor], read: Sequence[str], written: Sequence[str]
+) -> list[tuple[int, int]]:
+    """For each word written, in order, the word read that its pieces looked at most.
+
+    `layers` are L of (H, Q + 1, K + 1): the sign at either end takes part in attention and is no
+    word. Heads do different things; their mean over all layers follows the words best.
+    """
+    weights = torch.stack([layer.mean(0) for layer in layers]).mean(0)  # (Q + 1, K + 1)
+    weights = weights[: len(written), : len(read)]
+    sources, targets = words_of(read), words_of(written)
+    by_source = gathered(weights.T, sources).T
+    table = gathered(by_source, targets)  # (words written, words read)
+    return [(int(row.argmax()), i) for i, row in enumerate(table)] if table.numel() else []
+
+
+def gathered(rows: Tensor, words: Sequence[int]) -> Tensor:
+    """The rows of each word's pieces, summed."""
+    count = max(words, default=-1) + 1
+    out = rows.new_zeros(count, rows.shape[1])
+    for word, row in zip(words, rows, strict=True):
+        if word >= 0:
+            out[word] += row
+    return out
+
+
+def words_of(pieces: Sequence[str]) -> list[int]:
+    """The number of the word that each piece ends in: ["Ein", " Hu", "nd"] -> [0, 1, 1]
+
+    Words are what spaces part, as `str.split` counts them; a piece before any word has -1.
+    """
+    ends = accumulate(pieces)
+    return [len(text.split()) - 1 for text in ends]

@@ -1,0 +1,112 @@
+"""How text is written: the choices a user has, and many sources at once in their own order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from manyheads.codecs.text import PAD, START, STOP
+from manyheads.decoding.beam import Beam, beam
+from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.greedy import greedy
+from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.step import CachedStep
+from manyheads.model.networks import EncoderDecoder, Tokens
+
+Ids = Sequence[int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Greedy unless a beam of more than 1 or a temperature is asked for."""
+
+    beam: int = 1
+    nbest: int = 1
+    length_penalty: float = 1.0
+    temperature: float = 0.0  # above 0: draw at random
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    min_new_tokens: int = 0
+    max_new_tokens: int = 0  # 0: as many as the source makes likely
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
+        if self.temperature and self.beam > 1:
+            raise ValueError("a beam searches and a temperature draws; ask for one of them")
+        if self.temperature == 0 and (self.top_k or self.top_p < 1):
+            raise ValueError("top_k and top_p narrow what is drawn; give a temperature too")
+        if self.nbest > max(1, self.beam):
+            raise ValueError(
+                f"{self.nbest} best were asked for, a beam of {self.beam} finds {self.beam} at most"
+            )
+        if self.max_new_tokens < 0 or self.min_new_tokens < 0:
+            raise ValueError("min_new_tokens and max_new_tokens are 0 or more")
+        Beam(width=self.beam, nbest=self.nbest, length_penalty=self.length_penalty)
+        if self.temperature:
+            self.sampling()
+
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+
+    def longest(self, source: int) -> int:
+        """Tokens at most, from those of the source alone: never from what else is in the batch."""
+        return self.max_new_tokens or 2 * source + 20
+
+
+@torch.no_grad()
+def write(
+    network: EncoderDecoder,
+    sources: Sequence[Ids],
+    how: Writing = Writing(),
+    *,
+    prefixes: Sequence[Ids] = (),
+    first: int = 0,
+    tokens: int = 2048,
+) -> list[list[Hypothesis]]:
+    """For each source the best that can be written, in the order of the sources.
+
+    Sources of like length go together, about so many `tokens` of all beams at once. `first` is the
+    number of the first source in the whole input: each draws by its own number.
+    """
+    network.eval()
+    device = next(network.parameters()).device
+    found: dict[int, list[Hypothesis]] = {}
+    for rows in alike(sources, tokens // max(1, how.beam)):
+        read = Tokens.padded([[*sources[i], STOP] for i in rows], PAD).to(device)
+        step = CachedStep(network.decoder, network.encode(read))
+        start = torch.full((len(rows), 1), START, device=device)
+        bounds = Bounds(
+            STOP,
+            longest=[how.longest(len(sources[i])) for i in rows],
+            shortest=how.min_new_tokens,
+            prefix=[prefixes[i] for i in rows] if prefixes else (),
+            never=(PAD, START),
+        )
+        if how.temperature:
+            numbers = [first + i for i in rows]
+            written = [[one] for one in sample(step, start, bounds, how.sampling(), numbers)]
+        elif how.beam > 1:
+            wide = Beam(how.beam, nbest=how.nbest, length_penalty=how.length_penalty)
+            written = beam(step, start, bounds, wide)
+        else:
+            written = [[one] for one in greedy(step, start, bounds)]
+        found |= dict(zip(rows, written, strict=True))
+    return [found[i] for i in range(len(sources))]
+
+
+def alike(sources: Sequence[Ids], tokens: int) -> Iterator[list[int]]:
+    """The numbers of sources of like length, longest first: [[a b], [c], [d e]] -> [0, 2], [1]"""
+    rows: list[int] = []
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        if rows and (len(rows) + 1) * (len(sources[rows[0]]) + 1) > tokens:
+            yield rows
+            rows = []
+        rows.append(i)
+    if rows:
+        yield rows

@@ -1,0 +1,282 @@
+"""The course of one run, from where it stands to its end: train, note, validate, keep."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.training.averages import load_weights, mean_of, weights_of
+from manyheads.training.compiling import compiled
+from manyheads.training.files import read_tensors
+from manyheads.training.loop import Learner, Training
+from manyheads.training.prefetch import ahead
+from manyheads.training.runs import METRICS, SAMPLES, TIMES, Run
+from manyheads.training.world import World
+
+
+class Sample(NamedTuple):
+    """What was read, what was wanted and what was written."""
+
+    source: str
+    reference: str
+    output: str
+
+
+class Plan(Protocol):
+    """Which examples make which batch."""
+
+    def epoch(self, number: int) -> list[Any]:
+        """The batches of an epoch, not yet laid out: a pure function of its number."""
+
+    def count(self, rows: Any) -> int:
+        """The tokens a batch is measured by."""
+
+    def area(self, rows: Any) -> int:
+        """The room a batch takes."""
+
+    def share(self, rows: Any, part: int, parts: int) -> Any: ...
+    def batch(self, rows: Any) -> Any: ...
+
+
+class Job(Protocol):
+    """What a run learns."""
+
+    @property
+    def plan(self) -> Plan: ...
+    def network(self) -> nn.Module: ...
+    def loss(self, network: Any, batch: Any, smoothing: float) -> Tensor:
+        """Summed over the tokens of the batch."""
+
+    def judge(self, network: Any) -> tuple[dict[str, float], list[Sample]]:
+        """Scores on what was held out, the one that counts first (more is better)."""
+
+
+class Note(NamedTuple):
+    """Where training stands."""
+
+    step: int
+    steps: int
+    epoch: int
+    loss: float
+    rate: float
+    tokens_per_second: float
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        return self.seconds / max(1, self.step) * (self.steps - self.step)
+
+
+class Watch:
+    """Someone who looks on; this one keeps silent."""
+
+    def say(self, text: str) -> None: ...
+    def note(self, note: Note) -> None: ...
+    def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None: ...
+
+
+class Batch(NamedTuple):
+    """What a step trains on, and where the run stands after it."""
+
+    parts: list[Any]
+    tokens: int  # over all processes
+    after: tuple[int, int]  # epoch, batch
+
+
+class Course:
+    """One run in motion."""
+
+    def __init__(
+        self,
+        job: Job,
+        training: Training,
+        run: Run,
+        world: World = World(),
+        watch: Watch = Watch(),
+    ):
+        self.job, self.training, self.run, self.world, self.watch = job, training, run, world, watch
+        torch.manual_seed(training.seed)
+        loss = partial(job.loss, smoothing=training.label_smoothing)
+        self.learner = Learner(job.network(), loss, training, world)
+        self.standing = run.restore(self.learner)
+        if training.compile:
+            compiled(self.learner.network)
+        start = self.standing.loss if world.first else 0.0
+        self.summed = torch.tensor(start, dtype=torch.float64, device=world.device)
+        self.began = time.perf_counter() - self.standing.seconds
+        self.noted = time.perf_counter(), self.standing.counted
+
+    def go(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Train to the end, or until asked to stop; whether the end was reached."""
+        self.watch.say(f"{self.size():,} parameters on {self.world.device}")
+        self.rehearse()
+        over = self.learner.taken >= self.training.steps or self.tired()
+        for batch in ahead(self.batches()):
+            if over:
+                break
+            self.step(batch)
+            if self.due(self.training.log_every):
+                self.note()
+            if self.due(self.training.validate_every):
+                self.validate()
+            over = self.learner.taken >= self.training.steps or self.tired()
+            stopping = not over and self.agreed(asked_to_stop())
+            if over or stopping or self.due(self.training.checkpoint_every):
+                self.save()
+            if stopping:
+                return False
+        return True
+
+    def step(self, batch: Batch) -> None:
+        parts = [part.to(self.world.device) for part in batch.parts]
+        self.summed += self.learner.step(parts, batch.tokens) * batch.tokens
+        self.standing.epoch, self.standing.batch = batch.after
+        self.standing.tokens += batch.tokens
+        self.standing.counted += batch.tokens
+
+    def due(self, every: int) -> bool:
+        return self.learner.taken % every == 0 or self.learner.taken == self.training.steps
+
+    def tired(self) -> bool:
+        """Whether it has been validated often enough without a better score."""
+        return 0 < self.training.patience <= self.standing.worse
+
+    def agreed(self, asked: bool) -> bool:
+        """Alone, at once; among many, when the first process has said so to all."""
+        if self.world.size == 1:
+            return asked
+        return self.due(self.training.log_every) and bool(self.world.told(int(asked)))
+
+    # ---- before the first step ---------------------------------------------------------------
+
+    def size(self) -> int:
+        return sum(p.numel() for p in self.learner.network.parameters())
+
+    def rehearse(self) -> None:
+        """Cut batches into as many parts as memory asks for: the largest is tried first."""
+        parts = max(self.standing.parts, self.training.accumulate)
+        while self.world.device.type == "cuda":
+            worst = max(self.job.plan.epoch(0), key=self.job.plan.area)
+            mine = self.job.plan.share(worst, self.world.rank, self.world.size)
+            try:
+                part = self.job.plan.batch(mine[::parts])
+                self.learner.rehearse(part.to(self.world.device))
+                break
+            except torch.OutOfMemoryError:
+                if parts >= len(mine):
+                    raise ValueError(
+                        "one row of a batch does not fit into the GPU's memory; "
+                        "a smaller network, or data.longest_tokens, would do"
+                    ) from None
+                parts *= 2
+                torch.cuda.empty_cache()
+                self.watch.say(f"a batch does not fit into memory at once: cut into {parts}")
+        self.standing.parts = parts
+
+    def batches(self) -> Iterator[Batch]:
+        """Without end, from where the run stands: nothing but two numbers is needed."""
+        plan, parts, begin = self.job.plan, self.standing.parts, self.standing.batch
+        for epoch in count(self.standing.epoch):
+            planned = plan.epoch(epoch)
+            for i in range(begin, len(planned)):
+                mine = plan.share(planned[i], self.world.rank, self.world.size)
+                made = [plan.batch(mine[part::parts]) for part in range(parts)]
+                after = (epoch, i + 1) if i + 1 < len(planned) else (epoch + 1, 0)
+                yield Batch(made, plan.count(planned[i]), after)
+            begin = 0
+
+    # ---- after a step ------------------------------------------------------------------------
+
+    def note(self) -> None:
+        standing, step = self.standing, self.learner.taken
+        loss = self.world.together(self.summed.item()) / standing.counted
+        if not math.isfinite(loss):
+            raise ValueError(self.lost(loss))
+        now = time.perf_counter()
+        standing.seconds = now - self.began
+        started, before = self.noted
+        speed = (standing.counted - before) / max(1e-9, now - started)
+        rate = self.training.learning_rate * self.training.rate(step - 1)
+        note = Note(step, self.training.steps, standing.epoch, loss, rate, speed, standing.seconds)
+        if self.world.first:
+            told = {"step": step, "epoch": standing.epoch, "loss": loss, "rate": rate}
+            self.run.log(METRICS, {**told, "tokens": standing.tokens})
+            self.timed(tokens_per_second=round(speed))
+            self.watch.note(note)
+        self.summed.zero_()
+        standing.counted, self.noted = 0, (now, 0)
+
+    def lost(self, loss: float) -> str:
+        lower = self.training.learning_rate / 3
+        return (
+            f"the loss is {loss} by step {self.learner.taken}; a lower learning rate "
+            f"(training.learning_rate={lower:.2g}) or a longer warm-up may hold it; the last "
+            f"checkpoint in {self.run.folder} is sound"
+        )
+
+    def timed(self, **what: Any) -> None:
+        seconds = round(time.perf_counter() - self.began, 3)
+        self.run.log(TIMES, {"step": self.learner.taken, "seconds": seconds, **what})
+
+    def validate(self) -> None:
+        if self.world.first:
+            with borrowed(self.learner.network, self.learner.weights()):
+                scores, samples = self.job.judge(self.learner.network)
+            self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
+            self.timed(validated=scores)
+            self.run.write(SAMPLES, told(self.learner.taken, scores, samples))
+            self.rank(next(iter(scores.values())))
+            self.watch.validated(self.learner.taken, scores, samples)
+        self.standing.worse = self.world.told(self.standing.worse)
+        self.noted = time.perf_counter(), self.standing.counted
+
+    def rank(self, score: float) -> None:
+        """Keep these weights if they are among the best; the result is the mean of those."""
+        this = (score, self.learner.taken)
+        # Of equal scores the earlier is the better.
+        ranked = sorted([*self.standing.best, this], key=lambda one: (-one[0], one[1]))
+        kept = ranked[: self.training.average]
+        self.standing.worse = 0 if kept[0] == this else self.standing.worse + 1
+        if this in kept:
+            self.standing.best = kept
+            self.run.keep(self.learner.taken, self.learner.weights())
+            several = [read_tensors(self.run.moment(step))[0] for _, step in kept]
+            self.run.result(mean_of(several), {"moments": kept})
+
+    def save(self) -> None:
+        self.standing.loss = self.world.together(self.summed.item())
+        self.summed.fill_(self.standing.loss if self.world.first else 0.0)
+        self.standing.seconds = time.perf_counter() - self.began
+        if self.world.first:
+            self.run.save(self.learner, self.standing)
+        self.world.wait()
+
+
+@contextmanager
+def borrowed(network: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
+    """Other weights for a while."""
+    own = {name: tensor.clone() for name, tensor in weights_of(network).items()}
+    load_weights(network, weights)
+    try:
+        yield
+    finally:
+        load_weights(network, own)
+
+
+def told(step: int, scores: dict[str, float], samples: Sequence[Sample]) -> str:
+    """A validation as a person reads it."""
+    named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
+    lines = [f"== step {step}  {named}"]
+    for sample in samples:
+        lines.append(f"   read     {sample.source}")
+        lines.append(f"   wanted   {sample.reference}")
+        lines.append(f"   written  {sample.output}\n")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,91 @@
+"""Writing so that nothing half-written is ever read, and reading so that nothing foreign is taken.
+
+A file is written beside its place, flushed to the disk, and moved there whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+NOTE = "manyheads"  # the key of our own note among a safetensors file's words
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` on a file beside this one, then move it here; what was here stays until then."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(beside)
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except (OSError, SafetensorError) as error:
+        kept = "; the one written before is whole" if path.exists() else ""
+        raise OSError(f"{path} could not be written ({reason(error)}){kept}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without the path and the number."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda beside: none(beside.write_text(text, encoding="utf-8")))
+
+
+def none(_: Any) -> None: ...
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
+    """Tensors by name and a note beside them, in one safetensors file."""
+    kept = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    metadata = {"format": "pt", NOTE: json.dumps(note, sort_keys=True)}
+    write_whole(path, lambda beside: safetensors.torch.save_file(kept, beside, metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the note; a file that is cut short or not ours is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            words = file.metadata() or {}
+            if NOTE not in words:
+                raise ValueError(
+                    f"{path} was not written by manyheads; "
+                    "a run folder's own weights.safetensors or checkpoint.safetensors is wanted"
+                )
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}, json.loads(words[NOTE])
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({reason(error)}); "
+            "it was cut short or is something else"
+        ) from None
+
+
+def fitting(held: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors that are not those of this network, by the first that differs."""
+    for name, tensor in wanted.items():
+        if name not in held:
+            raise ValueError(f"{path} belongs to another network: it holds no {name}")
+        if held[name].shape != tensor.shape:
+            raise ValueError(
+                f"{path} belongs to another network: its {name} is "
+                f"{tuple(held[name].shape)}, here it is {tuple(tensor.shape)}"
+            )
+    if more := [name for name in held if name not in wanted]:
+        raise ValueError(f"{path} belongs to another network: it holds {more[0]} too")

@@ -1,0 +1,147 @@
+"""A run's folder: what a person reads, and what a run goes on from.
+
+recipe.yaml             what was asked for, every setting resolved
+corpus.txt              what was read, kept and left out, and why
+tokenizer.json          text to numbers (source.json and target.json where they are two)
+data/                   the corpus as numbers
+weights.safetensors     the result: the best weights so far, or the mean of the best
+checkpoint.safetensors  all that is needed to go on as if never stopped
+kept/                   the weights of the best moments
+metrics.jsonl           a line each time something was measured: the same however often it stopped
+times.jsonl             seconds and tokens a second, which never are
+samples.txt             the same sentences at every validation
+loss.png                the curves
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from manyheads.training.files import read_tensors, write_tensors, write_text
+from manyheads.training.loop import Learner
+
+RECIPE, WEIGHTS, CHECKPOINT = "recipe.yaml", "weights.safetensors", "checkpoint.safetensors"
+METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
+LOGS = (METRICS, TIMES, SAMPLES)
+
+
+@dataclass
+class Standing:
+    """Where a run stands: a handful of numbers beside the tensors."""
+
+    epoch: int = 0
+    batch: int = 0  # of this epoch, the next to be trained on
+    tokens: int = 0  # trained on so far
+    loss: float = 0.0  # summed since the last line of the log
+    counted: int = 0  # and over so many tokens
+    best: list[tuple[float, int]] = field(default_factory=list)  # scores and steps, best first
+    worse: int = 0  # validations since the best
+    parts: int = 1  # into which a batch is cut to fit into memory
+    seconds: float = 0.0  # of training, over all its parts
+
+    @property
+    def best_step(self) -> int | None:
+        return self.best[0][1] if self.best else None
+
+
+class Run:
+    """A folder that holds one run."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
+
+    def create(self) -> None:
+        """Make the folder; one that already holds something is refused, and left as it is."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{self.folder} is a file; a run needs a folder of its own")
+        if (self / RECIPE).exists():
+            raise ValueError(
+                f"{self.folder} already holds a run; `manyheads resume {self.folder}` goes on "
+                "with it, another --out begins a new one"
+            )
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise ValueError(
+                f"{self.folder} is not empty and holds no run; give --out a new folder"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    # ---- the logs ----------------------------------------------------------------------------
+
+    def log(self, name: str, line: dict[str, Any]) -> None:
+        self.write(name, json.dumps(line) + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        with (self / name).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        if (self / name).exists():
+            for line in (self / name).read_text(encoding="utf-8").splitlines():
+                yield json.loads(line)
+
+    # ---- checkpoints -------------------------------------------------------------------------
+
+    def save(self, learner: Learner, standing: Standing) -> None:
+        """All that is needed to go on; then drop what only the checkpoint before needed."""
+        sizes = {name: size_of(self / name) for name in LOGS}
+        note = {"step": learner.taken, "standing": vars(standing), "sizes": sizes}
+        write_tensors(self / CHECKPOINT, learner.state(), note)
+        wanted = {self.moment(step) for _, step in standing.best}
+        for path in (self / "kept").glob("*.safetensors"):
+            if path not in wanted:
+                path.unlink()
+
+    def restore(self, learner: Learner) -> Standing:
+        """Put the learner back to the last checkpoint, and the logs to what they were then."""
+        path = self / CHECKPOINT
+        if not path.exists():
+            return self.anew()
+        held, note = read_tensors(path)
+        if missing := {"step", "standing", "sizes"} - set(note):
+            raise ValueError(f"{path} is no checkpoint of a run: it has no {min(missing)}")
+        learner.restore(held, note["step"], path)
+        for name in LOGS:
+            cut_to(self / name, note["sizes"].get(name, 0))
+        standing = Standing(**note["standing"])
+        standing.best = [(score, step) for score, step in standing.best]
+        return standing
+
+    def anew(self) -> Standing:
+        """It stopped before its first checkpoint: nothing it wrote counts."""
+        for name in LOGS:
+            cut_to(self / name, 0)
+        return Standing()
+
+    def moment(self, step: int) -> Path:
+        return self / "kept" / f"step-{step:07d}.safetensors"
+
+    def keep(self, step: int, weights: dict[str, Tensor]) -> None:
+        """The weights of this moment, among the best so far."""
+        (self / "kept").mkdir(exist_ok=True)
+        write_tensors(self.moment(step), weights, {"step": step})
+
+    def result(self, weights: dict[str, Tensor], note: dict[str, Any]) -> None:
+        write_tensors(self / WEIGHTS, weights, note)
+
+    def text(self, name: str, text: str) -> None:
+        write_text(self / name, text)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def cut_to(path: Path, size: int) -> None:
+    """Drop what was written after the checkpoint."""
+    if path.exists():
+        with path.open("rb+") as file:
+            file.truncate(size)

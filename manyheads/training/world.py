@@ -1,0 +1,78 @@
+"""Which device computes, and who else takes part."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+PATIENCE = timedelta(hours=1)  # the first process alone validates, the others wait
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all that train together."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes, validates and talks."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def told(self, number: int) -> int:
+        """What the first process says, heard by all."""
+        if self.size == 1:
+            return number
+        said = torch.tensor([number], device=self.device)
+        dist.broadcast(said, 0)
+        return int(said)
+
+    def together(self, number: float) -> float:
+        """The sum over all processes."""
+        if self.size == 1:
+            return number
+        total = torch.tensor([number], device=self.device, dtype=torch.float64)
+        dist.all_reduce(total)
+        return float(total)
+
+
+def join(device: str | None = None) -> World:
+    """This process alone; or, started by torchrun, one of many."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    at = chosen(device)
+    if size == 1:
+        return World(device=at)
+    if at.type == "cuda":
+        at = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(at)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if at.type == "cuda" else "gloo", timeout=PATIENCE)
+    return World(dist.get_rank(), size, at)
+
+
+def leave() -> None:
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def chosen(device: str | None) -> torch.device:
+    """The device asked for; the GPU where there is one and nothing was asked."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"a device is cpu or cuda, got {device!r}") from None
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("cuda was asked for and torch finds no GPU here; cpu would do")
+    return wanted
