@@ -185,7 +185,6 @@ WAYS: dict[str, Way] = {
     "eager": Way(),
     "compiled": Way({"dynamic": False}),
     "compiled, CUDA graphs": Way({"mode": "reduce-overhead"}, who=OURS),
-    "compiled, autotuned": Way({"mode": "max-autotune-no-cudagraphs"}, who=OURS),
     "compiled, bf16 weights": Way({"dynamic": False}, torch.bfloat16, OURS),
 }
 

@@ -224,7 +224,10 @@ class Course:
 
     def timed(self, **what: Any) -> None:
         seconds = round(time.perf_counter() - self.began, 3)
-        self.run.log(TIMES, {"step": self.learner.taken, "seconds": seconds, **what})
+        clock = round(time.time(), 3)
+        self.run.log(
+            TIMES, {"step": self.learner.taken, "seconds": seconds, "clock": clock, **what}
+        )
 
     def validate(self) -> None:
         if self.world.first:
