@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import WORDS, Verdict
-from manyheads.attention.places import Graph, Pair, Pairs, ends_of, time_of
+from manyheads.attention.places import Graph, Pair, Pairs, end_to_end, time_of
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -357,12 +357,7 @@ class Segments(Pattern):
     @staticmethod
     def of(lengths: Sequence[Sequence[int]], width: int) -> Segments:
         """[[2, 3]], 6 -> Segments([[0, 0, 1, 1, 1, -1]])"""
-        ids = torch.full((len(lengths), width), Segments.PADDING)
-        for row, counts in zip(ids, lengths, strict=True):
-            if any(count < 0 for count in counts):
-                raise ValueError(f"a document has 0 tokens or more, got {min(counts)}")
-            done = ends_of(counts, width)[-1]
-            row[:done] = torch.repeat_interleave(torch.tensor(counts, dtype=torch.long))
+        _, ids = end_to_end(lengths, width)
         return Segments(ids, lengths=tuple(map(tuple, lengths)))
 
     def towards(self, memory: Segments) -> Segments:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -208,21 +209,34 @@ def packed(
     lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None
 ) -> Grid:
     """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
-    times = torch.zeros(len(lengths), width, dtype=torch.long)
-    for time, row in zip(times, lengths, strict=True):
-        starts, counts = torch.tensor(ends_of(row, width)), torch.tensor(row, dtype=torch.long)
-        begun = starts[:-1].repeat_interleave(counts)
-        time[: len(begun)] = torch.arange(len(begun)) - begun
+    times, _ = end_to_end(lengths, width)
     longest = max((length for row in lengths for length in row), default=1)
     return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0)
 
 
-def ends_of(lengths: Iterable[int], width: int) -> list[int]:
-    """Where documents laid end to end begin and end: [2, 3], 6 -> [0, 2, 5]."""
-    ends = reduce(lambda done, length: [*done, done[-1] + length], lengths, [0])
-    if ends[-1] > width:
-        raise ValueError(f"documents of {ends[-1]} tokens in all were packed into a row of {width}")
-    return ends
+def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Tensor]:
+    """For each place of each row the time in its document, and the document's number.
+
+    [[2, 3]], 6 -> [[0, 1, 0, 1, 2, 0]] and [[0, 0, 1, 1, 1, -1]]
+    """
+    documents = np.array([len(row) for row in lengths], int)
+    counts = np.fromiter(chain.from_iterable(lengths), int)
+    if len(counts) and counts.min() < 0:
+        raise ValueError(f"a document has 0 tokens or more, got {counts.min()}")
+    # All rows at once: one by one they would take longer than the step they are for.
+    starts, firsts = np.cumsum(counts) - counts, np.cumsum(documents) - documents
+    number = np.arange(len(counts)) - np.repeat(firsts, documents)
+    totals = np.array([sum(row) for row in lengths], int)
+    if (totals > width).any():
+        raise ValueError(
+            f"documents of {totals.max()} tokens in all were packed into a row of {width}"
+        )
+    shift = np.arange(len(lengths)) * width - (np.cumsum(totals) - totals)  # of each row's tokens
+    step = np.arange(counts.sum()) - np.repeat(starts, counts)
+    place = np.arange(len(step)) + np.repeat(shift, totals)
+    times, numbers = np.zeros((len(lengths), width), int), np.full((len(lengths), width), -1)
+    times.flat[place], numbers.flat[place] = step, np.repeat(number, counts)
+    return torch.from_numpy(times), torch.from_numpy(numbers)
 
 
 def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = None) -> Graph:
