@@ -318,6 +318,7 @@ def main() -> None:
     options.add_argument("--json", type=Path, help="keep the figures in this file")
     options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
     options.add_argument("--only", choices=NETWORKS, help="one of the three")
+    options.add_argument("--way", choices=WAYS, action="append", help="this way, and no others")
     asked = options.parse_args()
     device = torch.device(asked.device)
     size, blocks = (TOY, 1) if asked.quick else (Size(), 7)
@@ -329,7 +330,8 @@ def main() -> None:
     print(f"{'network':15}{'way':24}" + "".join(f"{title:>{width}}" for title, width in titles))
     for network in NETWORKS:
         for how, way in WAYS.items():
-            if network not in way.who or asked.only not in (None, network):
+            unasked = asked.only not in (None, network) or how not in (asked.way or WAYS)
+            if network not in way.who or unasked:
                 continue
             try:
                 rows.append(measured(network, how, size, device, blocks))
