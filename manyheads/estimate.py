@@ -1,15 +1,16 @@
 """What a run would take, reckoned before it is begun.
 
-Parameters are counted, not built; memory and time are rough, and say so.
+Parameters are counted, not built, with the vocabulary that would be learned; memory and time are
+rough, and say so.
 """
 
 from __future__ import annotations
 
 import torch
 
-from manyheads.model.build import encoder_decoder
 from manyheads.recipe import Recipe
-from manyheads.tasks.prepare import Gathered
+from manyheads.tasks.prepare import Gathered, learned
+from manyheads.tasks.texts import Texts
 
 SPEEDS = {"cpu": 5e10, "cuda": 1e14}  # multiplications and additions a second that are reached
 CHARACTERS_A_TOKEN = 4
@@ -18,7 +19,8 @@ ACTIVATIONS = 34  # numbers a layer keeps for each token and channel until the b
 
 def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
-    parameters = counted(recipe)
+    task = Texts(recipe.task, learned(recipe.codec, gathered.train), recipe.network)
+    parameters = counted(task)
     characters = sum(len(example.target) for example in gathered.train)
     epoch_tokens = characters // CHARACTERS_A_TOKEN + len(gathered.train)
     training = recipe.training
@@ -27,7 +29,7 @@ def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
     layers = 2 * recipe.network.depth
     width = 2 if training.precision == "bfloat16" else 4
     kept = training.tokens_per_batch * recipe.network.width * layers * ACTIVATIONS * width
-    scores = training.tokens_per_batch * recipe.codec.size * (width + 8)
+    scores = training.tokens_per_batch * task.codecs.target.size * (width + 8)
     memory = 16 * parameters + (kept + scores) / training.accumulate
     return "\n".join(
         [
@@ -39,11 +41,10 @@ def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
     )
 
 
-def counted(recipe: Recipe) -> int:
+def counted(task: Texts) -> int:
     """The parameters of the network, without the memory for them."""
     with torch.device("meta"):
-        size = recipe.codec.size
-        network = encoder_decoder(recipe.network, size, size, recipe.codec.joint)
+        network = task.network()
     return sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -20,10 +20,10 @@ def begin(
 ) -> None:
     """Make the folder of a run and put all into it that the run will read."""
     if world.first:
-        run.create()
-        gathered = gathered or gather(recipe.task, recipe.data, recipe.training.seed)
-        prepare(gathered, recipe.codec, recipe.data.longest_tokens, run)
-        run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
+        with run.created():
+            gathered = gathered or gather(recipe.task, recipe.data, recipe.training.seed)
+            prepare(gathered, recipe.codec, recipe.data.longest_tokens, run)
+            run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
     world.wait()
 
 

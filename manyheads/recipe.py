@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.model.build import BUILDERS, Network
 from manyheads.tasks.pairs import Layout
-from manyheads.tasks.reading import Data, Kind
+from manyheads.tasks.reading import FILTERS, Data, Kind
 from manyheads.tasks.texts import Codec
 from manyheads.training.loop import Training
 
@@ -103,6 +103,7 @@ def recipe_for(
 ) -> Recipe:
     """All settings for a corpus of so many pairs on this device, where none were given."""
     cuda = device == "cuda"
+    data = replace(data, filters=data.filters or FILTERS[task])
     name = preset or fitting(pairs, cuda)
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")

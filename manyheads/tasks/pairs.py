@@ -102,12 +102,13 @@ def packing(lengths: Ints, tokens: int) -> Packing:
 
 
 def end_to_end(corpus: Corpus, rows: Sequence[Row], widths: Sequence[int]) -> Batch:
-    """Pairs packed into rows of these widths."""
+    """Pairs packed into rows of these widths; no rows are one in which nothing is wanted."""
+    rows = rows or [[]]
     examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
     row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     sides, places, segments = [], [], []
     for shard, width in zip((corpus.source, corpus.target), widths, strict=True):
-        counts = shard.lengths[examples] + 1
+        counts = spans(shard, examples)[1] + 1
         starts = within_rows(counts, row_of) + row_of * width
         sides.append((shard, starts, (len(rows), width)))
         lengths = split(counts, [len(row) for row in rows])
@@ -124,7 +125,7 @@ def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
     chosen = np.asarray(examples, dtype=np.int64)
     sides, seen = [], list[Pattern]()
     for shard in (corpus.source, corpus.target):
-        counts = shard.lengths[chosen] + 1
+        counts = spans(shard, chosen)[1] + 1
         shape = (max(1, len(chosen)), int(counts.max(initial=1)))
         sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
         same = bool((counts == shape[1]).all())
@@ -156,11 +157,17 @@ def three(reading: Side, writing: Side, examples: Ints) -> tuple[Tensor, Tensor,
 
 def place(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
     """Copy each example to where it begins, all at once; gives where each ends."""
-    counts = shard.lengths[examples]
+    begins, counts = spans(shard, examples)
     step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-    taken = np.repeat(shard.ends[examples] - counts, counts) + step
+    taken = np.repeat(begins, counts) + step
     out.flat[np.repeat(starts, counts) + step] = shard.tokens[taken]
     return starts + counts
+
+
+def spans(shard: Shard, examples: Ints) -> tuple[Ints, Ints]:
+    """Where some examples begin and how long they are, without a look at all the others."""
+    begins = np.where(examples > 0, shard.ends[examples - 1], 0)
+    return begins, shard.ends[examples] - begins
 
 
 def within_rows(counts: Ints, row_of: Ints) -> Ints:

@@ -14,7 +14,7 @@ from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
 from manyheads.data.sources import Example
 from manyheads.tasks.pairs import Corpus
-from manyheads.tasks.reading import Data, Kind, hold_out
+from manyheads.tasks.reading import FILTERS, Data, Kind, hold_out
 from manyheads.tasks.texts import Codec, Codecs
 from manyheads.training.files import write_text
 from manyheads.training.runs import CORPUS, Run
@@ -33,7 +33,12 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
     """Read everything there is; leave out what would do harm, and say what it was."""
     valid = list(data.valid(kind)) if data.validated else []
     report = Report()
-    train = list(clean(data.train(kind), report, data.filters, held_out=valid))
+    if data.validated and not valid:
+        raise ValueError(
+            f"{data.valid_pairs or data.valid_source} is empty: nothing to validate on"
+        )
+    filters = data.filters or FILTERS[kind]
+    train = list(clean(data.train(kind), report, filters, held_out=valid))
     some_left(report, "the corpus")
     if not data.validated:
         train, valid = hold_out(train, data.held_out, seed)
@@ -56,10 +61,14 @@ def prepare(gathered: Gathered, codec: Codec, longest_tokens: int, run: Run) -> 
         targets = codecs.target.encode_all([example.target for example in examples])
         most = longest_tokens - 1  # the sign at the end counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
+        if not any(fits):
+            raise ValueError(
+                f"nothing is left of the {name} pairs: all {len(fits)} are longer than "
+                f"{longest_tokens} tokens; a larger data.longest_tokens would do"
+            )
         if name == "train":
             over = [example for example, fit in zip(examples, fits, strict=True) if not fit]
             leave_out(report, over, f"longer than {longest_tokens} tokens")
-            some_left(report, "the corpus")
         for side, ids, size in (
             ("source", sources, codecs.source.size),
             ("target", targets, codecs.target.size),

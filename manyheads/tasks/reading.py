@@ -25,6 +25,14 @@ TARGETS = {
 }
 ANSWERS = ("answers", "answer", "target")
 
+# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
+SHORTER = Filters(longest_characters=0, ratio=0.0)
+FILTERS: dict[Kind, Filters] = {
+    "translation": Filters(),
+    "summarization": SHORTER,
+    "answering": SHORTER,
+}
+
 
 @dataclass(frozen=True)
 class Data:
@@ -41,7 +49,7 @@ class Data:
     valid_pairs: Path | None = None
     held_out: int = 500  # for validation, where no files for it are given; a tenth at most
     longest_tokens: int = 512
-    filters: Filters = Filters()
+    filters: Filters | None = None  # those of the task, unless given
 
     def __post_init__(self) -> None:
         for names in (
@@ -53,6 +61,8 @@ class Data:
             raise ValueError("nothing to learn from: give source and target, or pairs")
         if self.longest_tokens < 2:
             raise ValueError(f"longest_tokens is 2 or more, got {self.longest_tokens}")
+        if self.held_out < 1:
+            raise ValueError(f"held_out is 1 or more, got {self.held_out}")
 
     def check(self, source: str, target: str, pairs: str) -> None:
         """Two files that belong together, or one that holds both; not half of either."""
@@ -102,11 +112,16 @@ def questions(path: Path) -> Iterator[Example]:
     """A context with one question, or with many under "qas" as SQuAD has them."""
     for number, record in objects(path):
         where = f"{path}:{number}"
-        (context,) = texts(record, ("context",), where)
-        for asked in record.get("qas", [record]):
-            (question,) = texts(asked, ("question",), where)
-            answer, *others = texts(asked, ANSWERS, where)
-            yield Example(asking(question, context), answer, number, tuple(dict.fromkeys(others)))
+        context, *_ = texts(record, ("context",), where)
+        asked_here = record.get("qas", [record])
+        if not isinstance(asked_here, list) or not all(isinstance(a, dict) for a in asked_here):
+            raise ValueError(
+                f"{where}: qas is a list of questions, each an object with its answers"
+            )
+        for asked in asked_here:
+            question, *_ = texts(asked, ("question",), where)
+            answer, *others = dict.fromkeys(texts(asked, ANSWERS, where))
+            yield Example(asking(question, context), answer, number, tuple(others))
 
 
 def asking(question: str, context: str) -> str:
@@ -115,8 +130,12 @@ def asking(question: str, context: str) -> str:
 
 
 def texts(record: dict[str, Any], names: tuple[str, ...], where: str) -> list[str]:
-    """The text under the first of these names that is there, or the texts if it is a list."""
+    """The text under the first of these names that is there, or the texts if it is a list.
+
+    An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.
+    """
     value = next((record[name] for name in names if name in record), None)
+    value = value.get("text") if isinstance(value, dict) else value
     listed = value if isinstance(value, list) else [value]
     found = [each.get("text") if isinstance(each, dict) else each for each in listed]
     kept = [text for text in found if isinstance(text, str)]

@@ -47,6 +47,10 @@ class Writing:
             )
         if self.max_new_tokens < 0 or self.min_new_tokens < 0:
             raise ValueError("min_new_tokens and max_new_tokens are 0 or more")
+        if 0 < self.max_new_tokens < self.min_new_tokens:
+            raise ValueError(
+                f"min_new_tokens={self.min_new_tokens} is over max_new_tokens={self.max_new_tokens}"
+            )
         Beam(width=self.beam, nbest=self.nbest, length_penalty=self.length_penalty)
         if self.temperature:
             self.sampling()
@@ -56,7 +60,7 @@ class Writing:
 
     def longest(self, source: int) -> int:
         """Tokens at most, from those of the source alone: never from what else is in the batch."""
-        return self.max_new_tokens or 2 * source + 20
+        return self.max_new_tokens or max(self.min_new_tokens, 2 * source + 20)
 
 
 @torch.no_grad()
@@ -67,7 +71,7 @@ def write(
     *,
     prefixes: Sequence[Ids] = (),
     first: int = 0,
-    tokens: int = 2048,
+    tokens: int = 8192,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 

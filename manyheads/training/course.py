@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +18,7 @@ from manyheads.training.compiling import compiled
 from manyheads.training.files import read_tensors
 from manyheads.training.loop import Learner, Training
 from manyheads.training.prefetch import ahead
-from manyheads.training.runs import METRICS, SAMPLES, TIMES, Run
+from manyheads.training.runs import CHECKPOINT, METRICS, SAMPLES, TIMES, Run
 from manyheads.training.world import World
 
 
@@ -116,24 +116,27 @@ class Course:
 
     def go(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end, or until asked to stop; whether the end was reached."""
+        if self.over():
+            self.watch.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
+            return True
         self.watch.say(f"{self.size():,} parameters on {self.world.device}")
         self.rehearse()
-        over = self.learner.taken >= self.training.steps or self.tired()
-        for batch in ahead(self.batches()):
-            if over:
-                break
-            self.step(batch)
-            if self.due(self.training.log_every):
-                self.note()
-            if self.due(self.training.validate_every):
-                self.validate()
-            over = self.learner.taken >= self.training.steps or self.tired()
-            stopping = not over and self.agreed(asked_to_stop())
-            if over or stopping or self.due(self.training.checkpoint_every):
-                self.save()
-            if stopping:
-                return False
-        return True
+        with closing(ahead(self.batches())) as batches:
+            for batch in batches:
+                self.step(batch)
+                if self.due(self.training.log_every):
+                    self.note()
+                if self.due(self.training.validate_every):
+                    self.validate()
+                stopping = not self.over() and self.agreed(asked_to_stop())
+                if self.over() or stopping or self.due(self.training.checkpoint_every):
+                    self.save()
+                if self.over() or stopping:
+                    break
+        return self.over()
+
+    def over(self) -> bool:
+        return self.learner.taken >= self.training.steps or self.tired()
 
     def step(self, batch: Batch) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
@@ -199,7 +202,7 @@ class Course:
         standing, step = self.standing, self.learner.taken
         loss = self.world.together(self.summed.item()) / standing.counted
         if not math.isfinite(loss):
-            raise ValueError(self.lost(loss))
+            raise self.lost(loss)
         now = time.perf_counter()
         standing.seconds = now - self.began
         started, before = self.noted
@@ -214,12 +217,19 @@ class Course:
         self.summed.zero_()
         standing.counted, self.noted = 0, (now, 0)
 
-    def lost(self, loss: float) -> str:
+    def check(self) -> None:
+        """What are no numbers are neither validated nor kept, whether noted yet or not."""
+        numbers = [self.summed, *weights_of(self.learner.network).values()]
+        if not all(bool(one.isfinite().all()) for one in numbers):
+            raise self.lost(math.nan)
+
+    def lost(self, loss: float) -> ValueError:
         lower = self.training.learning_rate / 3
-        return (
+        checkpoint = self.run / CHECKPOINT
+        return ValueError(
             f"the loss is {loss} by step {self.learner.taken}; a lower learning rate "
-            f"(training.learning_rate={lower:.2g}) or a longer warm-up may hold it; the last "
-            f"checkpoint in {self.run.folder} is sound"
+            f"(training.learning_rate={lower:.2g}) or a longer warm-up may hold it"
+            + (f"; {checkpoint} was written before and is sound" if checkpoint.exists() else "")
         )
 
     def timed(self, **what: Any) -> None:
@@ -230,6 +240,7 @@ class Course:
         )
 
     def validate(self) -> None:
+        self.check()
         if self.world.first:
             with borrowed(self.learner.network, self.learner.weights()):
                 scores, samples = self.job.judge(self.learner.network)
@@ -255,6 +266,7 @@ class Course:
             self.run.result(mean_of(several), {"moments": kept})
 
     def save(self) -> None:
+        self.check()
         self.standing.loss = self.world.together(self.summed.item())
         self.summed.fill_(self.standing.loss if self.world.first else 0.0)
         self.standing.seconds = time.perf_counter() - self.began

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ NOTE = "manyheads"  # the key of our own note among a safetensors file's words
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Call `write` on a file beside this one, then move it here; what was here stays until then."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Call `write` on a file beside this one, then move it here; what was here stays until then.
+
+    The file beside it has one name: what a killed process left there is written over.
+    """
+    beside = path.with_name(f".{path.name}.part")
     try:
         write(beside)
         with beside.open("rb+") as file:
@@ -39,7 +43,8 @@ def reason(error: Exception) -> str:
     """What went wrong, without the path and the number."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error)
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return os.strerror(int(number[1])) if number else str(error)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -50,9 +55,13 @@ def none(_: Any) -> None: ...
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
-    """Tensors by name and a note beside them, in one safetensors file."""
+    """Tensors by name and a note beside them, in one safetensors file.
+
+    The note is the only word in it: several would come in another order each time, and equal
+    weights are to be equal files.
+    """
     kept = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    metadata = {"format": "pt", NOTE: json.dumps(note, sort_keys=True)}
+    metadata = {NOTE: json.dumps(note, sort_keys=True)}
     write_whole(path, lambda beside: safetensors.torch.save_file(kept, beside, metadata))
 
 

@@ -71,8 +71,6 @@ class Training:
         return factor(self.schedule, step, self.warmup_steps, self.steps)
 
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps of each parameter
-
 LEAST = {
     "steps": 1,
     "tokens_per_batch": 1,
@@ -85,6 +83,7 @@ LEAST = {
     "log_every": 1,
     "patience": 0,
     "average": 1,
+    "seed": 0,
 }
 
 
@@ -164,7 +163,7 @@ class Learner:
 
     def seed_of(self, step: int) -> int:
         """A number of its own for each step and process."""
-        return (self.training.seed * 1_000_003 + step) * 4096 + self.world.rank
+        return ((self.training.seed * 1_000_003 + step) * 4096 + self.world.rank) % 2**63
 
     def weights(self) -> dict[str, Tensor]:
         """What the run gives: the running average where there is one."""
@@ -176,30 +175,37 @@ class Learner:
         """All tensors to go on from, by name."""
         held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
         for name, parameter in self.network.named_parameters():
-            for part, tensor in self.optimizer.state.get(parameter, {}).items():
+            for part, tensor in self.moments(parameter).items():
                 held[f"optimizer.{part}.{name}"] = tensor
         if self.average is not None:
             held |= {f"average.{name}": tensor for name, tensor in self.average.kept.items()}
         return held
 
+    def moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """What AdamW keeps of a parameter; zeros, as it would begin, before its first gradient."""
+        return self.optimizer.state.get(parameter) or {
+            "step": torch.zeros((), device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+            "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+        }
+
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
         """Go on from there; what belongs to another network is refused before anything changes."""
-        parts: dict[str, dict[str, Tensor]] = {"network": {}, "optimizer": {}, "average": {}}
-        for name, tensor in held.items():
-            kind, _, rest = name.partition(".")
-            parts.setdefault(kind, {})[rest] = tensor
-        fitting(parts["network"], weights_of(self.network), path)
+        fitting(held, self.state(), path)
+        load_weights(self.network, under("network.", held))
         if self.average is not None:
-            fitting(parts["average"], self.average.kept, path)
-            self.average.restore(parts["average"])
-        load_weights(self.network, parts["network"])
+            self.average.restore(under("average.", held))
         for name, parameter in self.network.named_parameters():
+            # Copied: as read they lie in the file, which is not to be held for the rest of the run.
             self.optimizer.state[parameter] = {
-                part: parts["optimizer"][f"{part}.{name}"].to(parameter.device)
-                for part in MOMENTS
-                if f"{part}.{name}" in parts["optimizer"]
+                part: held[f"optimizer.{part}.{name}"].clone().to(parameter.device)
+                for part in self.moments(parameter)
             }
         self.taken = taken
+
+
+def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in held.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)

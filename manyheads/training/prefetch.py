@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,8 +13,11 @@ T = TypeVar("T")
 AHEAD = 4
 
 
-def ahead(made: Iterator[T]) -> Iterator[T]:
-    """The same things in the same order, made in a thread; its errors are raised here."""
+def ahead(made: Iterator[T]) -> Generator[T]:
+    """The same things in the same order, made in a thread; its errors are raised here.
+
+    Closed, it ends the thread.
+    """
     line: queue.Queue[Any] = queue.Queue(AHEAD)
     over = threading.Event()
 
@@ -46,4 +50,7 @@ def ahead(made: Iterator[T]) -> Iterator[T]:
             yield one
     finally:
         over.set()
+        with suppress(queue.Empty):  # room, so that the thread need not wait to see that it is over
+            while True:
+                line.get_nowait()
         thread.join()

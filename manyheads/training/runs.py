@@ -16,7 +16,10 @@ loss.png                the curves
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,16 @@ class Run:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    @contextmanager
+    def created(self) -> Iterator[None]:
+        """Make the folder; it is gone again where what is first put into it goes wrong."""
+        self.create()
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
     # ---- the logs ----------------------------------------------------------------------------
 
     def log(self, name: str, line: dict[str, Any]) -> None:
@@ -95,24 +108,28 @@ class Run:
         sizes = {name: size_of(self / name) for name in LOGS}
         note = {"step": learner.taken, "standing": vars(standing), "sizes": sizes}
         write_tensors(self / CHECKPOINT, learner.state(), note)
+        self.tidy(standing)
+
+    def tidy(self, standing: Standing) -> None:
         wanted = {self.moment(step) for _, step in standing.best}
         for path in (self / "kept").glob("*.safetensors"):
             if path not in wanted:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def restore(self, learner: Learner) -> Standing:
-        """Put the learner back to the last checkpoint, and the logs to what they were then."""
+        """Put the learner back to the last checkpoint, and the folder to what it was then."""
         path = self / CHECKPOINT
         if not path.exists():
             return self.anew()
         held, note = read_tensors(path)
         if missing := {"step", "standing", "sizes"} - set(note):
             raise ValueError(f"{path} is no checkpoint of a run: it has no {min(missing)}")
+        standing = Standing(**note["standing"])
+        standing.best = [(score, step) for score, step in standing.best]
         learner.restore(held, note["step"], path)
         for name in LOGS:
             cut_to(self / name, note["sizes"].get(name, 0))
-        standing = Standing(**note["standing"])
-        standing.best = [(score, step) for score, step in standing.best]
+        self.tidy(standing)
         return standing
 
     def anew(self) -> Standing:
@@ -141,7 +158,6 @@ def size_of(path: Path) -> int:
 
 
 def cut_to(path: Path, size: int) -> None:
-    """Drop what was written after the checkpoint."""
-    if path.exists():
-        with path.open("rb+") as file:
-            file.truncate(size)
+    """Drop what was written after the checkpoint; a log that lost its end stays as it is."""
+    if size_of(path) > size:
+        os.truncate(path, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -69,10 +70,9 @@ def chosen(device: str | None) -> torch.device:
     """The device asked for; the GPU where there is one and nothing was asked."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        wanted = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"a device is cpu or cuda, got {device!r}") from None
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"a device is cpu or cuda, got {device!r}")
+    wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("cuda was asked for and torch finds no GPU here; cpu would do")
     return wanted

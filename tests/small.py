@@ -1,0 +1,70 @@
+"""A corpus of made-up pairs, and a run that learns a little from it within a second."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.learn import begin, learning
+from manyheads.model.build import Network
+from manyheads.recipe import Recipe
+from manyheads.tasks.reading import Data
+from manyheads.tasks.texts import Codec
+from manyheads.training.course import Course, Watch
+from manyheads.training.loop import Training
+from manyheads.training.runs import METRICS, SAMPLES, WEIGHTS, Run
+from manyheads.training.world import World
+
+SAME = (METRICS, SAMPLES, WEIGHTS)  # the files that do not know how often a run was stopped
+
+WORDS = {"ba": "one", "du": "two", "ki": "three", "lo": "four", "me": "five", "nu": "six"}
+
+
+def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Sentences of two to seven words, and each word's translation in its place."""
+    chance = random.Random(seed)
+    sources = [chance.choices(list(WORDS), k=chance.randint(2, 7)) for _ in range(count)]
+    return [(" ".join(source), " ".join(WORDS[word] for word in source)) for source in sources]
+
+
+def recipe_in(folder: Path, layout: Any = "padded", network: Any = None, **training: Any) -> Recipe:
+    """Two files of sentences in this folder, and what to learn from them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    both = pairs(60)
+    for name, side in (("source", 0), ("target", 1)):
+        text = "".join(f"{pair[side]}\n" for pair in both)
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    few: dict[str, Any] = {"steps": 40, "warmup_steps": 4, "tokens_per_batch": 64}
+    often: dict[str, Any] = {"log_every": 3, "validate_every": 8, "checkpoint_every": 10}
+    return Recipe(
+        "translation",
+        Data(folder / "source.txt", folder / "target.txt"),
+        Codec("word", 40),
+        replace(Network(width=16, depth=1, heads=2, inner=32, dropout=0.1), **(network or {})),
+        Training(**{**few, **often, **training}),
+        layout,
+    )
+
+
+def begun(recipe: Recipe, folder: Path) -> Run:
+    run = Run(folder)
+    begin(recipe, run)
+    return run
+
+
+def course_of(recipe: Recipe, run: Run, world: World = World(), watch: Watch = Watch()) -> Course:
+    return Course(learning(recipe, run), recipe.training, run, world, watch)
+
+
+def copied(run: Run, folder: Path) -> Run:
+    shutil.copytree(run.folder, folder)
+    return Run(folder)
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """Every file of a run, by name."""
+    files = sorted(path for path in run.folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(run.folder)): path.read_bytes() for path in files}

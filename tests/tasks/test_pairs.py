@@ -1,0 +1,155 @@
+"""Packed or padded, a batch holds its pairs and nothing else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.codecs.text import PAD, START, STOP
+from manyheads.data.batches import Packing, Padding, Row
+from manyheads.data.shards import Shard, write
+from manyheads.model.build import Network, encoder_decoder
+from manyheads.model.networks import EncoderDecoder, Tokens
+from manyheads.tasks.pairs import Batch, Batches, Corpus, packing, spans, split, within_rows
+from manyheads.tasks.texts import Codecs, Texts
+
+VOCABULARY = 30
+LAYOUTS = ["packed", "padded"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """Forty pairs, some of them empty on a side."""
+    chance = np.random.default_rng(0)
+    for side, longest in (("source", 9), ("target", 14)):
+        rows = [chance.integers(4, VOCABULARY, chance.integers(0, longest)) for _ in range(40)]
+        write(tmp_path / side, rows, VOCABULARY)
+    return Corpus(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
+
+
+def plainly(corpus: Corpus, rows: list[Row], plan: Packing | Padding) -> Batch:
+    """The same batch by lists."""
+    read = [[[*corpus.source[i].tolist(), STOP] for i in row] for row in rows]
+    write_ = [[[START, *corpus.target[i].tolist()] for i in row] for row in rows]
+    want = [[[*corpus.target[i].tolist(), STOP] for i in row] for row in rows]
+    if isinstance(plan, Packing):
+        source, target = plan.widths
+        wanted = Tokens.packed(want, target, PAD).ids
+        return Batch(Tokens.packed(read, source, PAD), Tokens.packed(write_, target, PAD), wanted)
+    sides = [Tokens.padded([row[0] for row in side], PAD) for side in (read, write_, want)]
+    return Batch(sides[0], sides[1], sides[2].ids)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_batch_is_the_one_made_plainly(corpus: Corpus, layout: str) -> None:
+    batches = Batches(corpus, layout, tokens=48)
+    everything = []
+    for rows in batches.epoch(3):
+        ours, plain = batches.batch(rows), plainly(corpus, rows, batches.plan)
+        for one, other in ((ours.source, plain.source), (ours.target, plain.target)):
+            assert torch.equal(one.ids, other.ids)
+            assert repr(one.seen) == repr(other.seen)
+            assert repr(one.at) == repr(other.at)
+        assert torch.equal(ours.wanted, plain.wanted)
+        assert batches.count(rows) == int((ours.wanted != PAD).sum())
+        assert batches.area(rows) >= ours.source.ids.numel() + ours.target.ids.numel()
+        everything += [i for row in rows for i in row]
+    assert sorted(everything) == list(range(40))
+
+
+def test_a_pair_by_hand(tmp_path: Path) -> None:
+    write(tmp_path / "source", [[5, 6], [7]], 10)
+    write(tmp_path / "target", [[8], [9, 4]], 10)
+    corpus = Corpus(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
+    batch = Batches(corpus, "padded", 64).batch([[0], [1]])
+    assert batch.source.ids.tolist() == [[5, 6, STOP], [7, STOP, PAD]]
+    assert batch.target.ids.tolist() == [[START, 8, PAD], [START, 9, 4]]
+    assert batch.wanted.tolist() == [[8, STOP, PAD], [9, 4, STOP]]
+    batch = Batches(corpus, "packed", 7).batch([[1, 0]])
+    assert batch.source.ids[0, :6].tolist() == [7, STOP, 5, 6, STOP, PAD]
+    assert batch.target.ids[0, :6].tolist() == [START, 9, 4, START, 8, PAD]
+    assert batch.wanted[0, :6].tolist() == [9, 4, STOP, 8, STOP, PAD]
+
+
+def network(kind: str = "transformer") -> EncoderDecoder:
+    design = Network(kind=kind, width=16, depth=1, heads=2, inner=32, dropout=0.0)
+    return encoder_decoder(design, VOCABULARY, VOCABULARY, joint=True).double().eval()
+
+
+def loss_of(made: EncoderDecoder, batch: Batch) -> float:
+    task = Texts("translation", Codecs(None, None), Network())  # type: ignore[arg-type]
+    scores = made(batch.source, batch.target)
+    plain = torch.nn.functional.cross_entropy(
+        scores.flatten(0, 1), batch.wanted.flatten(), ignore_index=PAD, reduction="sum"
+    )
+    assert task.loss(made, batch).item() == pytest.approx(plain.item(), rel=1e-6)
+    return plain.item()
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
+def test_the_loss_is_that_of_the_pairs_one_by_one(corpus: Corpus, kind: str) -> None:
+    made = network(kind)
+    padded = Batches(corpus, "padded", 64)
+    alone = sum(loss_of(made, padded.batch([[i]])) for i in range(40))
+    together = sum(loss_of(made, padded.batch(rows)) for rows in padded.epoch(0))
+    assert together == pytest.approx(alone, rel=1e-10)
+    if kind == "transformer":
+        packed = Batches(corpus, "packed", 64)
+        assert sum(loss_of(made, packed.batch(rows)) for rows in packed.epoch(0)) == pytest.approx(
+            alone, rel=1e-10
+        )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_shares_add_up_to_the_whole(corpus: Corpus, layout: str, parts: int) -> None:
+    made, batches = network(), Batches(corpus, layout, 96)
+    for rows in batches.epoch(1):
+        shares = [batches.share(rows, part, parts) for part in range(parts)]
+        assert sorted(row for share in shares for row in share if row) == sorted(rows)
+        losses = [loss_of(made, batches.batch(share)) for share in shares]
+        assert sum(losses) == pytest.approx(loss_of(made, batches.batch(rows)), rel=1e-10)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", [[], [[]]], ids=["none", "empty"])
+def test_nothing_has_no_loss_and_no_gradient(corpus: Corpus, layout: str, rows: list[Row]) -> None:
+    if layout == "padded" and rows:
+        pytest.skip("a padded row has its pair")
+    made, batches = network(), Batches(corpus, layout, 64)
+    batch = batches.batch(rows)
+    assert (batch.wanted == PAD).all()
+    loss = Texts("translation", Codecs(None, None), Network()).loss(made, batch, 0.1)  # type: ignore[arg-type]
+    loss.backward()
+    assert loss.item() == 0
+    assert all(p.grad is None or not p.grad.any() for p in made.parameters())
+
+
+def test_packed_rows_have_room_for_the_longest_and_by_share() -> None:
+    lengths = np.array([[10, 20], [10, 20], [90, 5]])
+    assert packing(lengths, 1000) == Packing(rows=1, widths=(512, 224))
+    assert packing(lengths, 64) == Packing(rows=1, widths=(96, 64))
+    assert packing(lengths, 4096).rows == 8
+
+
+def test_spans_are_those_of_the_whole(corpus: Corpus) -> None:
+    some = np.array([0, 39, 7, 0, 12])
+    begins, counts = spans(corpus.target, some)
+    assert counts.tolist() == corpus.target.lengths[some].tolist()
+    assert begins.tolist() == (corpus.target.ends - corpus.target.lengths)[some].tolist()
+    assert [len(one) for one in spans(corpus.target, some[:0])] == [0, 0]
+
+
+def test_helpers_by_hand() -> None:
+    counts = np.array([2, 3, 1])
+    assert within_rows(counts, np.array([0, 0, 1])).tolist() == [0, 2, 0]
+    assert split(counts, [2, 0, 1]) == [[2, 3], [], [1]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_epoch_follows_from_its_number_alone(corpus: Corpus, layout: str) -> None:
+    one, same = Batches(corpus, layout, 48, seed=5), Batches(corpus, layout, 48, seed=5)
+    assert one.epoch(2) == same.epoch(2)
+    assert one.epoch(2) != one.epoch(3)
+    assert one.epoch(2) != Batches(corpus, layout, 48, seed=6).epoch(2)

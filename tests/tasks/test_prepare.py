@@ -1,0 +1,95 @@
+"""A corpus is read, looked through and laid down as numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import pairs
+
+from manyheads.data.corpus import Filters
+from manyheads.tasks.prepare import corpus, gather, load_codecs, prepare
+from manyheads.tasks.reading import Data
+from manyheads.tasks.texts import Codec
+from manyheads.training.runs import Run
+
+
+def tsv(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(f"{one}\t{other}\n" for one, other in rows), encoding="utf-8")
+    return path
+
+
+def test_what_would_do_harm_is_left_out_and_told(tmp_path: Path) -> None:
+    rows = pairs(30)
+    data = Data(pairs=tsv(tmp_path / "a.tsv", [*rows, ("du", ""), rows[0], ("lo", "x" * 50)]))
+    gathered = gather("translation", data)
+    assert len(gathered.train) + len(gathered.valid) == gathered.report.kept
+    told = str(gathered.report)
+    assert "left out: empty on one side" in told
+    assert "left out: met before" in told
+    assert "left out: one side over 6 times as long as the other" in told
+
+
+def test_a_long_text_and_its_short_answer_are_no_mistake(tmp_path: Path) -> None:
+    rows = [{"dialogue": f"{i} " * 3000, "summary": f"{i}"} for i in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert gather("summarization", Data(pairs=path)).report.kept == 20
+    strict = Data(pairs=path, filters=Filters(ratio=6.0))
+    with pytest.raises(ValueError, match="nothing is left of the corpus: 20 pairs read, 0 kept"):
+        gather("summarization", strict)
+
+
+def test_what_is_validated_on_is_not_trained_on(tmp_path: Path) -> None:
+    rows = pairs(30)
+    data = Data(pairs=tsv(tmp_path / "a.tsv", rows), valid_pairs=tsv(tmp_path / "b.tsv", rows[:5]))
+    gathered = gather("translation", data)
+    assert [(e.source, e.target) for e in gathered.valid] == rows[:5]
+    assert not {e[:2] for e in gathered.valid} & {e[:2] for e in gathered.train}
+
+
+def test_too_little_to_validate_on_is_refused(tmp_path: Path) -> None:
+    few, none = tsv(tmp_path / "a.tsv", pairs(8)), tsv(tmp_path / "b.tsv", [])
+    with pytest.raises(ValueError) as error:
+        gather("translation", Data(pairs=few))
+    assert str(error.value) == (
+        "8 pairs are too few to hold some out for validation; "
+        "give files for it, or 10 pairs at least"
+    )
+    with pytest.raises(ValueError, match=r"b\.tsv is empty: nothing to validate on"):
+        gather("translation", Data(pairs=few, valid_pairs=none))
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize(("kind", "size"), [("word", 40), ("byte", 9), ("character", 30)])
+def test_numbers_on_disk_render_to_the_text_they_came_from(
+    tmp_path: Path, kind: Any, size: int, joint: bool
+) -> None:
+    data = Data(pairs=tsv(tmp_path / "a.tsv", pairs(30)))
+    gathered, run = gather("translation", data), Run(tmp_path / "run")
+    run.create()
+    prepare(gathered, Codec(kind, size, joint), 512, run)
+    codecs, kept = load_codecs(run.folder), corpus(run, "train")
+    assert codecs.joint == joint
+    assert len(kept) == len(gathered.train)
+    for i, example in enumerate(gathered.train):
+        assert codecs.source.render(kept.source[i].tolist()) == example.source
+        assert codecs.target.render(kept.target[i].tolist()) == example.target
+
+
+def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
+    data = Data(pairs=tsv(tmp_path / "a.tsv", pairs(40)))
+    gathered, run = gather("translation", data), Run(tmp_path / "run")
+    run.create()
+    before = gathered.report.kept
+    prepare(gathered, Codec("word", 40), 6, run)
+    kept = corpus(run, "train")
+    assert 0 < len(kept) < len(gathered.train)
+    assert kept.lengths().max() == 6
+    assert gathered.report.kept == before - len(gathered.train) + len(kept)
+    assert "left out: longer than 6 tokens" in (run / "corpus.txt").read_text(encoding="utf-8")
+
+
+def test_a_folder_without_a_vocabulary_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no tokenizer\.json: it is not the folder of a run"):
+        load_codecs(tmp_path)

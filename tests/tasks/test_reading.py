@@ -1,0 +1,155 @@
+"""Every file a task may come in, and what is said of those it may not."""
+
+import bz2
+import gzip
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.data.corpus import Filters
+from manyheads.data.sources import Example
+from manyheads.tasks.reading import Data, hold_out, read
+
+PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, "": open}
+
+
+def write(path: Path, text: str) -> Path:
+    with PACKED.get(path.suffix, open)(path, "wb") as file:
+        file.write(text.encode())
+    return path
+
+
+def lines(*records: dict[str, Any]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_every_format_gives_the_same_examples(tmp_path: Path, packed: str) -> None:
+    expected = [("Ein Hund.", "A dog."), ("Größe\u2028!", "Size!")]
+    source = write(tmp_path / f"a.de{packed}", "Ein Hund.\nGröße\u2028!\n")
+    target = write(tmp_path / f"a.en{packed}", "A dog.\r\nSize!\r\n")
+    tsv = write(tmp_path / f"a.tsv{packed}", "Ein Hund.\tA dog.\tdog\nGröße\u2028!\tSize!\n")
+    jsonl = write(
+        tmp_path / f"a.jsonl{packed}",
+        lines({"source": "Ein Hund.", "target": "A dog."}, {"tgt": "Size!", "src": "Größe\u2028!"}),
+    )
+    for data in (Data(source, target), Data(pairs=tsv), Data(pairs=jsonl)):
+        examples = list(data.train("translation"))
+        assert [(e.source, e.target) for e in examples] == expected
+        assert [e.line for e in examples] == [1, 2]
+        assert not data.validated
+    data = Data(pairs=tsv, valid_source=source, valid_target=target)
+    assert data.validated
+    assert [(e.source, e.target) for e in data.valid("translation")] == expected
+    first, _ = Data(pairs=jsonl, valid_pairs=tsv).valid("answering")
+    assert first.target == "A dog."
+
+
+def read_one(tmp_path: Path, kind: Any, *records: dict[str, Any]) -> list[Example]:
+    return list(read(kind, None, None, write(tmp_path / "x.jsonl", lines(*records))))
+
+
+def test_a_dialogue_with_several_summaries_has_them_all(tmp_path: Path) -> None:
+    (one, other) = read_one(
+        tmp_path,
+        "summarization",
+        {"id": 1, "dialogue": "A: hi\nB: ho", "summary": ["They greet.", "Greetings."]},
+        {"article": "Long.", "highlights": "Short."},
+    )
+    assert one == Example("A: hi\nB: ho", "They greet.", 1, ("Greetings.",))
+    assert one.references == ["They greet.", "Greetings."]
+    assert other == Example("Long.", "Short.", 2)
+
+
+def test_questions_come_under_a_paragraph_or_alone(tmp_path: Path) -> None:
+    paragraph = {
+        "context": " Paris is a city. ",
+        "qas": [
+            {"question": "What is Paris?", "answers": [{"text": "a city", "answer_start": 9}]},
+            {"question": "Which city?", "answers": [{"text": "Paris"}, {"text": "Paris"}]},
+        ],
+    }
+    asked = {"context": "It rains.", "question": "What does it do?"}
+    found = read_one(
+        tmp_path,
+        "answering",
+        paragraph,
+        {**asked, "answers": {"text": ["rains", "rain", "rains"], "answer_start": [3, 3, 3]}},
+        {**asked, "answer": "It rains"},
+        {**asked, "answers": ["rains", "pours"]},
+    )
+    assert found == [
+        Example("What is Paris?\nParis is a city.", "a city", 1),
+        Example("Which city?\nParis is a city.", "Paris", 1),
+        Example("What does it do?\nIt rains.", "rains", 2, ("rain",)),
+        Example("What does it do?\nIt rains.", "It rains", 3),
+        Example("What does it do?\nIt rains.", "rains", 4, ("pours",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "sentence"),
+    [
+        ("translation", {"de": "a", "en": "b"}, "no text under target or tgt or translation; its"),
+        ("translation", {"source": 3, "target": "b"}, "no text under source or src or text; its"),
+        ("summarization", {"dialogue": "a", "summary": []}, "no text under summary or summaries"),
+        ("summarization", {}, "its keys are none"),
+        ("answering", {"question": "a"}, "no text under context; its keys are question"),
+        ("answering", {"context": "a", "qas": None}, "qas is a list of questions, each an object"),
+        ("answering", {"context": "a", "qas": ["b"]}, "qas is a list of questions, each an object"),
+        ("answering", {"context": "a", "question": "b", "answers": []}, "no text under answers or"),
+    ],
+)
+def test_a_record_that_lacks_something_is_refused_by_its_line(
+    tmp_path: Path, kind: str, record: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        read_one(tmp_path, kind, record)
+    assert str(error.value).startswith(f"{tmp_path / 'x.jsonl'}:1: ")
+    assert sentence in str(error.value)
+
+
+A, B = Path("a"), Path("b")
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({}, "nothing to learn from: give source and target, or pairs"),
+        ({"source": A}, "source was given without target; they come together"),
+        ({"target": A}, "target was given without source; they come together"),
+        (
+            {"pairs": A, "valid_target": B},
+            "valid_target was given without valid_source; they come together",
+        ),
+        (
+            {"source": A, "target": B, "pairs": A},
+            "source and target were given and pairs too; one of them is enough",
+        ),
+        ({"pairs": A, "longest_tokens": 1}, "longest_tokens is 2 or more, got 1"),
+        ({"pairs": A, "held_out": 0}, "held_out is 1 or more, got 0"),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(files: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Data(**files)
+    assert str(error.value) == sentence
+
+
+def test_what_is_held_out_is_the_same_each_time_and_nowhere_else() -> None:
+    examples = [Example(f"s{i}", f"t{i}", i) for i in range(95)]
+    train, valid = hold_out(examples, 500, seed=3)
+    assert (train, valid) == hold_out(examples, 500, seed=3)
+    assert valid != hold_out(examples, 500, seed=4)[1]
+    assert len(valid) == 9
+    assert len(hold_out(examples, 4, seed=3)[1]) == 4
+    assert sorted([*train, *valid]) == sorted(examples)
+    assert hold_out(examples[:9], 5, seed=0) == (examples[:9], [])
+
+
+def test_filters_are_those_of_the_task_unless_given() -> None:
+    assert Data(pairs=A).filters is None
+    assert Data(pairs=A, filters=Filters(ratio=2)).filters == Filters(ratio=2)

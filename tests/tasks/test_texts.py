@@ -1,0 +1,63 @@
+"""Text in, text out: what a run learns and how it is judged."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small import begun, recipe_in
+
+from manyheads.codecs.text import PAD
+from manyheads.learn import learning
+from manyheads.tasks.texts import MEASURES, Learning
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Learning:
+    recipe = recipe_in(tmp_path)
+    return learning(recipe, begun(recipe, tmp_path / "run"))
+
+
+def test_a_judge_says_the_score_that_counts_first_and_shows_the_same_sentences(
+    job: Learning,
+) -> None:
+    network = job.network()
+    (scores, samples), again = job.judge(network), job.judge(network)
+    assert (scores, samples) == again
+    assert list(scores) == ["bleu", "chrf", "loss"]
+    assert [sample.source for sample in samples] == job.held_out.sources[:5]
+    assert [sample.reference for sample in samples] == [
+        one[0] for one in job.held_out.references[:5]
+    ]
+
+
+def test_the_loss_of_a_judge_is_that_of_a_token_one_pair_at_a_time(job: Learning) -> None:
+    network = job.network().eval()
+    total, count = 0.0, 0
+    for i in range(len(job.held_out.sources)):
+        batch = job.valid.batch([[i]])
+        logs = network(batch.source, batch.target).log_softmax(-1)[0]
+        wanted = batch.wanted[0]
+        total -= logs[torch.arange(len(wanted)), wanted].sum().item()
+        count += len(wanted)
+    assert job.judge(network)[0]["loss"] == pytest.approx(total / count, rel=1e-5)
+
+
+def test_smoothing_spreads_a_share_over_the_vocabulary_and_leaves_padding_alone(
+    job: Learning,
+) -> None:
+    network, batch = job.network().eval(), job.plan.batch(job.plan.epoch(0)[0])
+    logs = network(batch.source, batch.target).log_softmax(-1)
+    kept = batch.wanted != PAD
+    plain = -logs.gather(-1, batch.wanted[..., None])[..., 0][kept].sum()
+    spread = -logs.mean(-1)[kept].sum()
+    assert job.loss(network, batch, 0.0).item() == pytest.approx(plain.item(), rel=1e-5)
+    expected = 0.9 * plain + 0.1 * spread
+    assert job.loss(network, batch, 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", MEASURES)
+def test_a_perfect_output_has_a_perfect_score(kind: str) -> None:
+    outputs = ["one two three four five six"] * 2
+    for measure in MEASURES[kind].values():
+        assert measure(outputs, [["nothing at all", outputs[0]]] * 2).value == pytest.approx(100)
+        assert measure(["x y z", "x y"], [["a b c d"]] * 2).value < 10

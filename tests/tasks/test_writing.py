@@ -1,0 +1,117 @@
+"""What is written for a source depends on nothing but the source."""
+
+from typing import Any
+
+import pytest
+from small import begun, course_of, pairs, recipe_in
+
+from manyheads.codecs.text import Text
+from manyheads.model.networks import EncoderDecoder
+from manyheads.tasks.writing import Writing, alike, write
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[EncoderDecoder, Text]:
+    folder = tmp_path_factory.mktemp("learned")
+    quick = {"steps": 150, "validate_every": 150, "log_every": 50, "checkpoint_every": 150}
+    recipe = recipe_in(folder, "padded", {"dropout": 0.0}, **quick, learning_rate=0.02)
+    course = course_of(recipe, begun(recipe, folder / "run"))
+    course.go()
+    return course.learner.network, course.job.task.codecs.source
+
+
+SOURCES = [source for source, _ in pairs(25, seed=7)]
+
+HOW = {
+    "greedy": Writing(),
+    "beam": Writing(beam=3, nbest=2),
+    "drawn": Writing(temperature=0.9, top_k=5),
+}
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
+    learned: tuple[EncoderDecoder, Text], how: Writing
+) -> None:
+    network, codec = learned
+    ids = codec.encode_all(SOURCES)
+    alone = [write(network, [one], how, first=i)[0] for i, one in enumerate(ids)]
+    for tokens in (2048, 30):
+        together = write(network, ids, how, tokens=tokens)
+        assert [[one.ids for one in best] for best in together] == [
+            [one.ids for one in best] for best in alone
+        ]
+        for ours, theirs in zip(together, alone, strict=True):
+            assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-4)
+    assert len({tuple(best[0].ids) for best in alone}) > 3
+
+
+def test_what_is_forced_to_begin_begins_and_lengths_hold(
+    learned: tuple[EncoderDecoder, Text],
+) -> None:
+    network, codec = learned
+    ids, begin = codec.encode_all(SOURCES[:4]), codec.encode_all(["six", "one two", "", "five"])
+    how = Writing(min_new_tokens=4, max_new_tokens=5)
+    for forced, (best,) in zip(begin, write(network, ids, how, prefixes=begin), strict=True):
+        assert best.ids[: len(forced)] == forced
+        assert 4 <= len(best.ids) <= 5
+
+
+def test_a_least_length_beyond_the_likely_one_is_kept(
+    learned: tuple[EncoderDecoder, Text],
+) -> None:
+    network, codec = learned
+    ids = codec.encode_all(["ba", "ba du ki lo me nu"])
+    ((short,), (long,)) = write(network, ids, Writing(min_new_tokens=25))
+    # Its own 25 and not the 32 of the other, with which it is read.
+    assert len(short.ids) == 25
+    assert not short.finished
+    assert 25 <= len(long.ids) <= 32
+    assert Writing().longest(3) == 26
+    assert Writing(max_new_tokens=9).longest(3) == 9
+
+
+def test_nothing_to_read_and_nothing_at_all(learned: tuple[EncoderDecoder, Text]) -> None:
+    network, _ = learned
+    assert write(network, []) == []
+    assert len(write(network, [[]])) == 1
+
+
+def test_sources_of_like_length_go_together() -> None:
+    assert list(alike([[1, 2], [3], [4, 5]], 6)) == [[0, 2], [1]]
+    assert list(alike([[1, 2], [3], [4, 5]], 1)) == [[0], [2], [1]]
+    assert list(alike([], 9)) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"temperature": -1.0}, "a temperature is 0 (greedy) or more, got -1.0"),
+        (
+            {"temperature": 1.0, "beam": 2},
+            "a beam searches and a temperature draws; ask for one of them",
+        ),
+        ({"top_k": 3}, "top_k and top_p narrow what is drawn; give a temperature too"),
+        ({"top_p": 0.9}, "top_k and top_p narrow what is drawn; give a temperature too"),
+        ({"nbest": 2}, "2 best were asked for, a beam of 1 finds 1 at most"),
+        ({"min_new_tokens": -1}, "min_new_tokens and max_new_tokens are 0 or more"),
+        (
+            {"min_new_tokens": 9, "max_new_tokens": 5},
+            "min_new_tokens=9 is over max_new_tokens=5",
+        ),
+        ({"beam": 0}, "a beam has a width from 1 up, got 0"),
+        ({"temperature": 1.0, "top_p": 2.0}, "top_p is a probability over 0, up to 1, got 2.0"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(how: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Writing(**how)
+    assert str(error.value) == sentence
+
+
+def test_a_network_that_learned_a_little_writes_the_other_language(
+    learned: tuple[EncoderDecoder, Text],
+) -> None:
+    network, codec = learned
+    written = [codec.render(best.ids) for (best,) in write(network, codec.encode_all(SOURCES))]
+    assert set(" ".join(written).split()) == {"one", "two", "three", "four", "five", "six"}

@@ -1,0 +1,43 @@
+"""What a run would take, without taking it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import begun, recipe_in
+
+from manyheads.estimate import estimate, minutes
+from manyheads.learn import learning
+from manyheads.tasks.prepare import gather
+from manyheads.tasks.texts import Codec
+
+
+@pytest.mark.parametrize(
+    ("network", "codec"),
+    [
+        ({}, Codec("word", 4000)),
+        ({"tied": False, "position": "learned"}, Codec("byte", 4000)),
+        ({"position": "bias", "norm": "rms", "feed_forward": "swiglu"}, Codec("word", 40, False)),
+        ({"position": "content"}, Codec("character", 500)),
+        ({"kind": "recurrent"}, Codec("bpe", 270)),
+        ({"kind": "convolutional"}, Codec("word", 9)),
+    ],
+)
+def test_the_parameters_are_those_of_the_network_that_is_built(
+    tmp_path: Path, network: dict[str, Any], codec: Codec
+) -> None:
+    recipe = replace(recipe_in(tmp_path, network=network), codec=codec)
+    built = learning(recipe, begun(recipe, tmp_path / "run")).network()
+    count = sum(parameter.numel() for parameter in built.parameters())
+    told = estimate(recipe, gather(recipe.task, recipe.data), torch.device("cpu"))
+    lines = told.splitlines()
+    assert lines[0] == "# 54 pairs to train on, 5 to validate on"
+    assert lines[1] == f"# {count:,} parameters"
+    assert lines[2].startswith("# 40 steps, about ")
+    assert lines[3].startswith("# memory: about 0.0 GiB; time: about 0 s on cpu")
+
+
+def test_times_are_told_in_a_fitting_unit() -> None:
+    assert [minutes(seconds) for seconds in (5, 600, 9000)] == ["5 s", "10 minutes", "2.5 hours"]

@@ -1,0 +1,223 @@
+"""From two files of sentences to a trained network, however often it is stopped on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import SAME, begun, contents, copied, course_of, recipe_in
+
+from manyheads.learn import begin, go_on
+from manyheads.recipe import Recipe
+from manyheads.settings import load, write
+from manyheads.tasks.texts import Codec
+from manyheads.training.files import read_tensors
+from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, Run
+
+EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumulate": 2}
+
+RUNS = [
+    ("padded", {}, {}),
+    ("padded", {"position": "learned", "tied": False}, EVERYTHING),
+    ("packed", {}, {}),
+    ("packed", {"position": "rotary", "attention_dropout": 0.1}, EVERYTHING),
+    ("padded", {"kind": "recurrent"}, EVERYTHING),
+    ("padded", {"kind": "convolutional"}, EVERYTHING),
+]
+
+
+def assert_equal_runs(ours: Run, theirs: Run) -> None:
+    for name in SAME:
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+    tensors, other = (read_tensors(run / CHECKPOINT)[0] for run in (ours, theirs))
+    assert tensors.keys() == other.keys()
+    assert all(torch.equal(tensor, other[name]) for name, tensor in tensors.items())
+
+
+def losses(run: Run) -> list[float]:
+    return [line["loss"] for line in run.lines(METRICS) if "loss" in line]
+
+
+@pytest.mark.parametrize(("layout", "network", "training"), RUNS)
+def test_a_run_that_was_stopped_is_the_run_that_was_not(
+    tmp_path: Path, layout: str, network: dict[str, Any], training: dict[str, Any]
+) -> None:
+    often = {"validate_every": 5, "checkpoint_every": 4}
+    recipe = recipe_in(tmp_path, layout, network, steps=13, **often, **training)
+    whole = begun(recipe, tmp_path / "whole")
+    stopped = copied(whole, tmp_path / "stopped")
+    assert course_of(recipe, whole).go()
+    for step in (2, 7, 10):
+        course = course_of(recipe, stopped)
+        assert not course.go(lambda course=course, step=step: course.learner.taken >= step)
+    assert course_of(recipe, stopped).go()
+    assert_equal_runs(stopped, whole)
+    assert losses(whole)[-1] < losses(whole)[0]
+
+
+# ---- real processes ----
+
+
+def started(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "manyheads", *map(str, arguments)]
+    return subprocess.Popen(command, env=alone(), stderr=subprocess.PIPE, text=True)
+
+
+def alone() -> dict[str, str]:
+    """One thread, as in the tests: another number of them adds in another order."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def wait_for(step: int, run: Run, process: subprocess.Popen[str]) -> None:
+    """Until the log has come to this step."""
+    while process.poll() is None:
+        text = (run / METRICS).read_text() if (run / METRICS).exists() else ""
+        whole = text[: text.rfind("\n") + 1].splitlines()
+        if whole and json.loads(whole[-1])["step"] >= step:
+            return
+        time.sleep(0.002)
+    raise AssertionError(f"it ended before it was stopped: {process.communicate()[1]}")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("whole")
+    run = begun(recipe_in(folder, steps=40, ema=0.9, average=2, patience=9), folder / "run")
+    assert go_on(run)
+    return run
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=lambda end: end.name)
+def test_a_process_that_is_ended_from_outside_leaves_a_run_that_goes_on(
+    whole: Run, tmp_path: Path, end: signal.Signals
+) -> None:
+    run = Run(tmp_path / "ended")
+    process = started("train", whole / RECIPE, "--out", run.folder, "--device", "cpu")
+    wait_for(25, run, process)
+    process.send_signal(end)
+    said = process.communicate(timeout=60)[1]
+    _, note = read_tensors(run / CHECKPOINT)
+    if end == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+        assert note["step"] % 10 == 0
+    else:
+        assert process.returncode == 0, said
+    assert note["step"] < 40
+    assert go_on(run)
+    assert_equal_runs(run, whole)
+
+
+def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, "padded", {"dropout": 0.0}, steps=7, log_every=1, accumulate=2)
+    one = begun(recipe, tmp_path / "one")
+    two = copied(one, tmp_path / "two")
+    assert go_on(one)
+    rows = [len(batch) for batch in course_of(recipe, one).job.plan.epoch(0)]
+    assert any(count % 2 for count in rows)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    many = ["--nproc-per-node=2", "-m", "manyheads", "resume", two.folder, "--device", "cpu"]
+    done = subprocess.run(
+        [*torchrun, *many], env=alone(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+    assert len(losses(one)) == 7
+
+
+# ---- the folder ----
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("parts", [2, 3])
+def test_batches_in_parts_give_the_same_losses(tmp_path: Path, layout: str, parts: int) -> None:
+    recipe = recipe_in(tmp_path, layout, {"dropout": 0.0}, steps=6, log_every=1, validate_every=99)
+    one = begun(recipe, tmp_path / "one")
+    cut = copied(one, tmp_path / "cut")
+    assert course_of(recipe, one).go()
+    in_parts = replace(recipe, training=replace(recipe.training, accumulate=parts))
+    assert course_of(in_parts, cut).go()
+    assert losses(cut) == pytest.approx(losses(one), abs=1e-6)
+
+
+def test_a_folder_holds_all_that_a_run_reads(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, steps=3, validate_every=2)
+    run = begun(recipe, tmp_path / "run")
+    assert load(Recipe, run / RECIPE) == recipe
+    for name in ("source.txt", "target.txt"):
+        (tmp_path / name).unlink()
+    assert go_on(run)
+    text = (run / "corpus.txt").read_text(encoding="utf-8")
+    assert text.startswith("60 pairs read, 59 kept\n  1 left out: met before\n")
+    samples = (run / "samples.txt").read_text(encoding="utf-8")
+    assert samples.startswith("== step 2  bleu ")
+    assert samples.count("   written  ") == 2 * 5
+    assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("codec", "longest", "sentence"),
+    [
+        (Codec("bpe", 100), 512, "byte pairs need 260 numbers for all bytes, got 100"),
+        (
+            Codec("word", 40),
+            2,
+            "nothing is left of the train pairs: all 54 are longer than 2 tokens; "
+            "a larger data.longest_tokens would do",
+        ),
+    ],
+)
+def test_a_run_that_could_not_begin_leaves_its_folder_free(
+    tmp_path: Path, codec: Codec, longest: int, sentence: str
+) -> None:
+    recipe = recipe_in(tmp_path)
+    wrong = replace(recipe, codec=codec, data=replace(recipe.data, longest_tokens=longest))
+    with pytest.raises(ValueError) as error:
+        begin(wrong, Run(tmp_path / "run"))
+    assert str(error.value) == sentence
+    assert not (tmp_path / "run").exists()
+    begin(recipe, Run(tmp_path / "run"))
+
+
+def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path)
+    run, other, file = begun(recipe, tmp_path / "run"), tmp_path / "other", tmp_path / "file"
+    before = contents(run)
+    with pytest.raises(ValueError) as error:
+        begin(recipe, run)
+    assert str(error.value) == (
+        f"{run.folder} already holds a run; `manyheads resume {run.folder}` goes on with it, "
+        "another --out begins a new one"
+    )
+    assert contents(run) == before
+    other.mkdir()
+    (other / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match="is not empty and holds no run; give --out a new folder"):
+        begin(recipe, Run(other))
+    assert contents(Run(other)) == {"letter.txt": b"dear"}
+    file.write_text("dear")
+    with pytest.raises(ValueError, match="file is a file; a run needs a folder of its own"):
+        begin(recipe, Run(file))
+    assert file.read_text() == "dear"
+
+
+def test_a_checkpoint_of_another_network_is_refused_and_the_folder_left(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, steps=2)
+    run = begun(recipe, tmp_path / "run")
+    assert go_on(run)
+    wider = replace(recipe, network=replace(recipe.network, width=32))
+    (run / RECIPE).write_text(write(wider), encoding="utf-8")
+    before = contents(run)
+    with pytest.raises(ValueError) as error:
+        go_on(run)
+    assert str(error.value) == (
+        f"{run / CHECKPOINT} belongs to another network: its network.encoder.embedding.table.weight"
+        " is (16, 16), here it is (16, 32)"
+    )
+    assert contents(run) == before

@@ -1,0 +1,69 @@
+"""Good settings for those who give none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyheads.data.corpus import Filters
+from manyheads.model.build import Network
+from manyheads.recipe import PRESETS, Recipe, fitting, recipe_for
+from manyheads.settings import read, write
+from manyheads.tasks.reading import Data
+
+DATA = Data(Path("a.de"), Path("a.en"))
+
+
+def test_a_preset_follows_from_corpus_and_machine() -> None:
+    assert fitting(10**7, cuda=False) == "tiny"
+    assert fitting(29_000, cuda=True) == "small"
+    assert fitting(10**6, cuda=True) == "base"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("network", ["transformer", "recurrent", "convolutional"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("pairs", [10, 29_000, 4_500_000])
+def test_every_preset_is_a_recipe_that_writes_and_reads_back(
+    preset: str, network: str, device: str, pairs: int
+) -> None:
+    recipe = recipe_for("translation", DATA, pairs, device, network, preset)
+    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    training = recipe.training
+    assert training.warmup_steps < training.steps
+    assert training.log_every <= training.validate_every <= training.steps
+    assert training.tokens_per_batch >= recipe.data.longest_tokens
+    packs = device == "cuda" and network == "transformer"
+    assert recipe.layout == ("packed" if packs else "padded")
+    assert training.precision == ("bfloat16" if device == "cuda" else "float32")
+
+
+def test_more_pairs_are_more_steps_of_the_same_epochs() -> None:
+    one, ten = (
+        recipe_for("translation", DATA, pairs, "cuda", preset="base").training.steps
+        for pairs in (10**6, 10**7)
+    )
+    assert ten == pytest.approx(10 * one, rel=0.01)
+
+
+def test_the_filters_of_the_task_are_written_down() -> None:
+    assert recipe_for("translation", DATA, 99, "cpu").data.filters == Filters()
+    assert recipe_for("answering", DATA, 99, "cpu").data.filters == Filters(0, ratio=0.0)
+    own = replace(DATA, filters=Filters(ratio=3.0))
+    assert recipe_for("answering", own, 99, "cpu").data.filters == Filters(ratio=3.0)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("translation", DATA, 99, "cpu", preset="huge")
+    assert str(error.value) == "there is no preset 'huge'; there are tiny, small, base"
+    with pytest.raises(ValueError) as error:
+        recipe_for("translation", DATA, 99, "cpu", network="perceptron")
+    assert str(error.value) == (
+        "there is no network 'perceptron'; there are transformer, recurrent, convolutional"
+    )
+    with pytest.raises(ValueError) as error:
+        Recipe("translation", DATA, network=Network(kind="recurrent"))
+    assert str(error.value) == (
+        "a recurrent network reads one sequence a row; layout: padded would do"
+    )

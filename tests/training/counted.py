@@ -1,0 +1,70 @@
+"""A job so small that a run of it takes milliseconds: weigh four numbers, some of them dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from manyheads.training.course import Course, Sample, Watch
+from manyheads.training.loop import Training
+from manyheads.training.runs import Run
+
+
+class Numbers:
+    """Twelve examples in batches of three, in another order each epoch."""
+
+    def epoch(self, number: int) -> list[list[int]]:
+        return np.random.default_rng(number).permutation(12).reshape(4, 3).tolist()
+
+    def count(self, rows: list[int]) -> int:
+        return len(rows)
+
+    def area(self, rows: list[int]) -> int:
+        return len(rows)
+
+    def share(self, rows: list[int], part: int, parts: int) -> list[int]:
+        return rows[part::parts]
+
+    def batch(self, rows: list[int]) -> Tensor:
+        return torch.tensor(rows)[:, None] + torch.arange(4.0)
+
+
+class Weighing:
+    """The score goes up and down with the weights, so that the best is not the last."""
+
+    plan = Numbers()
+
+    def __init__(self, dropout: float = 0.3):
+        self.dropout = dropout
+
+    def network(self) -> nn.Module:
+        return nn.Sequential(nn.Dropout(self.dropout), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    def loss(self, network: Any, batch: Tensor, smoothing: float) -> Tensor:
+        return (network(batch / 10) - batch.mean(1, keepdim=True) / 10).square().sum()
+
+    @torch.no_grad()
+    def judge(self, network: Any) -> tuple[dict[str, float], list[Sample]]:
+        network.eval()
+        said = network(torch.ones(1, 4)).item()
+        return {"score": float(np.sin(40 * said)), "loss": said}, [Sample("1", "2", f"{said}")]
+
+
+OFTEN = Training(
+    steps=25,  # no multiple of what is done often
+    learning_rate=0.05,
+    warmup_steps=3,
+    log_every=3,
+    validate_every=4,
+    checkpoint_every=5,
+    ema=0.9,
+    average=2,
+)
+
+
+def weighing(run: Run, training: Training = OFTEN, watch: Watch = Watch()) -> Course:
+    run.folder.mkdir(exist_ok=True)
+    return Course(Weighing(), training, run, watch=watch)

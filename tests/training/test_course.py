@@ -1,0 +1,298 @@
+"""A run that is stopped, killed or starved at any moment goes on as if it never had been."""
+
+import json
+import math
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from counted import OFTEN, Weighing, weighing
+from small import SAME, contents
+
+from manyheads.training import files
+from manyheads.training.averages import mean_of
+from manyheads.training.course import Course, Note, Watch, borrowed
+from manyheads.training.files import read_tensors
+from manyheads.training.loop import Training
+from manyheads.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run
+
+
+class Killed(BaseException):
+    """What no code expects: nothing is put in order on the way out but what `finally` does."""
+
+
+class Heard(Watch):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.notes: list[Note] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def note(self, note: Note) -> None:
+        self.notes.append(note)
+
+
+def stopped_at(step: int, course: Course) -> bool:
+    return course.go(lambda: course.learner.taken >= step)
+
+
+def assert_equal_runs(ours: Run, theirs: Run) -> None:
+    for name in SAME:
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+    tensors, other = read_tensors(ours / CHECKPOINT)[0], read_tensors(theirs / CHECKPOINT)[0]
+    assert tensors.keys() == other.keys()
+    assert all(torch.equal(tensor, other[name]) for name, tensor in tensors.items())
+    assert kept(ours) == kept(theirs)
+
+
+def kept(run: Run) -> set[str]:
+    return {path.name for path in (run / "kept").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("runs") / "unbroken")
+    assert weighing(run).go()
+    return run
+
+
+@pytest.mark.parametrize("step", range(1, OFTEN.steps))
+def test_a_run_asked_to_stop_at_any_step_goes_on_to_the_same_bytes(
+    unbroken: Run, tmp_path: Path, step: int
+) -> None:
+    run = Run(tmp_path / "stopped")
+    assert not stopped_at(step, weighing(run))
+    going_on = weighing(run)
+    assert going_on.learner.taken == step
+    assert going_on.go()
+    assert_equal_runs(run, unbroken)
+
+
+def test_a_run_stopped_at_every_step_is_no_different(unbroken: Run, tmp_path: Path) -> None:
+    run = Run(tmp_path / "stopped")
+    while not weighing(run).go(lambda: True):
+        pass
+    assert_equal_runs(run, unbroken)
+
+
+def dying_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process die before its so-manieth touch of the disk, a line half-written."""
+    moments = count(1)
+
+    def mortal(touch: Callable[..., Any]) -> Callable[..., Any]:
+        def touched(*args: Any, **named: Any) -> Any:
+            if next(moments) == moment:
+                raise Killed
+            return touch(*args, **named)
+
+        return touched
+
+    whole = Run.write
+
+    def torn(run: Run, name: str, text: str) -> None:
+        if next(moments) == moment:
+            whole(run, name, text[: len(text) // 2])
+            raise Killed
+        whole(run, name, text)
+
+    monkeypatch.setattr(files.os, "replace", mortal(files.os.replace))
+    monkeypatch.setattr(Path, "unlink", mortal(Path.unlink))
+    monkeypatch.setattr(files.os, "truncate", mortal(files.os.truncate))
+    monkeypatch.setattr(Run, "write", torn)
+
+
+def test_a_run_killed_at_any_touch_of_the_disk_goes_on_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, unbroken = replace(OFTEN, steps=8, validate_every=2), Run(tmp_path / "unbroken")
+    assert weighing(unbroken, short).go()
+    for moment in count(1):
+        run = Run(tmp_path / "killed")
+        with monkeypatch.context() as patch:
+            dying_at(moment, patch)
+            try:
+                assert weighing(run, short).go()
+                break
+            except Killed:
+                pass
+        # What the checkpoint speaks of is there, at any moment.
+        if (run / CHECKPOINT).exists():
+            _, note = read_tensors(run / CHECKPOINT)
+            assert all(run.moment(step).exists() for _, step in note["standing"]["best"])
+        assert weighing(run, short).go()
+        assert_equal_runs(run, unbroken)
+        shutil.rmtree(run.folder)
+    assert moment > 25
+
+
+def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
+    impatient = replace(OFTEN, steps=400, patience=3)
+    one, other = Run(tmp_path / "one"), Run(tmp_path / "other")
+    assert weighing(one, impatient).go()
+    while not weighing(other, impatient).go(lambda: True):
+        pass
+    assert_equal_runs(one, other)
+    scores = [line["valid"]["score"] for line in one.lines(METRICS) if "valid" in line]
+    assert len(scores) < 100
+    assert scores.index(max(scores)) == len(scores) - 1 - 3
+
+
+def test_a_run_that_has_ended_says_so_and_changes_nothing(unbroken: Run) -> None:
+    before, heard = contents(unbroken), Heard()
+    assert weighing(unbroken, watch=heard).go()
+    assert contents(unbroken) == before
+    assert heard.said == ["nothing is left to do: it ended at step 25"]
+
+
+def test_a_run_that_ended_goes_on_when_given_more_steps(tmp_path: Path) -> None:
+    level = replace(OFTEN, schedule="inverse-square-root")
+    run, longer = Run(tmp_path / "run"), Run(tmp_path / "longer")
+    assert weighing(longer, level).go()
+    assert weighing(run, replace(level, steps=12)).go()
+    assert weighing(run, level).go()
+    assert (run / METRICS).read_bytes() == (longer / METRICS).read_bytes()
+
+
+def test_the_result_is_the_mean_of_the_best_moments(unbroken: Run) -> None:
+    scores = {
+        line["step"]: line["valid"]["score"] for line in unbroken.lines(METRICS) if "valid" in line
+    }
+    best = sorted(scores, key=lambda step: -scores[step])[: OFTEN.average]
+    result, note = read_tensors(unbroken / WEIGHTS)
+    assert [step for _, step in note["moments"]] == best
+    assert kept(unbroken) == {unbroken.moment(step).name for step in best}
+    several = [read_tensors(unbroken.moment(step))[0] for step in best]
+    for name, tensor in mean_of(several).items():
+        assert torch.equal(tensor, result[name])
+
+
+def test_of_equal_scores_the_earlier_is_the_better(tmp_path: Path) -> None:
+    course = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
+    for step, score in ((1, 5.0), (2, 5.0), (3, 6.0), (4, 6.0)):
+        course.learner.taken = step
+        course.rank(score)
+    assert course.standing.best == [(6.0, 3)]
+    assert course.standing.worse == 1
+
+
+def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
+    lines = [line for line in unbroken.lines(METRICS) if "loss" in line]
+    assert [line["step"] for line in lines] == [3, 6, 9, 12, 15, 18, 21, 24, 25]
+    assert [line["tokens"] for line in lines] == [9 * i for i in range(1, 9)] + [75]
+    assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 3, 4, 5, 6, 6]
+    assert lines[0]["rate"] == pytest.approx(0.05)
+    assert lines[-1]["rate"] == pytest.approx(0.05 / 22)
+
+
+def test_a_note_reckons_the_time_that_is_left() -> None:
+    assert Note(10, 40, 0, 1.0, 0.1, 100.0, seconds=5.0).seconds_left == 15.0
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_a_batch_in_parts_is_learned_from_as_a_whole(tmp_path: Path, parts: int) -> None:
+    losses = []
+    for cut in (1, parts):
+        run = Run(tmp_path / f"in{cut}")
+        run.folder.mkdir()
+        Course(Weighing(dropout=0.0), replace(OFTEN, accumulate=cut), run).go()
+        losses.append([line["loss"] for line in run.lines(METRICS) if "loss" in line])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+# ---- faults ----
+
+
+class Diverging(Weighing):
+    """The loss, or the gradient alone, is no number from some step on."""
+
+    def __init__(self, what: str, at: int):
+        super().__init__()
+        self.what, self.left = what, at
+
+    def loss(self, network: Any, batch: Any, smoothing: float) -> Any:
+        loss = super().loss(network, batch, smoothing)
+        self.left -= 1
+        if self.left >= 0:
+            return loss
+        if self.what == "loss":
+            return loss * math.nan
+        loss.register_hook(lambda gradient: gradient * math.inf)
+        return loss
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+@pytest.mark.parametrize(
+    ("log_every", "validate_every"), [(100, 100), (1, 100), (100, 1)], ids=["save", "note", "judge"]
+)
+def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(
+    tmp_path: Path, what: str, log_every: int, validate_every: int
+) -> None:
+    training = Training(
+        steps=50, log_every=log_every, validate_every=validate_every, checkpoint_every=4
+    )
+    run = Run(tmp_path)
+    with pytest.raises(ValueError) as error:
+        Course(Diverging(what, at=5), training, run).go()
+    assert str(error.value).startswith("the loss is nan by step ")
+    assert "(training.learning_rate=0.00067) or a longer warm-up may hold it" in str(error.value)
+    assert str(error.value).endswith(f"{run / CHECKPOINT} was written before and is sound")
+    held, note = read_tensors(run / CHECKPOINT)
+    assert note["step"] == 4
+    assert all(tensor.isfinite().all() for tensor in held.values())
+    validated = [line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line]
+    assert all(map(math.isfinite, validated))
+    for path in run.folder.rglob("*.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in read_tensors(path)[0].values())
+
+
+def test_no_checkpoint_is_promised_where_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"or a longer warm-up may hold it$"):
+        Course(Diverging("loss", at=0), Training(log_every=2), Run(tmp_path)).go()
+
+
+def test_a_run_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with pytest.raises(ValueError) as error:
+        Course(Diverging("loss", at=0), Training(log_every=1), Run(tmp_path)).go()
+    assert threading.active_count() == before
+    del error
+
+
+def test_borrowed_weights_are_given_back_also_after_an_error() -> None:
+    network = Weighing().network()
+    own = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in own.items()}
+    seen = []
+
+    def failing() -> None:
+        with borrowed(network, zeros):
+            seen.append(bool(network[1].weight.any()))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert seen == [False]
+    assert all(torch.equal(tensor, own[name]) for name, tensor in network.state_dict().items())
+
+
+def test_a_network_of_another_kind_is_not_restored_and_nothing_changes(unbroken: Run) -> None:
+    class Wider(Weighing):
+        def network(self) -> Any:
+            return torch.nn.Linear(4, 1)
+
+    before = contents(unbroken)
+    with pytest.raises(ValueError, match=r"another network: it holds no network\.weight"):
+        Course(Wider(), OFTEN, unbroken)
+    assert contents(unbroken) == before
+
+
+def test_the_logs_are_plain_json(unbroken: Run) -> None:
+    for line in (unbroken / METRICS).read_text(encoding="utf-8").splitlines():
+        assert json.loads(line)["step"] <= 25
