@@ -88,4 +88,7 @@ from manyheads.decoding.sample import Sampling as Sampling, sample as sample
 from manyheads.inspect.record import recording as recording
 from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
+# trained models
+from manyheads.models import load as load, Model as Model
+
 __version__: str

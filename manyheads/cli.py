@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyheads import __version__
-from manyheads.commands import about, training, writing
+from manyheads.commands import about, comparing, training, writing
 
 if TYPE_CHECKING:
     from manyheads.attention.places import Places
@@ -36,10 +36,22 @@ def root(
         raise typer.Exit
 
 
+for command in (
+    training.train,
+    training.resume,
+    writing.translate,
+    writing.evaluate,
+    comparing.compare,
+    about.models,
+    about.env,
+):
+    app.command()(command)
+
+
 @app.command()
 def draw(
     pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
-    line: Annotated[int | None, typer.Option(help="Tokens on a line.  [default: 16]")] = None,
+    line: Annotated[int | None, typer.Option(help="Tokens on a line.", show_default="16")] = None,
     grid: Annotated[
         str | None, typer.Option(help="Rows x columns of an image, x channels if it has them: 8x8")
     ] = None,
@@ -74,17 +86,6 @@ def demo(
     from manyheads.demo import run
 
     run(out, steps)
-
-
-for command in (
-    training.train,
-    training.resume,
-    writing.translate,
-    writing.evaluate,
-    about.models,
-    about.env,
-):
-    app.command()(command)
 
 
 def places_of(
@@ -144,6 +145,17 @@ def edges_of(text: str) -> list[tuple[int, int]]:
     return pairs
 
 
+def told(error: ValueError | OSError) -> str:
+    """A sentence; of several mistakes a line each, as editors find them: recipe.yaml:4:10: ..."""
+    from manyheads.settings import Mistakes
+
+    if isinstance(error, Mistakes) and len(error.lines) > 1:
+        return "\n".join([f"{len(error.lines)} mistakes", *error.lines])
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {str(error.filename)!r}"
+    return str(error)
+
+
 def main() -> None:
     """A mistake of the user's is one sentence and exit code 2; --debug shows where it arose."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
@@ -155,7 +167,7 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if len(arguments) < len(sys.argv) - 1:
             raise
-        print(f"manyheads: {error}", file=sys.stderr)
+        print(f"manyheads: {told(error)}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("manyheads: stopped", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,9 +12,11 @@ from manyheads.data.sources import Example
 from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
-from manyheads.models import Model
+from manyheads.models import Model, Written
 from manyheads.tasks.texts import MEASURES
 from manyheads.tasks.writing import Writing
+
+Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,18 @@ class Evaluation:
     seconds: float
 
     @staticmethod
-    def of(model: Model, examples: Sequence[Example], how: Writing, tokenize: str) -> Evaluation:
+    def of(
+        model: Model,
+        examples: Sequence[Example],
+        how: Writing,
+        tokenize: str = "13a",
+        shown: Shown = iter,
+    ) -> Evaluation:
         if not examples:
             raise ValueError("there is nothing to evaluate: the files are empty")
         began = time.perf_counter()
-        outputs = [best.text for best, *_ in model.write([e.source for e in examples], how)]
+        written = model.write([example.source for example in examples], how)
+        outputs = [best.text for best, *_ in shown(written)]
         seconds = time.perf_counter() - began
         measures = dict(MEASURES[model.task.kind])
         if "bleu" in measures:
@@ -81,16 +90,16 @@ def table(told: dict[str, Any]) -> str:
     """A report as a person reads it."""
     lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
     for name, score in told["scores"].items():
-        lines.append(f"  {name:<8} {score['value']:6.2f}   {score['signature']}")
-    lines.append(f"\n  {told['by_length']['measure']} by words of the source")
+        lines.append(f"  {name:<12} {score['value']:7.2f}   {score['signature']}")
+    lines.append(f"\n  {'words read':<12} {told['by_length']['measure']:>7}   examples")
     for bucket in told["by_length"]["buckets"]:
-        lines.append(f"  {bucket['words']:<12} {bucket['value']:6.2f}   {bucket['examples']:,}")
+        lines.append(f"  {bucket['words']:<12} {bucket['value']:7.2f}   {bucket['examples']:8,}")
     if "against" in told:
         other = told["against"]
         lines.append(f"\n  against {other['model']}")
         for name, d in other["difference"].items():
             lines.append(
-                f"  {name:<8} {other['scores'][name]:6.2f}   ours {d['difference']:+.2f}, "
-                f"95 % within {d['low']:+.2f} and {d['high']:+.2f}, p = {d['p']:.3f}"
+                f"  {name:<12} {other['scores'][name]:7.2f}   ours {d['difference']:+.2f}, "
+                f"95% within {d['low']:+.2f} and {d['high']:+.2f}, p = {d['p']:.3f}"
             )
     return "\n".join(lines)

@@ -7,13 +7,14 @@ weights.safetensors alone; those that come with the package are called by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from manyheads.codecs.text import START, STOP
+from manyheads.codecs.text import START, STOP, Text
+from manyheads.data.sources import whole
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.model.networks import EncoderDecoder, Tokens
@@ -29,7 +30,7 @@ from manyheads.training.runs import RECIPE, WEIGHTS
 from manyheads.training.world import chosen
 
 BUILT_IN = Path(__file__).parent / "builtin"
-AT_ONCE = 1024  # texts held in memory while a long file passes through
+FIRST, AT_ONCE = 16, 1024  # texts held in memory while a long file passes through
 MOST_TOKENS = 4096  # of one text to be read
 
 
@@ -60,16 +61,29 @@ class Model:
         how: Writing = Writing(),
         *,
         prefix: str = "",
+        at_once: int = AT_ONCE,
     ) -> Iterator[list[Written]]:
-        """For each text the best that can be written, in order, however long the input is."""
+        """For each text the best that can be written, in order, however long the input is.
+
+        A text that cannot be read is refused after those before it were written.
+        """
         source, target = self.task.codecs.source, self.task.codecs.target
-        first, remaining, forced = 0, iter(texts), target.encode(prefix)
-        while some := list(islice(remaining, AT_ONCE)):
+        first, forced = 0, target.encode(whole(prefix, "the prefix"))
+        for some in together(readable(texts), at_once):
             ids = source.encode_all(some)
-            readable(ids, first)
-            begin = [forced] * len(some) if forced else []
-            for best in write(self.network, ids, how, prefixes=begin, first=first):
-                yield [Written(target.render(h.ids), h.score, h.ids, h.finished) for h in best]
+            fit = next((i for i, row in enumerate(ids) if len(row) > MOST_TOKENS), len(ids))
+            begin = [forced] * fit if forced else []
+            written = write(self.network, ids[:fit], how, prefixes=begin, first=first)
+            for text, best in zip(some, written, strict=False):
+                if not text.strip():  # nothing to read is nothing to write
+                    yield [Written("", 0.0, [], True)]
+                else:
+                    yield [Written(target.render(h.ids), h.score, h.ids, h.finished) for h in best]
+            if fit < len(ids):
+                raise ValueError(
+                    f"line {first + fit + 1} has {len(ids[fit]):,} tokens, {MOST_TOKENS:,} are the "
+                    "most that are read at once; cut it into sentences"
+                )
             first += len(some)
 
     @torch.no_grad()
@@ -94,7 +108,14 @@ class Model:
         if not read or not written.ids:
             return []
         weights = looked(self.network, read, written.ids)
-        return links(weights, source.pieces(read), target.pieces(written.ids))
+        return links(weights, added(source, read), added(target, written.ids))
+
+
+def added(codec: Text, ids: Ids) -> list[str]:
+    """What each number adds to the text, spaces too, which a whole word by itself has none of."""
+    decode = codec.tokenizer.decode
+    grown = [decode(ids[:i], skip_special_tokens=False) for i in range(len(ids) + 1)]
+    return [after[len(before) :] for before, after in pairwise(grown)]
 
 
 def looked(network: EncoderDecoder, read: Ids, written: Ids) -> list[torch.Tensor]:
@@ -112,13 +133,32 @@ def looked(network: EncoderDecoder, read: Ids, written: Ids) -> list[torch.Tenso
     return [one.weights[0] for one in across]
 
 
-def readable(ids: Sequence[Ids], first: int) -> None:
-    for number, row in enumerate(ids, start=first + 1):
-        if len(row) > MOST_TOKENS:
-            raise ValueError(
-                f"line {number} has {len(row):,} tokens, {MOST_TOKENS:,} are the most that are "
-                "read at once; cut it into sentences"
-            )
+def readable(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise ValueError(f"texts are str, number {number} is a {type(text).__name__}")
+        yield whole(text, f"line {number}")
+
+
+def together(texts: Iterable[str], at_once: int) -> Iterator[list[str]]:
+    """Few texts at first, so that something is soon to be seen, then up to so many.
+
+    What goes wrong with a text is raised after those before it were handed out.
+    """
+    some: list[str] = []
+    few = min(FIRST, at_once)
+    try:
+        for text in texts:
+            some.append(text)
+            if len(some) == few:
+                yield some
+                some, few = [], min(4 * few, at_once)
+    except ValueError:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 # ---- finding and loading ---------------------------------------------------------------------
@@ -143,10 +183,10 @@ def found(model: str | Path) -> Path:
     for folder in (Path(model), BUILT_IN / str(model)):
         if (folder / RECIPE).exists():
             return folder
-    names = ", ".join(built_in())
     if Path(model).is_dir():
         raise ValueError(f"{model} holds no {RECIPE}: it is not the folder of a run")
-    raise ValueError(f"there is no model {str(model)!r}: neither a folder nor one of {names}")
+    names = ", ".join(built_in()) or "none"
+    raise ValueError(f"there is no model {str(model)!r}: it is no folder; built in: {names}")
 
 
 def built_in() -> list[str]:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from manyheads.training.course import Note, Sample, Watch
+
+T = TypeVar("T")
+
+NARROW = 80  # columns; with fewer there is no room for the speed
 
 
 class Screen(Watch):
     """Speaks to whoever started the run."""
 
     def __init__(self, console: Console | None = None, shown: int = 2):
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or Console(stderr=True)
         self.shown = shown
+        terminal = self.console.is_terminal
         self.bar = Progress(
-            TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-            BarColumn(bar_width=24),
-            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s"),
-            TextColumn("{task.fields[left]} left"),
-            console=self.console,
-            disable=not self.console.is_terminal,
+            *columns(self.console.width), console=self.console, disable=not terminal
         )
         self.line: Any = None
 
@@ -34,30 +33,61 @@ class Screen(Watch):
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def say(self, text: str) -> None:
-        self.console.print(escape(text))
+    def say(self, text: str, style: str = "") -> None:
+        """As it stands: a long line is a long line, and [this] or :that: is no command."""
+        self.console.print(
+            text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
 
     def note(self, note: Note) -> None:
         left = span(note.seconds_left)
         shown: Any = {"loss": note.loss, "speed": note.tokens_per_second, "left": left}
         if not self.console.is_terminal:
+            total = f"{note.steps:,}"
             self.say(
-                f"step {note.step:,} of {note.steps:,}  epoch {note.epoch}  loss {note.loss:.3f}  "
-                f"rate {note.rate:.2e}  {note.tokens_per_second:,.0f} tokens/s  "
-                f"{span(note.seconds)}, {left} left"
+                f"step {note.step:>{len(total)},} of {total}  epoch {note.epoch}  "
+                f"loss {note.loss:.3f}  rate {note.rate:.2e}  "
+                f"{note.tokens_per_second:,.0f} tokens/s  {span(note.seconds)}, {left} left"
             )
             return
         if self.line is None:
             self.bar.start()
-            self.line = self.bar.add_task("", total=note.steps, **shown)
+            self.line = self.bar.add_task("", total=note.steps, completed=note.step, **shown)
         self.bar.update(self.line, completed=note.step, **shown)
 
     def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
         named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        self.console.print(f"[bold]step {step:,}[/]  {named}")
+        self.say(f"step {step:,} validated: {named}", "bold")
+        room = self.console.width - 14 if self.console.is_terminal else 100
         for sample in samples[: self.shown]:
-            self.console.print(f"    [dim]{escape(cut(sample.source))}[/]")
-            self.console.print(f"    {escape(cut(sample.output))}")
+            self.say(f"    read     {cut(sample.source, room)}", "dim")
+            self.say(f"    written  {cut(sample.output, room)}")
+
+
+def columns(width: int) -> list[ProgressColumn]:
+    """What stands in the bar's line."""
+    speed = TextColumn("{task.fields[speed]:,.0f} tokens/s")
+    return [
+        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+        BarColumn(bar_width=24 if width >= NARROW else 8),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        *([speed] if width >= NARROW else []),
+        TextColumn("{task.fields[left]} left"),
+    ]
+
+
+def passing(items: Iterable[T], total: int) -> Iterator[T]:
+    """The items, counted by a bar on a terminal while they pass; in a log, by nothing."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} written"),
+        BarColumn(bar_width=24),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        yield from bar.track(items, total)
 
 
 def span(seconds: float) -> str:
@@ -67,6 +97,7 @@ def span(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def cut(text: str, most: int = 100) -> str:
+def cut(text: str, most: int) -> str:
+    """On one line, and no more than so many characters of it."""
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"

@@ -39,7 +39,8 @@ KNOWS: dict[str, set[str]] = {
     "estimate": {"recipe"},
     "screen": {"training"},
     "demo": {"models", "learn", "screen"},
-    "commands": {"demo", "learn", "evaluating", "estimate"},
+    "comparing": {"learn", "estimate"},
+    "commands": {"demo", "evaluating", "comparing"},
     "cli": {"commands", "attention.notation"},
     "__main__": {"cli"},
 }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib import metadata
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "pyyaml", "typer", "rich")
 
 
 def models() -> None:
-    """The models that come with the package."""
+    """List the models that come with the package."""
     from manyheads.models import BUILT_IN, built_in
 
+    if not built_in():
+        print("no model is built in; `manyheads train` makes one", file=sys.stderr)
     for name in built_in():
         card = (BUILT_IN / name / "README.md").read_text(encoding="utf-8").splitlines()
         size = sum(path.stat().st_size for path in (BUILT_IN / name).iterdir()) / 1e6
@@ -19,7 +22,7 @@ def models() -> None:
 
 
 def env() -> None:
-    """What this machine has: put it into a report of a bug."""
+    """Show what this machine has, to put into a report of a bug."""
     import torch
 
     from manyheads import __version__

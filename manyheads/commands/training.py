@@ -1,52 +1,90 @@
-"""train, resume, compare."""
+"""train, resume."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+
+from manyheads.commands.options import DeviceOption
 
 if TYPE_CHECKING:
     from manyheads.recipe import Recipe
     from manyheads.tasks.prepare import Gathered
     from manyheads.training.course import Watch
     from manyheads.training.runs import Run
+    from manyheads.training.world import World
 
 KINDS = ("translation", "summarization", "answering")
-File = Annotated[Path | None, typer.Option()]
+DATA, MODEL = "What to learn from", "What to learn with"
 
 
 def train(
-    what: Annotated[str, typer.Argument(help=f"A task ({', '.join(KINDS)}), or a recipe.yaml.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|RECIPE", help=f"{', '.join(KINDS)}; or a recipe.yaml.", show_default=False
+        ),
+    ],
     settings: Annotated[
-        list[str] | None, typer.Argument(help="Any setting: training.steps=20000 network.width=512")
+        list[str] | None,
+        typer.Argument(
+            metavar="SETTING=VALUE",
+            help="Any setting of a recipe: training.steps=20000 network.width=512",
+        ),
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Sentences to read, one a line.")] = None,
-    target: Annotated[Path | None, typer.Option(help="What is to be written for each.")] = None,
-    valid_source: Annotated[Path | None, typer.Option(help="The same, for validation.")] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the run: a new one.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=DATA)
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(help="What is to be written for each.", rich_help_panel=DATA),
+    ] = None,
     pairs: Annotated[
-        Path | None, typer.Option(help="Or both in one file: .tsv or .jsonl, also .gz, .xz, .bz2.")
+        Path | None,
+        typer.Option(
+            help="Or both in one file, .tsv or .jsonl. All files may be .gz, .xz or .bz2 too.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
-    valid_pairs: Annotated[Path | None, typer.Option(help="")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run.")] = None,
-    network: Annotated[
-        str | None, typer.Option(help="transformer, recurrent or convolutional.")
+    valid_source: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for validation; else some pairs are held out.", rich_help_panel=DATA
+        ),
+    ] = None,
+    valid_target: Annotated[
+        Path | None, typer.Option(help="What is wanted for each.", rich_help_panel=DATA)
+    ] = None,
+    valid_pairs: Annotated[
+        Path | None, typer.Option(help="Or both in one file.", rich_help_panel=DATA)
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="tiny, small or base; else by corpus and machine.")
+        str | None,
+        typer.Option(
+            help="tiny, small or base; else by corpus and machine.", rich_help_panel=MODEL
+        ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; else what there is.")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="transformer, recurrent or convolutional.", rich_help_panel=MODEL),
+    ] = None,
+    device: DeviceOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and what it would cost; stop.")
     ] = False,
 ) -> None:
-    """Train a model from text files: one command, no configuration."""
-    from manyheads.training.runs import Run
+    """Train a model from text files: one command, no configuration.
+
+    Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
+    """
+    from manyheads.training.runs import CORPUS, Run
     from manyheads.training.world import join
 
     files = {
@@ -58,38 +96,40 @@ def train(
         "valid_pairs": valid_pairs,
     }
     world = join(device)
-    recipe, gathered = wanted(what, settings or [], files, network, preset, world.device.type)
+    asked = what, settings or [], files, network, preset, world.device.type
     if dry_run:
         from manyheads.estimate import estimate
         from manyheads.settings import write
 
+        recipe, gathered = wanted(*asked)
         print(write(recipe))
         print(estimate(recipe, gathered, world.device))
         return
     if out is None:
         raise ValueError("a run needs a folder: --out runs/my-model")
-    run = Run(out)
-    with watching(world.first) as watch:
-        from manyheads.learn import begin
+    from manyheads.learn import begin
 
+    run = Run(out)
+    # The folder before the corpus: to read a long one for a folder that is refused helps nobody.
+    with run.created() if world.first else nullcontext():
+        recipe, gathered = wanted(*asked)
         begin(recipe, run, gathered, world)
-        watch.say((run / "corpus.txt").read_text(encoding="utf-8").rstrip())
-        carry_on(run, watch, world)
+    carry_on(run, world, (run / CORPUS).read_text(encoding="utf-8").rstrip())
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; else what there is.")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    device: DeviceOption = None,
 ) -> None:
     """Go on with a run as if it had never stopped."""
     from manyheads.training.runs import RECIPE, Run
     from manyheads.training.world import join
 
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
     if not (folder / RECIPE).exists():
         raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
-    world = join(device)
-    with watching(world.first) as watch:
-        carry_on(Run(folder), watch, world)
+    carry_on(Run(folder), join(device))
 
 
 def wanted(
@@ -107,33 +147,54 @@ def wanted(
     from manyheads.tasks.reading import Data
 
     if what not in KINDS:
-        if not Path(what).suffix:
-            raise ValueError(
-                f"there is no task {what!r}; there are {', '.join(KINDS)}, or name a recipe.yaml"
-            )
-        given = [f"--{name.replace('_', '-')}" for name, path in files.items() if path]
-        if given:
-            raise ValueError(f"{what} says what to read; {given[0]} is for a task without a recipe")
+        refuse_no_recipe(what, files, network, preset)
         chosen = load(Recipe, Path(what), settings)
         return chosen, gather(chosen.task, chosen.data, chosen.training.seed)
     kind: Any = what
     data = Data(**cast(dict[str, Any], files))
-    gathered = gather(kind, data)
-    base = recipe_for(kind, data, len(gathered.train), device, network, preset)
-    return read(Recipe, write(base), "recipe.yaml", settings), gathered
+
+    def settled(pairs: int) -> Recipe:
+        base = recipe_for(kind, data, pairs, device, network, preset)
+        return read(Recipe, write(base), "recipe.yaml", settings)
+
+    chosen = settled(0)  # mistakes are told before a long corpus is read
+    gathered = gather(kind, chosen.data, chosen.training.seed)
+    return settled(len(gathered.train)), gathered
 
 
-def carry_on(run: Run, watch: Watch, world: Any) -> None:
+def refuse_no_recipe(
+    what: str, files: dict[str, Path | None], network: str | None, preset: str | None
+) -> None:
+    """What is no task is a recipe, and that says what the options would."""
+    if Path(what).is_dir():
+        raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
+    if not Path(what).suffix:
+        raise ValueError(
+            f"there is no task {what!r}; there are {', '.join(KINDS)}, or name a recipe.yaml"
+        )
+    given = [f"--{name.replace('_', '-')}" for name, path in files.items() if path]
+    if given:
+        raise ValueError(f"{what} says what to read; {given[0]} is for a task without a recipe")
+    if network:
+        raise ValueError(f"{what} says which network; network.kind={network} changes it")
+    if preset:
+        raise ValueError(f"{what} holds all settings; --preset is for a task without a recipe")
+
+
+def carry_on(run: Run, world: World, words: str = "") -> None:
+    """Train until the end or until asked to stop, telling these words first."""
     from manyheads.learn import go_on
     from manyheads.training.world import leave
 
-    with stoppable() as asked:
+    with watching(world.first) as watch, stoppable() as asked:
+        if words:
+            watch.say(words)
         ended = go_on(run, world, watch, asked)
     leave()
-    if not ended:
-        watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
+    if ended:
+        watch.say(f"done: `manyheads translate --model {run.folder}` writes with it")
     else:
-        watch.say(f"done: {run.folder}")
+        watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
 
 
 @contextmanager
@@ -149,7 +210,7 @@ def watching(first: bool) -> Iterator[Watch]:
 
 
 @contextmanager
-def stoppable() -> Iterator[Any]:
+def stoppable() -> Iterator[Callable[[], bool]]:
     """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second one stops at once."""
     asked: list[int] = []
 
@@ -157,6 +218,8 @@ def stoppable() -> Iterator[Any]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
+        with suppress(OSError):  # not print: it may be in the middle of one
+            os.write(2, b"\nstopping after this step; once more stops at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

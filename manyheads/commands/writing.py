@@ -4,50 +4,91 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyheads.commands.options import BEAM, SEARCH, DeviceOption, LengthPenalty, ModelOption
+
 if TYPE_CHECKING:
     from manyheads.models import Model, Written
+    from manyheads.tasks.reading import Kind
 
-ModelOption = Annotated[str, typer.Option(help="A run's folder, or a built-in model: de-en.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; else what there is.")]
-BeamOption = Annotated[int, typer.Option(help="Go on with so many beginnings at once.")]
+CHANCE = "Drawing at random"
+STDIN = Path("stdin")
 
 
 def translate(
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Sentences; without any, the lines of stdin.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to read; without any, the lines of stdin."),
     ] = None,
     model: ModelOption = "de-en",
-    beam: BeamOption = 5,
-    nbest: Annotated[int, typer.Option(help="So many different translations of each.")] = 1,
-    length_penalty: Annotated[
-        float, typer.Option(help="Above 0 favours long ones: score / length ** penalty.")
-    ] = 1.0,
-    temperature: Annotated[float, typer.Option(help="Above 0: draw at random.")] = 0.0,
-    top_k: Annotated[int, typer.Option(help="Draw among the likeliest so many.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw among what makes up this share.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same.")] = 0,
-    min_new_tokens: Annotated[int, typer.Option(help="No shorter than this.")] = 0,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="No longer than this; 0: by the source's length.")
-    ] = 0,
-    prefix: Annotated[str, typer.Option(help="Every translation begins with this.")] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line: scores and word alignments.")
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="Stdin has a JSON object a line, with a source, document or question and context.",
+        ),
     ] = False,
-    device: Device = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write a JSON object a line: scores, word alignments.")
+    ] = False,
+    prefix: Annotated[str, typer.Option(help="All that is written begins with this.")] = "",
+    min_new_tokens: Annotated[int, typer.Option(help="Write no fewer than this.")] = 0,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="Write no more than this; 0: by the source's length.")
+    ] = 0,
+    beam: Annotated[
+        int | None,
+        typer.Option(
+            help="Go on with so many beginnings at once.",
+            show_default=str(BEAM),
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    nbest: Annotated[
+        int, typer.Option(help="Write the best so many, with scores.", rich_help_panel=SEARCH)
+    ] = 1,
+    length_penalty: LengthPenalty = 1.0,
+    temperature: Annotated[
+        float,
+        typer.Option(help="Above 0: draw, more boldly the higher.", rich_help_panel=CHANCE),
+    ] = 0.0,
+    top_k: Annotated[
+        int, typer.Option(help="Only the likeliest so many; 0: all.", rich_help_panel=CHANCE)
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(help="Only the likeliest that make up this share.", rich_help_panel=CHANCE),
+    ] = 1.0,
+    seed: Annotated[
+        int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)
+    ] = 0,
+    device: DeviceOption = None,
 ) -> None:
-    """Translate lines of text, or summarize or answer: whatever the model has learned."""
-    from manyheads.models import load
+    """Translate, summarize or answer: whatever the model has learned.
+
+    A line is written for each line read, in the same order and as they come.
+    Documents and questions have lines of their own: give them with --records,
+    as they stand in a .jsonl file.
+    """
+    from manyheads.models import AT_ONCE, load
     from manyheads.tasks.writing import Writing
 
+    if records and texts:
+        raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
+    drawn = temperature != 0
+    if drawn and nbest > 1:
+        raise ValueError("a --temperature draws one, --nbest lists what a beam found; ask for one")
+    if not drawn and top_p != 1:
+        raise ValueError("--top-p narrows what is drawn; give a --temperature too")
     how = Writing(
-        beam=1 if temperature else beam,
+        beam=beam if beam is not None else 1 if drawn else BEAM,
         nbest=nbest,
         length_penalty=length_penalty,
         temperature=temperature,
@@ -58,16 +99,19 @@ def translate(
         max_new_tokens=max_new_tokens,
     )
     loaded = load(model, device)
-    kept: list[str] = []
-    sources = remembered(texts or typed(), kept)
-    for best in loaded.write(sources, how, prefix=prefix):
-        source = kept.pop(0)
+    spoken = not texts and sys.stdin.isatty()
+    if spoken:
+        print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
+    read = texts or (recorded(loaded.task.kind) if records else typed())
+    sources, shown = tee(read)
+    written = loaded.write(sources, how, prefix=prefix, at_once=1 if spoken else AT_ONCE)
+    for best, source in zip(written, shown, strict=False):
         if as_json:
             print(json.dumps(described(loaded, source, best), ensure_ascii=False), flush=True)
-        else:
-            for written in best:
-                score = f"{written.score:.3f}\t" if nbest > 1 else ""
-                print(score + " ".join(written.text.split("\n")), flush=True)
+            continue
+        for one in best:
+            score = f"{one.score:.3f}\t" if nbest > 1 else ""
+            print(score + " ".join(one.text.split("\n")), flush=True)
 
 
 def typed() -> Iterator[str]:
@@ -75,13 +119,22 @@ def typed() -> Iterator[str]:
     from manyheads.data.sources import decoded
 
     for number, raw in enumerate(sys.stdin.buffer, start=1):
-        yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), Path("stdin"), number)
+        yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), STDIN, number)
 
 
-def remembered(texts: Iterable[str], kept: list[str]) -> Iterator[str]:
-    for text in texts:
-        kept.append(text)
-        yield text
+def recorded(kind: Kind) -> Iterator[str]:
+    """What a model of this kind reads, from each JSON object of stdin."""
+    from manyheads.data.sources import parsed
+    from manyheads.tasks.reading import SOURCES, asking
+    from manyheads.tasks.reading import texts as texts_of
+
+    for number, record in parsed(typed(), STDIN):
+        where = f"{STDIN}:{number}"
+        if kind == "answering":
+            question, context = (texts_of(record, (n,), where)[0] for n in ("question", "context"))
+            yield asking(question, context)
+        else:
+            yield texts_of(record, SOURCES[kind], where)[0]
 
 
 def described(model: Model, source: str, best: list[Written]) -> dict[str, Any]:
@@ -101,36 +154,59 @@ def described(model: Model, source: str, best: list[Written]) -> dict[str, Any]:
 
 def evaluate(
     model: ModelOption,
-    source: Annotated[Path | None, typer.Option(help="Sentences to read, one a line.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="What should be written.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Or both: .tsv or .jsonl.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Texts to read, one a line.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="What is wanted for each.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Or both in one file, .tsv or .jsonl.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Another model: is the difference more than chance?")
     ] = None,
-    beam: BeamOption = 5,
-    length_penalty: Annotated[float, typer.Option(help="As in translate.")] = 1.0,
+    write_to: Annotated[
+        Path | None, typer.Option("--write", help="Put what the model writes into this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    beam: Annotated[
+        int, typer.Option(help="Go on with so many beginnings at once.", rich_help_panel=SEARCH)
+    ] = BEAM,
+    length_penalty: LengthPenalty = 1.0,
     tokenize: Annotated[
         str, typer.Option(help="How sacreBLEU splits words; none where they are split.")
     ] = "13a",
-    write_to: Annotated[
-        Path | None, typer.Option("--write", help="Put what is written into this file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    device: Device = None,
+    device: DeviceOption = None,
 ) -> None:
-    """Measure a model: sacreBLEU and chrF, ROUGE for summaries, exact match and F1 for answers."""
+    """Measure a model on a test set, alone or against another.
+
+    By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries,
+    exact match and F1 for answers.
+    """
     from manyheads.evaluating import Evaluation, report, table
     from manyheads.models import load
-    from manyheads.tasks.reading import Data, read
+    from manyheads.screen import passing
+    from manyheads.tasks.reading import read
     from manyheads.tasks.writing import Writing
 
+    refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
+    if write_to is not None and (write_to.is_dir() or not write_to.parent.is_dir()):
+        raise ValueError(f"--write names a file in a folder that is there, got {write_to}")
     how = Writing(beam=beam, length_penalty=length_penalty)
-    loaded = load(model, device)
-    Data(source, reference, pairs=pairs)  # refuses half of a pair
-    examples = list(read(loaded.task.kind, source, reference, pairs))
-    ours = Evaluation.of(loaded, examples, how, tokenize)
+    models = [load(name, device) for name in (model, against) if name]
+    kinds = [loaded.task.kind for loaded in models]
+    if len(set(kinds)) > 1:
+        raise ValueError(f"{model} is for {kinds[0]}, {against} for {kinds[1]}: nothing to compare")
+    examples = list(read(kinds[0], source, reference, pairs))
+    shown = partial(passing, total=len(examples))
+    ours = Evaluation.of(models[0], examples, how, tokenize, shown)
     if write_to is not None:
         write_to.write_text("".join(f"{line}\n" for line in ours.lines()), encoding="utf-8")
-    theirs = Evaluation.of(load(against, device), examples, how, tokenize) if against else None
-    told = report(ours, theirs)
+    theirs = [Evaluation.of(other, examples, how, tokenize, shown) for other in models[1:]]
+    told = report(ours, *theirs)
     print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(told))
+
+
+def refuse_half(files: dict[str, Path | None]) -> None:
+    """Refuse half of a pair of files, and more than one."""
+    given = [name for name, path in files.items() if path is not None]
+    if given not in (["--source", "--reference"], ["--pairs"]):
+        raise ValueError(
+            "a test set is --source with --reference, or --pairs alone; "
+            f"got {' and '.join(given) or 'none of them'}"
+        )

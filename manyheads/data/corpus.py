@@ -115,5 +115,8 @@ def key(example: Example) -> int:
 
 def some_left(report: Report, what: str) -> None:
     """Refuse to go on with nothing."""
+    if not report.read:
+        raise ValueError(f"nothing is in {what}: its files are empty")
     if not report.kept:
-        raise ValueError(f"nothing is left of {what}: {str(report).splitlines()[0]}")
+        why = "".join(f", {found.count:,} {reason}" for reason, found in report.findings.items())
+        raise ValueError(f"nothing is left of {what}: {report.read:,} pairs read, 0 kept{why}")

@@ -7,7 +7,7 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,8 @@ def lines(path: Path) -> Iterator[str]:
         ) from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder, a file of lines was asked for") from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
 
 
 def decoded(raw: bytes, path: Path, number: int) -> str:
@@ -50,6 +52,16 @@ def decoded(raw: bytes, path: Path, number: int) -> str:
             f"{path}:{number}: byte {error.start + 1} is 0x{raw[error.start]:02x}, which is not "
             "UTF-8; `iconv -t UTF-8` makes it so"
         ) from None
+
+
+def whole(text: str, where: str) -> str:
+    """The text, if it can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise ValueError(f"{where}: {half!a} is half of a character, which is no text") from None
+    return text
 
 
 def aligned(source: Path, target: Path) -> Iterator[Example]:
@@ -88,13 +100,19 @@ def columns(path: Path) -> Iterator[Example]:
 
 def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON object on each line, with the line's number."""
-    for number, line in enumerate(lines(path), start=1):
+    yield from parsed(lines(path), path)
+
+
+def parsed(texts: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(texts, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}:{number}:{error.colno}: not JSON: {error.msg}") from None
+        if "\\ud" in line.lower():  # written out, half of a pair may stand alone
+            whole(json.dumps(record, ensure_ascii=False), f"{path}:{number}")
         if not isinstance(record, dict):
             raise ValueError(
                 f"{path}:{number}: a JSON object was asked for, got a {type(record).__name__}"

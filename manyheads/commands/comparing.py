@@ -1,0 +1,69 @@
+"""compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyheads.commands.options import DeviceOption
+from manyheads.commands.training import KINDS, wanted, watching
+
+
+def compare(
+    what: Annotated[
+        str, typer.Argument(metavar="TASK", help=f"{', '.join(KINDS)}.", show_default=False)
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SETTING=VALUE...",
+            help="For all of them: training.steps=2000 network.width=256",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the runs: a new one.")] = None,
+    source: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    target: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    valid_source: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    valid_target: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    valid_pairs: Annotated[Path | None, typer.Option(help="As in train.")] = None,
+    preset: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
+    length: Annotated[
+        int, typer.Option(min=3, help="Tokens of the sequence a layer is measured on.")
+    ] = 32,
+    device: DeviceOption = None,
+) -> None:
+    """Train a Transformer, a recurrent and a convolutional network on the same pairs and budget.
+
+    One table: parameters, speed, scores, and what the lecture compares: the path between the first
+    and the last token, how many steps must follow each other, and the operations of a layer.
+    """
+    from manyheads.comparing import compare as compared
+    from manyheads.comparing import table
+    from manyheads.training.world import join
+
+    if out is None:
+        raise ValueError("the runs need a folder: --out runs/compared")
+    if what not in KINDS:
+        raise ValueError(f"there is no task {what!r}; there are {', '.join(KINDS)}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is there already; give --out a new folder")
+    files = {
+        "source": source,
+        "target": target,
+        "valid_source": valid_source,
+        "valid_target": valid_target,
+        "pairs": pairs,
+        "valid_pairs": valid_pairs,
+    }
+    world = join(device)
+    recipe, gathered = wanted(what, settings or [], files, None, preset, world.device.type)
+    with watching(world.first) as watch:
+        rows = compared(recipe, gathered, out, world, watch, length)
+    (out / "compared.md").write_text(table(rows) + "\n", encoding="utf-8")
+    kept = json.dumps([row.row() for row in rows], indent=1)
+    (out / "compared.json").write_text(kept + "\n", encoding="utf-8")
+    print(table(rows))

@@ -1,0 +1,181 @@
+"""The lecture's table, measured: what a layer of each network costs, and how far it carries.
+
+N tokens of a sequence.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from manyheads.attention.kernels import KERNELS
+from manyheads.attention.places import line
+from manyheads.estimate import counted
+from manyheads.learn import begin, go_on
+from manyheads.model.build import BUILDERS, Network, encoder_decoder
+from manyheads.model.networks import Tokens
+from manyheads.recipe import Recipe
+from manyheads.tasks.prepare import Gathered, load_codecs
+from manyheads.tasks.texts import Texts
+from manyheads.training.course import Watch
+from manyheads.training.runs import METRICS, TIMES, Run
+from manyheads.training.world import World
+
+WORDS = 64  # of the little vocabulary that a layer is measured with
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of an encoder over a sequence of N tokens."""
+
+    operations: int  # multiplications and additions
+    reach: int  # how far from a token it takes what it makes of it
+    steps: int  # that must follow each other: no machine is quick enough to save one
+
+    def path(self, length: int) -> int:
+        """Steps between the first token and the last, in one layer or through several."""
+        return max(self.steps, math.ceil((length - 1) / self.reach))
+
+
+def layer_of(network: Network, length: int) -> Layer:
+    """Counted while it runs, and its reach by what a token changes."""
+    deep = [operations(replace(network, depth=d, dilations=()), length) for d in (1, 2)]
+    return Layer(
+        operations=deep[1] - deep[0],  # without what lies around the layers
+        reach=reach(replace(network, depth=1, dilations=()), length),
+        steps=length if network.kind == "recurrent" else 1,
+    )
+
+
+def operations(network: Network, length: int) -> int:
+    """Of the encoder, forward."""
+    encoder, tokens = plain_encoder(network), Tokens(torch.zeros(1, length).long(), line(length))
+    counter = FlopCounterMode(display=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a setting for GPUs that the switch below touches
+        # Without mkldnn a recurrent layer runs as the products it is made of: they are counted.
+        with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), counter:
+            encoder(tokens)
+    return counter.get_total_flops()
+
+
+def reach(network: Network, length: int) -> int:
+    """The farthest token that one in the middle of the sequence changes."""
+    encoder, middle = plain_encoder(network).double(), length // 2
+    ids = torch.zeros(2, length).long()
+    ids[1, middle] = 1
+    with torch.no_grad():
+        one, other = encoder(Tokens(ids, line(length)))
+    changed = (one - other).abs().amax(-1).nonzero()[:, 0]
+    farthest = int((changed - middle).abs().max())
+    # A layer that reaches to both ends reaches all, however long the sequence.
+    return length - 1 if farthest >= min(middle, length - 1 - middle) else farthest
+
+
+def plain_encoder(network: Network) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        whole = encoder_decoder(replace(network, dropout=0.0), WORDS, WORDS, joint=True)
+    for part in whole.modules():
+        if hasattr(part, "kernel"):
+            cast(Any, part).kernel = KERNELS["reference"]  # plain products, which are counted
+    encoder: nn.Module = whole.encoder
+    return encoder.eval()
+
+
+# ---- the same corpus and budget for each ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One network after its run."""
+
+    kind: str
+    parameters: int
+    tokens_per_second: float
+    scores: dict[str, float]
+    layer: Layer
+    length: int
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "network": self.kind,
+            "parameters": self.parameters,
+            "tokens_per_second": round(self.tokens_per_second),
+            **{name: round(value, 2) for name, value in self.scores.items()},
+            "path": self.layer.path(self.length),
+            "sequential_steps": self.layer.steps,
+            "operations_a_layer": self.layer.operations,
+        }
+
+
+def compare(
+    recipe: Recipe, gathered: Gathered, out: Path, world: World, watch: Watch, length: int = 32
+) -> list[Compared]:
+    """Train each kind of network on the same pairs for the same number of steps and tokens."""
+    rows = []
+    for kind in BUILDERS:
+        network = replace(recipe.network, kind=kind)  # type: ignore[arg-type]
+        # Padded for all: only attention could do with less, and the budget is to be the same.
+        own = replace(recipe, network=network, layout="padded")
+        run = Run(out / kind)
+        watch.say(f"== {kind}")
+        with run.created():
+            begin(own, run, gathered, world)
+        go_on(run, world, watch)
+        rows.append(result(own, run, layer_of(network, length), length))
+    return rows
+
+
+def result(recipe: Recipe, run: Run, layer: Layer, length: int) -> Compared:
+    scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
+    speeds = [line["tokens_per_second"] for line in run.lines(TIMES) if "tokens_per_second" in line]
+    first = next(iter(scores[0]))
+    return Compared(
+        recipe.network.kind,
+        counted(Texts(recipe.task, load_codecs(run.folder), recipe.network)),
+        sorted(speeds)[len(speeds) // 2],
+        max(scores, key=lambda one: one[first]),
+        layer,
+        length,
+    )
+
+
+def table(rows: list[Compared]) -> str:
+    """As Markdown, for a terminal and a file alike."""
+    length = rows[0].length
+    names = list(rows[0].scores)
+    titles = [
+        "network",
+        "parameters",
+        "tokens/s",
+        *names,
+        f"path, N = {length}",
+        "one after another",
+        "operations a layer",
+    ]
+    cells = [
+        [
+            row.kind,
+            f"{row.parameters:,}",
+            f"{row.tokens_per_second:,.0f}",
+            *(f"{row.scores[name]:.2f}" for name in names),
+            str(row.layer.path(length)),
+            str(row.layer.steps),
+            f"{row.layer.operations:,}",
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(titles))]
+    lines = [
+        f"| {' | '.join(map(str.ljust, line, widths))} |"
+        for line in [titles, ["-" * width for width in widths], *cells]
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""evaluate, models, env and every help, as a person types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typed import Command, Files, Refuses
+from typer.main import get_command
+
+from manyheads.cli import app
+
+CPU = ("--device", "cpu")
+
+
+def test_a_test_set_is_measured_as_a_table(
+    manyheads: Command, run: Path, files: Files, tmp_path: Path
+) -> None:
+    given = ("--source", files[0], "--reference", files[1], "--write", tmp_path / "out", *CPU)
+    done = manyheads("evaluate", "--model", run, *given)
+    assert (done.code, done.err) == (0, "")
+    first, bleu, chrf, _, header, *buckets = done.out.splitlines()
+    assert first.startswith(f"{run}: 60 examples in ")
+    assert "BLEU|" in bleu
+    assert "chrF2|" in chrf
+    assert header.split() == ["words", "read", "bleu", "examples"]
+    assert [len(line) for line in buckets] == [len(header)], "columns stand under their names"
+    assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 60
+
+
+def test_a_model_is_no_better_than_itself(manyheads: Command, run: Path, files: Files) -> None:
+    given = ("--source", files[0], "--reference", files[1], "--against", run, "--json", *CPU)
+    told = json.loads(manyheads("evaluate", "--model", run, *given).out)
+    difference = told["against"]["difference"]["bleu"]
+    assert (difference["difference"], difference["p"]) == (0, 1)
+    assert told["against"]["scores"]["bleu"] == told["scores"]["bleu"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            "--source {0}",
+            "a test set is --source with --reference, or --pairs alone; got --source",
+        ),
+        ("", "a test set is --source with --reference, or --pairs alone; got none of them"),
+        (
+            "--source {0} --reference {1} --pairs x",
+            "a test set is --source with --reference, or --pairs alone; "
+            "got --source and --reference and --pairs",
+        ),
+        (
+            "--source {0} --reference {2}/short",
+            "{0} has 60 lines and {2}/short 1, but line i of one is the translation of line i of "
+            "the other; line 2 has no partner",
+        ),
+        (
+            "--source {2}/empty --reference {2}/empty",
+            "there is nothing to evaluate: the files are empty",
+        ),
+        ("--source nope --reference {1}", "there is no file nope"),
+        (
+            "--source {0} --reference {1} --against nope",
+            "there is no model 'nope': it is no folder; built in: none",
+        ),
+        (
+            "--source {0} --reference {1} --write nowhere/out",
+            "--write names a file in a folder that is there, got nowhere/out",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(
+    given: str, sentence: str, refuses: Refuses, run: Path, files: Files, tmp_path: Path
+) -> None:
+    (tmp_path / "short").write_text("one\n", encoding="utf-8")
+    (tmp_path / "empty").write_text("", encoding="utf-8")
+    arguments = given.format(*files, tmp_path).split()
+    expected = sentence.format(*files, tmp_path)
+    refuses(expected, "evaluate", "--model", run, *CPU, *arguments)
+
+
+def test_a_folder_that_is_no_run_is_not_evaluated(
+    refuses: Refuses, files: Files, tmp_path: Path
+) -> None:
+    given = ("--source", files[0], "--reference", files[1])
+    sentence = f"{tmp_path} holds no recipe.yaml: it is not the folder of a run"
+    refuses(sentence, "evaluate", "--model", tmp_path, *given)
+
+
+# ---- about -----------------------------------------------------------------------------------
+
+
+def test_env_names_what_is_installed(manyheads: Command) -> None:
+    done = manyheads("env")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()][:3] == [
+        "manyheads",
+        "python",
+        "torch",
+    ]
+
+
+def test_without_built_in_models_it_is_said_how_to_come_by_one(
+    manyheads: Command,
+) -> None:
+    assert manyheads("models") == (0, "", "no model is built in; `manyheads train` makes one\n")
+
+
+def test_the_help_of_every_command_answers_without_loading_torch() -> None:
+    code = (
+        "import sys; from manyheads.cli import app; from typer.testing import CliRunner\n"
+        "for name in sys.argv[1:]:\n"
+        "    result = CliRunner().invoke(app, [name, '--help'])\n"
+        "    assert result.exit_code == 0 and f' {name} ' in result.output, result.output\n"
+        "    assert 'torch' not in sys.modules, f'{name} loaded torch'\n"
+    )
+    names = list(get_command(app).commands)
+    assert {"train", "translate", "evaluate"} <= set(names)
+    command = [sys.executable, "-c", code, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,315 @@
+"""train and resume as a person types them, mistakes and all."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from typed import SETTINGS, Command, Files, Refuses, texts
+
+from manyheads.commands.training import stoppable
+
+CPU = ("--device", "cpu")
+
+
+def test_a_run_is_trained_from_two_files_and_told_in_plain_lines(
+    manyheads: Command, files: Files, tmp_path: Path
+) -> None:
+    source, target = files
+    out = tmp_path / ("long" * 20) / "run"
+    given = ("--source", source, "--target", target, "--out", out)
+    done = manyheads("train", "translation", *given, *CPU, *SETTINGS)
+    assert (done.code, done.out) == (0, "")
+    lines = done.err.splitlines()
+    assert lines[0] == "60 pairs read, 60 kept"
+    assert lines[1].endswith(" parameters on cpu")
+    steps = [line for line in lines if line.startswith("step ") and " of 20" in line]
+    assert [line[:18] for line in steps][:2] == ["step  5 of 20  epo", "step 10 of 20  epo"]
+    assert all(line.endswith(" left") for line in steps), "a line in a log is never broken"
+    assert sum("validated: bleu" in line for line in lines) == 2
+    assert lines[-1] == f"done: `manyheads translate --model {out}` writes with it"
+
+
+def test_a_run_that_has_ended_says_so_when_resumed(manyheads: Command, run: Path) -> None:
+    done = manyheads("resume", run, *CPU)
+    assert done.code == 0
+    assert "nothing is left to do: it ended at step 120" in done.err
+
+
+def test_a_recipe_trains_elsewhere_with_other_settings(
+    manyheads: Command, run: Path, tmp_path: Path
+) -> None:
+    given = ("--out", tmp_path / "other", *CPU)
+    done = manyheads("train", run / "recipe.yaml", "training.steps=3", *given)
+    assert done.code == 0, done.err
+    assert "steps: 3\n" in (tmp_path / "other" / "recipe.yaml").read_text(encoding="utf-8")
+
+
+def test_a_dry_run_prints_a_recipe_and_writes_nothing(
+    manyheads: Command, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("--source", files[0], "--target", files[1], "--dry-run")
+    done = manyheads("train", "translation", *given, *CPU, *SETTINGS)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("task: translation\n")
+    assert " parameters\n" in done.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_of_the_data_is_heeded_while_it_is_read(
+    manyheads: Command, files: Files, tmp_path: Path
+) -> None:
+    given = ("--source", files[0], "--target", files[1], "--out", tmp_path / "run")
+    manyheads("train", "translation", *given, *CPU, *SETTINGS, "data.held_out=3")
+    kept = (tmp_path / "run" / "data" / "valid.jsonl").read_text(encoding="utf-8")
+    assert len(kept.splitlines()) == 3
+
+
+def test_a_line_of_a_million_characters_is_left_out_and_reported(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    source, target = texts(tmp_path)
+    with source.open("a") as one, target.open("a") as other:
+        one.write("x" * 1_000_000 + "\n")
+        other.write("y\n")
+    given = ("--source", source, "--target", target, "--out", tmp_path / "run")
+    done = manyheads("train", "translation", *given, *CPU, *SETTINGS, "training.steps=1")
+    assert done.code == 0, done.err
+    assert "61 pairs read, 60 kept\n  1 left out: longer than 2000 characters\n" in done.err
+    assert "line 61: xxxx" in done.err
+
+
+# ---- stopped ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_stops_at_once(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stoppable() as asked:
+        assert not asked()
+        signal.raise_signal(number)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) == before
+
+
+def test_a_stopped_run_says_how_to_go_on_and_goes_on(
+    manyheads: Command, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "manyheads", "train", str(run / "recipe.yaml")]
+    more = ["training.steps=100000", "training.log_every=10", "--out", str(out), *CPU]
+    with subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("step"):
+                process.send_signal(signal.SIGTERM)
+                break
+        rest = process.stderr.read()
+    assert process.returncode == 0
+    assert rest.endswith(f"stopped; `manyheads resume {out}` goes on from here\n")
+    assert "stopping after this step; once more stops at once\n" in rest
+    recipe = out / "recipe.yaml"
+    metrics = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(metrics[-1])["step"]
+    text = recipe.read_text(encoding="utf-8").replace("steps: 100000", f"steps: {last + 20}")
+    recipe.write_text(text, encoding="utf-8")
+    done = manyheads("resume", out, *CPU)
+    assert done.code == 0
+    assert f"step {last + 20} of {last + 20}" in done.err.replace(",", "")
+    assert f"step {last} of" not in done.err.replace(",", "")
+
+
+# ---- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "sentence"),
+    [
+        (
+            b"a\nb\n\nd\n",
+            b"1\n2\n3\n",
+            "{0} has 4 lines and {1} 3, but line i of one is the translation of line i of the "
+            "other; line 4 has no partner, and line 3 is empty in only one of them",
+        ),
+        (
+            b"a\nb \xff\n",
+            b"1\n2\n",
+            "{0}:2: byte 3 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so",
+        ),
+        (b"", b"", "nothing is in the corpus: its files are empty"),
+        (
+            b"\n \n",
+            b"\n\n",
+            "nothing is left of the corpus: 2 pairs read, 0 kept, 2 empty on both sides",
+        ),
+        (
+            b"a\nb\n",
+            b"1\n2\n",
+            "2 pairs are too few to hold some out for validation; give files for it, or 10 pairs "
+            "at least",
+        ),
+    ],
+)
+def test_files_that_cannot_be_learned_from_are_refused(
+    source: bytes, target: bytes, sentence: str, refuses: Refuses, tmp_path: Path
+) -> None:
+    one, other, out = tmp_path / "one", tmp_path / "other", tmp_path / "run"
+    one.write_bytes(source)
+    other.write_bytes(target)
+    given = ("--source", one, "--target", other, "--out", out, *CPU)
+    refuses(sentence.format(one, other), "train", "translation", *given)
+    assert not out.exists(), "the same command may be given again"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("--source nope --target {1}", "there is no file nope"),
+        ("--source {2} --target {1}", "{2} is a folder, a file of lines was asked for"),
+        ("--source {0}", "source was given without target; they come together"),
+        ("--target {1}", "target was given without source; they come together"),
+        ("", "nothing to learn from: give source and target, or pairs"),
+        (
+            "--source {0} --target {1} --pairs p.tsv",
+            "source and target were given and pairs too; one of them is enough",
+        ),
+        ("--pairs {0}", "{0}:1:1: not JSON: Expecting value"),
+        (
+            "--source {0} --target {1} --preset huge",
+            "there is no preset 'huge'; there are tiny, small, base",
+        ),
+        (
+            "--source {0} --target {1} --network mlp",
+            "there is no network 'mlp'; there are transformer, recurrent, convolutional",
+        ),
+        ("--source {0} --target {1} --device tpu", "a device is cpu or cuda, got 'tpu'"),
+        ("--source {0} --target {1} --device meta", "a device is cpu or cuda, got 'meta'"),
+        (
+            "--source {0} --target {1} training.stesp=3",
+            "training.stesp=3: training has no field 'stesp'; did you mean steps?",
+        ),
+        (
+            "--source {0} --target {1} steps",
+            "steps: an override reads like field=value or group.field=value",
+        ),
+        (
+            "--source {0} --target {1} codec.kind=bpe codec.size=100",
+            "byte pairs need 260 numbers for all bytes, got 100",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(
+    given: str, sentence: str, refuses: Refuses, files: Files, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = given.format(*files, tmp_path).split()
+    expected = sentence.format(*files, tmp_path)
+    refuses(expected, "train", "translation", *arguments, "--out", out)
+    assert not out.exists()
+
+
+def test_cuda_without_a_gpu_is_refused(
+    refuses: Refuses, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    sentence = "cuda was asked for and torch finds no GPU here; cpu would do"
+    refuses(sentence, "translate", "--model", run, "--device", "cuda", "ba")
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (
+            ["translatoin"],
+            "there is no task 'translatoin'; there are translation, summarization, answering, or "
+            "name a recipe.yaml",
+        ),
+        (["nope.yaml"], "settings are read from a file, and there is no nope.yaml"),
+        (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),
+        (
+            ["{0}/recipe.yaml", "--source", "x"],
+            "{0}/recipe.yaml says what to read; --source is for a task without a recipe",
+        ),
+        (
+            ["{0}/recipe.yaml", "--network", "recurrent"],
+            "{0}/recipe.yaml says which network; network.kind=recurrent changes it",
+        ),
+        (
+            ["{0}/recipe.yaml", "--preset", "tiny"],
+            "{0}/recipe.yaml holds all settings; --preset is for a task without a recipe",
+        ),
+    ],
+)
+def test_what_is_neither_a_task_nor_a_recipe_is_refused(
+    what: list[str], sentence: str, refuses: Refuses, run: Path, tmp_path: Path
+) -> None:
+    arguments = [one.format(run) for one in what]
+    refuses(sentence.format(run), "train", *arguments, "--out", tmp_path / "new")
+
+
+def test_all_mistakes_of_a_recipe_are_told_at_once_with_their_places(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "task: translatoin\n"
+        "data: {source: a, target: b, targett: c}\n"
+        "network:\n  width: sixty\n  headds: 4\n"
+        "training:\n  steps: 1.5\n",
+        encoding="utf-8",
+    )
+    done = manyheads("train", recipe, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "manyheads: 5 mistakes",
+        f"{recipe}:1:7: task is one of translation, summarization, answering, got 'translatoin'; "
+        "did you mean translation?",
+        f"{recipe}:2:30: data has no field 'targett'; did you mean target?",
+        f"{recipe}:4:10: network.width is a whole number, got 'sixty'",
+        f"{recipe}:5:3: network has no field 'headds'; did you mean heads?",
+        f"{recipe}:7:10: training.steps is a whole number, got '1.5'",
+    ]
+
+
+def test_a_folder_that_cannot_be_a_new_run_is_refused_before_the_corpus_is_read(
+    refuses: Refuses, run: Path, tmp_path: Path
+) -> None:
+    train = ("train", "translation", "--source", "unread", "--target", "unread", *CPU, "--out")
+    before = sorted(run.rglob("*"))
+    refuses(
+        f"{run} already holds a run; `manyheads resume {run}` goes on with it, "
+        "another --out begins a new one",
+        *train,
+        run,
+    )
+    assert sorted(run.rglob("*")) == before
+    file = tmp_path / "file"
+    file.write_text("mine", encoding="utf-8")
+    refuses(f"{file} is a file; a run needs a folder of its own", *train, file)
+    refuses(f"Not a directory: '{file}/run'", *train, file / "run")
+    refuses(f"{tmp_path} is not empty and holds no run; give --out a new folder", *train, tmp_path)
+    assert file.read_text(encoding="utf-8") == "mine"
+    refuses("a run needs a folder: --out runs/my-model", *train[:-1])
+
+
+def test_what_cannot_be_resumed_is_refused(refuses: Refuses, run: Path, tmp_path: Path) -> None:
+    refuses("there is no folder nope", "resume", "nope")
+    refuses(f"{tmp_path} holds no run: there is no recipe.yaml in it", "resume", tmp_path)
+    cut = copytree(run, tmp_path / "cut") / "checkpoint.safetensors"
+    whole = cut.read_bytes()
+    cut.write_bytes(whole[: len(whole) // 2])
+    before = cut.read_bytes()
+    refuses(
+        f"{cut} is not a whole safetensors file (Error while deserializing header: incomplete "
+        "metadata, file not fully covered); it was cut short or is something else",
+        "resume",
+        cut.parent,
+        *CPU,
+    )
+    assert cut.read_bytes() == before

@@ -1,0 +1,250 @@
+"""translate as a person types it, mistakes and all."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from typed import Command, Refuses, trained
+
+from manyheads.models import AT_ONCE, load
+
+FEW = ("--max-new-tokens", "3", "--device", "cpu")
+UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"
+
+
+def test_a_line_is_written_for_each_line_read_in_order(manyheads: Command, run: Path) -> None:
+    lines = ["ba du", "", "ki", "du ba", "  ", "lo me nu"] * 12
+    stdin = "".join(f"{line}\n" for line in lines).encode()
+    done = manyheads("translate", "--model", run, *FEW, stdin=stdin)
+    assert (done.code, done.err) == (0, "")
+    alone = {line: manyheads("translate", "--model", run, *FEW, line).out for line in set(lines)}
+    assert done.out == "".join(alone[line] for line in lines)
+    assert alone["ba du"] == "one two\n"
+    assert alone[""] == alone["  "] == "\n", "nothing read is nothing written"
+
+
+def test_the_best_are_listed_with_their_scores(manyheads: Command, run: Path) -> None:
+    done = manyheads("translate", "--model", run, *FEW, "ba du", "--nbest", "3", "--beam", "4")
+    cells = [line.split("\t") for line in done.out.splitlines()]
+    assert len(cells) == len({text for _, text in cells}) == 3
+    assert all(float(score) < 0 for score, _ in cells)
+
+
+def test_json_tells_scores_and_alignments(manyheads: Command, run: Path) -> None:
+    given = ("--model", run, *FEW, "--min-new-tokens", "2", "--json", "--nbest", "2")
+    done = manyheads("translate", *given, "ba du", "")
+    read, empty = map(json.loads, done.out.splitlines())
+    assert read["source"] == "ba du"
+    assert [set(one) for one in read["best"]] == [{"text", "score", "finished", "alignment"}] * 2
+    assert read["best"][0]["alignment"][0][1] == 0
+    assert empty["best"] == [{"text": "", "score": 0.0, "finished": True, "alignment": []}]
+
+
+def test_a_prefix_begins_all_that_is_written(manyheads: Command, run: Path) -> None:
+    done = manyheads("translate", "--model", run, *FEW, "--prefix", "six five", "ba", "du")
+    assert all(line.startswith("six five") for line in done.out.splitlines())
+    assert len(done.out.splitlines()) == 2
+
+
+def test_a_seed_draws_the_same_again_and_another_does_not(manyheads: Command, run: Path) -> None:
+    given = ("translate", "--model", run, "--temperature", "2", *FEW, "ba du", "ki", "--seed")
+    one, again, other = (manyheads(*given, seed).out for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+
+
+def test_records_hold_texts_with_newlines(manyheads: Command, run: Path) -> None:
+    stdin = b'{"source": "ba\\ndu"}\n\n{"text": "ki"}\n'
+    done = manyheads("translate", "--model", run, "--records", "--json", *FEW, stdin=stdin)
+    assert [json.loads(line)["source"] for line in done.out.splitlines()] == ["ba\ndu", "ki"]
+
+
+@pytest.mark.parametrize(
+    ("task", "record", "source", "missing"),
+    [
+        (
+            "summarization",
+            {"document": "ba du\nki", "summary": "ba"},
+            "ba du\nki",
+            "document or dialogue or article or text or source",
+        ),
+        (
+            "answering",
+            {"question": "ba?", "context": "du\nki", "answers": ["du"]},
+            "ba?\ndu\nki",
+            "question",
+        ),
+    ],
+)
+def test_documents_and_questions_are_read_as_they_were_learned(
+    task: str,
+    record: dict[str, object],
+    source: str,
+    missing: str,
+    manyheads: Command,
+    refuses: Refuses,
+    tmp_path: Path,
+) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    first = next(iter(record))
+    records = [{**record, first: f"{record[first]} {i}"} for i in range(20)]
+    pairs.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    run = trained(tmp_path / "run", task, "--pairs", pairs)
+    given = ("translate", "--model", run, "--records", *FEW)
+    done = manyheads(*given, "--json", stdin=json.dumps(record).encode())
+    assert json.loads(done.out)["source"] == source
+    sentence = f"stdin:1: no text under {missing}; its keys are x"
+    refuses(sentence, *given, stdin=b'{"x": "ba"}')
+
+
+def test_a_reader_that_leaves_early_is_no_mistake(run: Path) -> None:
+    command = [sys.executable, "-m", "manyheads", "translate", "--model", str(run), *FEW]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"ba du\n" * 20)
+        process.stdin.flush()
+        assert process.stdout.readline(), "the first lines come while stdin is open"
+        process.stdout.close()
+        process.stdin.write(b"ba du\n" * 2000)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+
+
+# ---- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("third", "more", "sentence"),
+    [
+        (b"\xff", (), f"stdin:3: {UNREADABLE}"),
+        (
+            b"ba " * 333_333,
+            (),
+            "line 3 has 333,333 tokens, 4,096 are the most that are read at once; "
+            "cut it into sentences",
+        ),
+        (b"{", ("--records",), "stdin:3:2: not JSON: Expecting property name enclosed in double "),
+        (b"[]", ("--records",), "stdin:3: a JSON object was asked for, got a list"),
+        (
+            b'{"source": "\\ud800"}',
+            ("--records",),
+            "stdin:3: '\\ud800' is half of a character, which is no text",
+        ),
+    ],
+)
+def test_the_lines_before_one_that_cannot_be_read_are_written(
+    third: bytes, more: tuple[str, ...], sentence: str, manyheads: Command, run: Path
+) -> None:
+    line = b'{"source": "ba du"}\n' if more else b"ba du\n"
+    stdin = 2 * line + third + b"\n" + line
+    done = manyheads("translate", "--model", run, *more, *FEW, stdin=stdin)
+    assert done.err.startswith(f"manyheads: {sentence}")
+    assert len(done.err.splitlines()) == 1
+    assert done.code == 2
+    assert done.out == 2 * manyheads("translate", "--model", run, *FEW, "ba du").out
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("--beam 0", "a beam has a width from 1 up, got 0"),
+        ("--nbest 6", "6 best were asked for, a beam of 5 finds 5 at most"),
+        ("--nbest 0", "a beam of width 5 gives 1 to 5 sequences, nbest asks for 0"),
+        ("--temperature -1", "a temperature is 0 (greedy) or more, got -1.0"),
+        (
+            "--temperature nan",
+            "temperature is over 0, got nan; greedy is the limit of temperature 0",
+        ),
+        (
+            "--temperature 1 --beam 5",
+            "a beam searches and a temperature draws; ask for one of them",
+        ),
+        (
+            "--temperature 1 --nbest 2",
+            "a --temperature draws one, --nbest lists what a beam found; ask for one",
+        ),
+        ("--top-p 2", "--top-p narrows what is drawn; give a --temperature too"),
+        ("--top-p 2 --temperature 1", "top_p is a probability over 0, up to 1, got 2.0"),
+        ("--top-k -2 --temperature 1", "top_k counts tokens, 0 for all of them, got -2"),
+        ("--length-penalty -1", "length_penalty is 0 or more, got -1.0"),
+        ("--min-new-tokens 9 --max-new-tokens 3", "min_new_tokens=9 is over max_new_tokens=3"),
+        ("--records", "--records reads stdin, and texts were given too; one of them is enough"),
+        ("--device tpu", "a device is cpu or cuda, got 'tpu'"),
+        ("\udcff", "line 2: '\\udcff' is half of a character, which is no text"),
+        ("--prefix \udcff", "the prefix: '\\udcff' is half of a character, which is no text"),
+    ],
+)
+def test_a_way_of_writing_that_cannot_be_is_refused(
+    given: str, sentence: str, manyheads: Command, run: Path
+) -> None:
+    done = manyheads("translate", "--model", run, "ba", *given.split())
+    assert done.err == f"manyheads: {sentence}\n"
+    assert done.code == 2
+
+
+def test_what_is_no_model_is_refused(refuses: Refuses, run: Path, tmp_path: Path) -> None:
+    def asked(folder: object) -> tuple[object, ...]:
+        return ("translate", "--model", folder, "ba")
+
+    refuses("there is no model 'nope': it is no folder; built in: none", *asked("nope"))
+    refuses(f"{tmp_path} holds no recipe.yaml: it is not the folder of a run", *asked(tmp_path))
+
+    early = copytree(run, tmp_path / "early")
+    (early / "weights.safetensors").unlink()
+    refuses(
+        f"{early} has no weights.safetensors yet; they are written at the first validation",
+        *asked(early),
+    )
+    cut = copytree(run, tmp_path / "cut")
+    whole = (cut / "weights.safetensors").read_bytes()
+    (cut / "weights.safetensors").write_bytes(whole[:-5])
+    refuses(
+        f"{cut}/weights.safetensors is not a whole safetensors file (Error while deserializing "
+        "header: incomplete metadata, file not fully covered); it was cut short or is something "
+        "else",
+        *asked(cut),
+    )
+    other = copytree(run, tmp_path / "other")
+    recipe = (other / "recipe.yaml").read_text(encoding="utf-8")
+    (other / "recipe.yaml").write_text(recipe.replace("width: 32", "width: 16"), encoding="utf-8")
+    refuses(
+        f"{other}/weights.safetensors belongs to another network: "
+        "its encoder.embedding.table.weight is (16, 32), here it is (16, 16)",
+        *asked(other),
+    )
+
+
+def test_a_foreign_tokenizer_is_refused(manyheads: Command, run: Path, tmp_path: Path) -> None:
+    folder = copytree(run, tmp_path / "run")
+    file = folder / "tokenizer.json"
+    foreign = file.read_text(encoding="utf-8").replace("<pad>", "[PAD]").encode()
+    for content in (b'{"model": "theirs"}', b"", foreign):
+        file.write_bytes(content)
+        done = manyheads("translate", "--model", folder, "ba")
+        assert done.code == 2
+        assert "tokenizer" in done.err
+        assert len(done.err.splitlines()) == 1
+
+
+def test_a_file_passes_through_with_few_lines_in_memory(run: Path) -> None:
+    model = load(run, "cpu")
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "ba"
+
+    written = model.write(lines())
+    for number in range(1, 3 * AT_ONCE):
+        next(written)
+        assert taken - number <= AT_ONCE

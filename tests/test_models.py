@@ -1,0 +1,91 @@
+"""A trained model asked from Python."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from typed import learned
+
+from manyheads.models import FIRST, MOST_TOKENS, Model, Written, added, load, together
+from manyheads.tasks.writing import Writing
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return load(learned(tmp_path_factory.getbasetemp()), "cpu")
+
+
+def test_a_list_of_texts_is_translated(model: Model) -> None:
+    assert model.translate(["ba du", "", "nu ki"], beam=3) == ["one two", "", "six three"]
+
+
+def test_blank_lines_change_nothing_that_is_drawn_for_others(model: Model) -> None:
+    how = Writing(temperature=3.0, seed=5)
+    full = [best.text for best, *_ in model.write(["ba du", "ki", "lo me"], how)]
+    some = [best.text for best, *_ in model.write(["ba du", "", "lo me"], how)]
+    assert some == [full[0], "", full[2]]
+
+
+def test_nothing_more_is_read_than_is_asked_for(model: Model) -> None:
+    asked = iter(["ba", "du", "ki"])
+    written = model.write(asked, at_once=1)
+    next(written)
+    assert next(asked) == "du"
+
+
+def test_what_attention_shows_has_a_row_for_each_piece(model: Model) -> None:
+    shown = model.attention("ba du", "one two")
+    assert tuple(shown.weights.shape) == (2, 3, 3)
+    assert torch.allclose(shown.weights.sum(-1), torch.ones(2, 3))
+
+
+def test_each_word_is_aligned_to_one_that_was_read(model: Model) -> None:
+    ((best,),) = model.write(["ba du"])
+    assert [i for _, i in model.alignment("ba du", best)] == [0, 1]
+    assert added(model.task.codecs.source, model.task.codecs.source.encode("ba what du")) == [
+        "ba",
+        " <unk>",
+        " du",
+    ]
+    assert model.alignment("", Written("", 0.0, [], True)) == []
+
+
+def test_what_cannot_be_read_is_refused_after_what_came_before(model: Model) -> None:
+    too_long = "ba " * (MOST_TOKENS + 1)
+    written = model.write(["ba", "du", too_long])
+    assert len([next(written), next(written)]) == 2
+    with pytest.raises(ValueError, match=r"^line 3 has 4,097 tokens, 4,096 are the most"):
+        next(written)
+    with pytest.raises(ValueError, match=r"^texts are str, number 2 is a int$"):
+        list(model.write(["ba", 7]))  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"^line 1: '.ud800' is half of a character"):
+        list(model.write(["\ud800"]))
+    with pytest.raises(ValueError, match=r"^texts come as a list, got a str"):
+        model.translate("ba")
+
+
+def test_texts_come_together_a_few_at_first() -> None:
+    sizes = [len(some) for some in together(iter(["x"] * 1000), 200)]
+    assert sizes == [FIRST, 4 * FIRST, 200, 200, 200, 200, 120]
+
+
+def test_a_mistake_comes_after_the_texts_before_it() -> None:
+    def spoiled() -> Iterator[str]:
+        yield "a"
+        raise ValueError("spoiled")
+
+    parts = together(spoiled(), 8)
+    assert next(parts) == ["a"]
+    with pytest.raises(ValueError, match="spoiled"):
+        next(parts)
+
+
+def test_a_model_is_found_by_the_name_it_is_built_in_under(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.models.BUILT_IN", learned(tmp_path_factory.getbasetemp()).parent)
+    assert load("run", "cpu").name == "run"
+    with pytest.raises(
+        ValueError, match=r"^there is no model 'x': it is no folder; built in: run$"
+    ):
+        load("x")
