@@ -79,10 +79,14 @@ def draw(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the picture.")] = Path("demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 800,
+    out: Annotated[Path, typer.Option(help="The folder for the run and the picture.")] = Path(
+        "demo"
+    ),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps; else as many as take a minute.")
+    ] = None,
 ) -> None:
-    """Train a small Transformer to write words backwards, and see how it does it."""
+    """A trained model translates, a small one learns to before your eyes."""
     from manyheads.demo import run
 
     run(out, steps)

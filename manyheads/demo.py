@@ -1,83 +1,104 @@
-"""A first minute: a Transformer that learns to write words backwards, and what it looks at."""
+"""A first minute: a trained model translates, a small one learns to before your eyes."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from manyheads.inspect.drawing import AttentionMap
-from manyheads.inspect.record import recording
-from manyheads.model.networks import EncoderDecoder
-from manyheads.tasks.task import evaluate, train
-from manyheads.tasks.toys import REVERSAL, Rewriting
-from manyheads.training.loop import Progress as Note
+from manyheads.learn import begin, go_on
+from manyheads.model.build import Network
+from manyheads.models import BUILT_IN, Model, load
+from manyheads.recipe import Recipe
+from manyheads.screen import Screen
+from manyheads.tasks.prepare import gather
+from manyheads.tasks.reading import Data
+from manyheads.tasks.texts import Codec
 from manyheads.training.loop import Training
+from manyheads.training.runs import Run
 
-WORDS = ("attention", "manyheads", "lecture", "piano", "abc")
-SHOWN = "manyheads"
+CORPUS = BUILT_IN / "tatoeba-short.tsv.gz"
+BEAM = 5
+LONG = ("Kannst du mir bitte sagen, wo der Bahnhof ist?", "Wenn es regnet, bleiben wir zu Hause.")
+SHORT = (
+    "Ich bin müde.",
+    "Wo ist mein Buch?",
+    "Er kommt heute nicht.",
+    "Tom will nach Hause gehen.",
+    "Was hast du heute gemacht?",
+)
+SHOWN = "Ich habe gestern ein neues Buch gekauft."
+
+# Small enough for two cores and a minute.
+NETWORK = Network(width=128, depth=2, heads=4, inner=256, dropout=0.1)
+TRAINING = Training(
+    steps=400,
+    tokens_per_batch=1024,
+    learning_rate=4e-3,
+    schedule="linear",
+    warmup_steps=50,
+    label_smoothing=0.1,
+    validate_every=100,
+    checkpoint_every=400,
+    log_every=5,
+)
 
 
-def run(out: Path, steps: int) -> None:
-    """Train, decode, draw."""
+def run(out: Path, steps: int | None = None) -> None:
+    """Translate, train, compare, look."""
+    began, console = time.perf_counter(), Console(highlight=False)
     out.mkdir(parents=True, exist_ok=True)
-    console, task = Console(), replace(REVERSAL, longest=10)
-    console.print("A Transformer learns to write words backwards; it has never seen a real word.\n")
-    network = trained(task, steps, console)
-    score = evaluate(task, network)["exact"]
-    console.print(f"{score:.1%} of 256 new random words are written right.\n")
-    console.print(answers(task, network))
-    attention = look(task, network, SHOWN)
-    console.print(
-        f"\nWhile it writes (downwards), head {attention.sharpest()} looks at the word:\n"
-    )
-    console.print(attention.head(attention.sharpest()), highlight=False)
+    model = load("de-en", "cpu")
+    console.print("The built-in model de-en translates:\n")
+    for source, target in zip(LONG, model.translate(LONG, beam=BEAM), strict=True):
+        console.print(f"  [dim]{source}[/]\n  {target}\n")
+    console.print("A small Transformer learns the same from nothing, on short sentences:\n")
+    learned = trained(free(out), console, steps)
+    console.print(side_by_side(model, learned))
     picture = out / "attention.png"
+    attention = model.attention(SHOWN)
     attention.save(picture)
-    console.print(f"\nall heads: {picture}")
-
-
-def trained(task: Rewriting, steps: int, console: Console) -> EncoderDecoder:
-    columns = (
-        TextColumn("step {task.completed:4.0f} of {task.total:.0f}"),
-        BarColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        TimeRemainingColumn(),
+    console.print(
+        f"\nWhile the built-in model writes (downwards), head {attention.sharpest()} of its last "
+        "layer reads (across):\n"
     )
-    with Progress(*columns, console=console) as bar:
-        line = bar.add_task("", total=steps, loss=float("nan"))
-        quiet = not console.is_terminal
-
-        def note(at: Note) -> None:
-            bar.update(line, completed=at.step, loss=at.loss)
-            if quiet and (at.step % 100 == 0 or at.step == steps):
-                console.print(f"step {at.step} of {steps}  loss {at.loss:.3f}  {at.seconds:.0f} s")
-
-        bar.disable = quiet
-        training = Training(steps=steps, learning_rate=3e-3, warmup_steps=min(100, steps))
-        network: Any = train(task, training, note=note)
-    return network
+    console.print(attention.head(attention.sharpest()), soft_wrap=True)
+    console.print(f"\nall heads: {picture}")
+    console.print(f"the run: {learned.name}, with its recipe, samples and curves")
+    console.print(f"{time.perf_counter() - began:.0f} s; on your own text: manyheads train --help")
 
 
-def answers(task: Rewriting, network: EncoderDecoder) -> Table:
-    table = Table("word", "written", "")
-    for word, output in zip(WORDS, task.decode(network, task.batch(WORDS)), strict=True):
-        right = output == task.rule(word)
-        table.add_row(word, output, "[green]right[/]" if right else "[red]wrong[/]")
+def trained(run: Run, console: Console, steps: int | None) -> Model:
+    training = TRAINING if steps is None else replace(TRAINING, steps=steps)
+    recipe = Recipe(
+        "translation",
+        Data(pairs=CORPUS, held_out=200),
+        codec=Codec(size=1500),
+        network=NETWORK,
+        training=training,
+        layout="padded",
+    )
+    with run.created():
+        begin(recipe, run, gather(recipe.task, recipe.data))
+    with Screen(console, shown=1) as screen:
+        go_on(run, watch=screen)
+    return load(run.folder, "cpu")
+
+
+def side_by_side(model: Model, learned: Model) -> Table:
+    table = Table("German", "built-in de-en", "learned just now")
+    outputs = (one.translate(SHORT, beam=BEAM) for one in (model, learned))
+    for row in zip(SHORT, *outputs, strict=True):
+        table.add_row(*row)
     return table
 
 
-@torch.no_grad()
-def look(task: Rewriting, network: EncoderDecoder, word: str) -> AttentionMap:
-    """Where each letter that is written was read."""
-    batch = task.batch([word])
-    with recording(network) as seen:
-        network(batch.source, batch.target)
-    across = next(each for each in reversed(seen) if each.layer.endswith("cross_attention"))
-    written = [*task.rule(word), "■"]
-    return AttentionMap(across.weights[0], written, [*word, "■"], f"writing {word!r} backwards")
+def free(out: Path) -> Run:
+    """A folder that no earlier demo has filled: run, run-2, run-3"""
+    number = 1
+    while (folder := out / ("run" if number == 1 else f"run-{number}")).exists():
+        number += 1
+    return Run(folder)

@@ -70,7 +70,60 @@ def cell(row: dict[str, Any] | None) -> str:
     return f"**{text}**" if row["taken"] else text
 
 
-TABLES = {"claims": claims, "kernels": kernels}
+def translation() -> str:
+    """What training on Multi30k gave, on one GPU, each run by one command."""
+    runs = HERE / "translation"
+    best, seconds = reached(runs / "multi30k-de-en", 40.9)
+    rows = [
+        ("de→en, validation, greedy, best BLEU of the run", f"{best:.1f}"),
+        ("— seconds of the whole command until BLEU 40.9 was passed", f"{seconds:.0f}"),
+    ]
+    for kind, name in (
+        ("Transformer", "multi30k-de-en"),
+        ("convolutional", "multi30k-de-en-convolutional"),
+        ("recurrent with attention", "multi30k-de-en-recurrent"),
+    ):
+        rows.append((f"de→en, test 2016, beam 5, {kind}", f"{tested(runs / name, '2016'):.1f}"))
+    tokenised = [tested(runs / "multi30k-en-de-tokenised", year) for year in ("2016", "2017")]
+    rows.append(
+        (
+            "en→de, lower-cased and tokenised, test 2016 / 2017, beam 5",
+            " / ".join(f"{value:.1f}" for value in tokenised),
+        )
+    )
+    head = "| Multi30k, one NVIDIA H200 | sacreBLEU |\n|---|---|\n"
+    return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
+
+
+def reached(run: Path, bleu: float) -> tuple[float, float]:
+    """The best score of a run, and the seconds since its command began until it passed `bleu`."""
+    started = json.loads((run / "wall.json").read_text())["started"]
+    lines = [json.loads(line) for line in (run / "times.jsonl").read_text().splitlines()]
+    scores = [(line["validated"]["bleu"], line["clock"]) for line in lines if "validated" in line]
+    return max(scores)[0], next(clock for score, clock in scores if score >= bleu) - started
+
+
+def tested(run: Path, name: str) -> float:
+    value: float = json.loads((run / f"test-{name}.json").read_text())["scores"]["bleu"]["value"]
+    return value
+
+
+def training() -> str:
+    """A step of Transformer-base, ours and others'."""
+    data = json.loads((HERE / "training-h200.json").read_text())
+    lines = [
+        "| Transformer-base, one training step | ms | target tokens/s | MFU |",
+        "|---|---|---|---|",
+    ]
+    for row in data["rows"]:
+        lines.append(
+            f"| {row['network']}, {row['way']} | {row['ms']:.1f} | "
+            f"{row['tokens_per_second']:,.0f} | {row['mfu']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+TABLES = {"claims": claims, "kernels": kernels, "translation": translation, "training": training}
 
 
 def with_tables(readme: str) -> str:

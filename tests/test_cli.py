@@ -89,6 +89,8 @@ def test_version_and_unknown_commands() -> None:
 def test_the_demo_runs_from_one_command(tmp_path: Path) -> None:
     done = manyheads("demo", "--steps", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "Can you please tell me where the station is?" in done.stdout
     assert "step 30 of 30" in done.stdout
-    assert "looks at the word" in done.stdout
+    assert "learned just now" in done.stdout
+    assert "of its last layer reads" in done.stdout
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")

@@ -16,6 +16,7 @@ from manyheads.attention.patterns import Everything, Lengths, Pattern
 from manyheads.attention.places import Grid, Places
 
 KeyValue = tuple[Tensor, Tensor]
+LEAST_ROOM = 16  # tokens
 
 
 class Cache(Protocol):
@@ -52,20 +53,50 @@ class Slot:
         return self.cache.recall(self.layer, make)
 
 
+class Roll:
+    """Keys or values so far, with room for more: to add to them copies only what is new."""
+
+    def __init__(self, first: Tensor):
+        self.tokens, self.room = 0, first[:, :, :0]  # (B, G, S, C), `tokens` of its slots filled
+        self.spare = self.room  # the other half of a swap
+
+    def add(self, new: Tensor) -> Tensor:
+        """All there are, these among them."""
+        held, self.tokens = self.held(), self.tokens + new.shape[2]
+        if self.tokens > self.room.shape[2]:
+            slots = max(2 * self.tokens, LEAST_ROOM)
+            self.room = new.new_empty(*new.shape[:2], slots, new.shape[3])
+            self.held()[:, :, : held.shape[2]] = held
+        self.held()[:, :, held.shape[2] :] = new
+        return self.held()
+
+    def take(self, rows: Tensor) -> None:
+        """These sequences, in this order."""
+        shape = (len(rows), *self.room.shape[1:])
+        if self.spare.shape != shape:
+            self.spare = self.room.new_empty(shape)
+        # Not held[rows], which does the same: on a CPU that takes four times as long.
+        torch.index_select(self.held(), 0, rows, out=self.spare[:, :, : self.tokens])
+        self.room, self.spare = self.spare, self.room
+
+    def held(self) -> Tensor:
+        return self.room[:, :, : self.tokens]
+
+
 class Growing:
-    """Grows with every step: for sequences that go on together, at the price of a copy."""
+    """Grows with every step, in place: for sequences that go on together, without gradients."""
 
     ragged = False  # sequences of different lengths have no common next place
 
     def __init__(self) -> None:
-        self.own: dict[int, KeyValue] = {}
+        self.own: dict[int, tuple[Roll, Roll]] = {}
         self.memory: dict[int, KeyValue] = {}
         self.places: Grid | None = None
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
         for key, _ in self.own.values():
-            same_batch(key, batch)
+            same_batch(key.room, batch)
         if self.places is None:
             self.places = at
         else:
@@ -80,12 +111,10 @@ class Growing:
         return self.places, Everything()
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
-        if layer in self.own:
-            key, value = (
-                torch.cat(both, 2) for both in zip(self.own[layer], (key, value), strict=True)
-            )
-        self.own[layer] = key, value
-        return key, value
+        if layer not in self.own:
+            self.own[layer] = Roll(key), Roll(value)
+        keys, values = self.own[layer]
+        return keys.add(key), values.add(value)
 
     def recall(self, layer: int, make: Callable[[], KeyValue]) -> KeyValue:
         if layer not in self.memory:
@@ -93,11 +122,13 @@ class Growing:
         return self.memory[layer]
 
     def select(self, rows: Tensor) -> None:
-        for kept in (self.own, self.memory):
-            kept.update(taken(kept, rows))
+        self.reorder(rows)
+        for layer, (key, value) in self.memory.items():
+            self.memory[layer] = key.index_select(0, rows), value.index_select(0, rows)
 
     def reorder(self, rows: Tensor) -> None:
-        self.own = taken(self.own, rows)
+        for roll in (roll for both in self.own.values() for roll in both):
+            roll.take(rows)
 
     def forget(self) -> None:
         self.own, self.memory, self.places = {}, {}, None
@@ -170,14 +201,6 @@ class Static:
 
     def forget(self) -> None:
         self.forgotten = set(self.memory)
-
-
-def taken(kept: dict[int, KeyValue], rows: Tensor) -> dict[int, KeyValue]:
-    # Not key[rows], which does the same: on a CPU that takes four times as long.
-    return {
-        layer: (key.index_select(0, rows), value.index_select(0, rows))
-        for layer, (key, value) in kept.items()
-    }
 
 
 def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:

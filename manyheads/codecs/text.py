@@ -54,13 +54,16 @@ class Text:
 
     @staticmethod
     def load(path: Path) -> Text:
-        text = path.read_text(encoding="utf-8")
         try:
-            return Text(Tokenizer.from_str(text))
-        except ValueError:
+            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        except OSError:
             raise
         except Exception:  # the library raises plain Exception for a file it cannot read
             raise ValueError(f"{path} is not a tokenizer.json") from None
+        try:
+            return Text(tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
     @staticmethod
     def train(lines: Iterable[str], kind: str = "bpe", size: int = 8000) -> Text:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
-from manyheads.decoding.greedy import few, log_probabilities
+from manyheads.decoding.greedy import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
 
@@ -73,14 +73,14 @@ class Candidates(NamedTuple):
 
         scores (S, W) of what was written, logs (S W, V) of what may come next
         """
-        sentences, width = scores.shape
-        logs, tokens = logs.topk(min(2 * width, logs.shape[1]))  # of one row never more
-        each = logs.shape[1]
-        total = (scores.view(-1, 1) + logs).view(sentences, -1)
+        (sentences, width), vocabulary = scores.shape, logs.shape[1]
+        among = promising(scores, logs)
+        alone = logs.view(sentences, -1).gather(1, among)
+        total = alone + scores.gather(1, among // vocabulary)
         total, index = total.topk(min(2 * width, total.shape[1]))
+        found, alone = among.gather(1, index), alone.gather(1, index)
         first = torch.arange(0, sentences * width, width, device=total.device)[:, None]
-        pick = lambda x: x.view(sentences, -1).gather(1, index)  # noqa: E731
-        return Candidates(total, first + index // each, pick(tokens), pick(logs))
+        return Candidates(total, first + found // vocabulary, found % vocabulary, alone)
 
     def take(self, order: Tensor) -> Candidates:
         return Candidates(*(each.gather(1, order) for each in self))

@@ -1,6 +1,6 @@
 """The likeliest token at every step.
 
-B batch, T tokens, V vocabulary.
+B batch, T tokens, V vocabulary; S sentences that have W sequences each, one where they are greedy.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
 from manyheads.decoding.step import Step
 
+BLOCK = 64  # tokens of which only the best is compared with others at first
+
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
 Choice: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
 
@@ -25,7 +27,9 @@ def greedy(step: Step, start: Tensor, bounds: Bounds) -> list[Hypothesis]:
 
 
 def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
-    return logs.argmax(-1)
+    among = promising(logs.new_zeros(len(logs), 1), logs)
+    best = logs.gather(1, among).argmax(-1, keepdim=True)
+    return among.gather(1, best)[:, 0]
 
 
 @torch.no_grad()
@@ -59,7 +63,29 @@ def written(step: Step, start: Tensor, bounds: Bounds, choose: Choice) -> list[H
 
 
 def log_probabilities(scores: Tensor) -> Tensor:
+    """In the place of the scores where they fit, which halves the time that this takes."""
+    if scores.dtype == torch.float32 and scores.is_contiguous():
+        return torch.log_softmax(scores, -1, out=scores)
     return scores.log_softmax(-1, dtype=torch.float32)
+
+
+def promising(scores: Tensor, logs: Tensor) -> Tensor:
+    """Numbers w V + v of continuations (S, ...), the best 2 W of each sentence among them.
+
+    To sort a whole vocabulary takes long. The best are in the blocks of tokens whose best are best.
+    """
+    (sentences, width), vocabulary = scores.shape, logs.shape[1]
+    block = min(BLOCK, vocabulary)
+    count, rest = divmod(vocabulary, block)
+    tops = logs[:, : vocabulary - rest].unflatten(1, (count, block)).amax(-1)  # (S W, count)
+    tops = (tops + scores.view(-1, 1)).view(sentences, -1)
+    chosen = tops.topk(min(2 * width, tops.shape[1])).indices
+    starts = chosen // count * vocabulary + chosen % count * block
+    tokens = torch.arange(vocabulary, device=logs.device)
+    within = (starts[..., None] + tokens[:block]).flatten(1)
+    # The last few that make no block are all looked at.
+    ends = torch.arange(width, device=logs.device)[:, None] * vocabulary + tokens[block * count :]
+    return torch.cat([within, ends.flatten().expand(sentences, -1)], 1)
 
 
 def few(going: int, batch: int) -> bool:

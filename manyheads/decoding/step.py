@@ -20,7 +20,7 @@ class Step(Protocol):
     """What greedy, beam and sample write with: a batch of sequences that go on together."""
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> scores of the next (B, V)."""
+        """New tokens (B, T) -> scores of the next (B, V), for the caller to write over."""
 
     def select(self, rows: Tensor) -> None:
         """Keep these sequences, in this order: fewer where some are done, repeated for a beam."""

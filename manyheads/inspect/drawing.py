@@ -20,6 +20,7 @@ from manyheads.attention.places import Graph, Grid, Pairs, Places
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FAINT = 0.05  # a weight that says nothing, and is left out of a head's text
 SHADES = " ░▒▓█"
 MOST = 4096  # tokens of a drawing: every pair is looked at
 WIDEST = 64  # cells of a picture in a terminal
@@ -119,13 +120,14 @@ class AttentionMap:
 
     def head(self, number: int) -> str:
         """One head: a row for each query, darker where it takes more."""
-        wide = max(map(len, self.keys))
-        margin = max(map(len, self.queries))
-        lines = [" " * margin + " " + "".join(key.center(wide + 1) for key in self.keys)]
-        for label, row in zip(self.queries, self.weights[number].tolist(), strict=True):
-            cells = (shade(weight) * wide + " " for weight in row)
-            lines.append(f"{label:>{margin}} " + "".join(cells))
-        return "\n".join(lines)
+        queries, keys = ([label.strip() for label in side] for side in (self.queries, self.keys))
+        margin = max(map(len, queries))
+        lines = [" " * margin + " " + " ".join(key.center(3) for key in keys)]
+        for label, row in zip(queries, self.weights[number].tolist(), strict=True):
+            seen = [weight if weight >= FAINT else 0.0 for weight in row]
+            cells = (shade(w) * max(3, len(key)) for w, key in zip(seen, keys, strict=True))
+            lines.append(f"{label:>{margin}} " + " ".join(cells))
+        return "\n".join(line.rstrip() for line in lines)
 
     def sharpest(self) -> int:
         """The head that makes up its mind most."""
@@ -136,7 +138,7 @@ class AttentionMap:
         figure.suptitle(self.title, fontsize=10)
         for number, (axis, weights) in enumerate(zip(axes, self.weights, strict=True)):
             panel(axis, weights, "", "")
-            axis.set_xticks(range(len(self.keys)), self.keys, fontsize=7)
+            axis.set_xticks(range(len(self.keys)), self.keys, fontsize=7, rotation=slant(self.keys))
             axis.set_yticks(range(len(self.queries)), self.queries, fontsize=7)
             axis.set_title(f"head {number}", fontsize=9)
         return figure
@@ -192,6 +194,11 @@ def shade(share: float) -> str:
     return SHADES[min(len(SHADES) - 1, int(share * (len(SHADES) - 1) + 0.999))]
 
 
+def slant(labels: Sequence[str]) -> int:
+    """Words side by side would run into each other."""
+    return 45 if max(map(len, labels)) > 2 else 0
+
+
 def described(places: Places) -> str:
     match places:
         case Grid(sizes=(_,)):
@@ -216,7 +223,7 @@ def figure_of(panels: int) -> tuple[Figure, list[Any]]:
     # The object interface: no global state, no window, safe in any thread.
     from matplotlib.figure import Figure
 
-    columns = min(panels, 4)
+    columns = 3 if panels % 3 == 0 and panels % 4 else min(panels, 4)
     rows = -(-panels // columns)
     figure = Figure(figsize=(max(3.6 * columns, 5.5), 3.6 * rows + 0.4), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()

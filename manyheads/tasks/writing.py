@@ -52,15 +52,17 @@ class Writing:
                 f"min_new_tokens={self.min_new_tokens} is over max_new_tokens={self.max_new_tokens}"
             )
         Beam(width=self.beam, nbest=self.nbest, length_penalty=self.length_penalty)
-        if self.temperature:
-            self.sampling()
+        self.sampling()
 
     def sampling(self) -> Sampling:
-        return Sampling(self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        return Sampling(self.temperature or 1.0, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
-    def longest(self, source: int) -> int:
-        """Tokens at most, from those of the source alone: never from what else is in the batch."""
-        return self.max_new_tokens or max(self.min_new_tokens, 2 * source + 20)
+    def longest(self, source: int, begun: int = 0) -> int:
+        """Tokens at most, from those of the source alone: never from what else is in the batch.
+
+        A beginning that is forced takes no room from what follows it.
+        """
+        return self.max_new_tokens or begun + max(self.min_new_tokens, 2 * source + 20)
 
 
 @torch.no_grad()
@@ -85,11 +87,15 @@ def write(
         read = Tokens.padded([[*sources[i], STOP] for i in rows], PAD).to(device)
         step = CachedStep(network.decoder, network.encode(read))
         start = torch.full((len(rows), 1), START, device=device)
+        prefix = [prefixes[i] if prefixes else () for i in rows]
+        longest = [
+            how.longest(len(sources[i]), len(begun)) for i, begun in zip(rows, prefix, strict=True)
+        ]
         bounds = Bounds(
             STOP,
-            longest=[how.longest(len(sources[i])) for i in rows],
+            longest=longest,
             shortest=how.min_new_tokens,
-            prefix=[prefixes[i] for i in rows] if prefixes else (),
+            prefix=prefix,
             never=(PAD, START),
         )
         if how.temperature:

@@ -27,7 +27,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """
     beside = path.with_name(f".{path.name}.part")
     try:
+        beside.touch()
+        mode = beside.stat().st_mode  # of any new file; safetensors lets only its owner read
         write(beside)
+        beside.chmod(mode)
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)

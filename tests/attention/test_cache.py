@@ -26,6 +26,7 @@ from manyheads import (
     grid,
     line,
 )
+from manyheads.attention.cache import LEAST_ROOM
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid
 from manyheads.attention.positions import Position
@@ -132,6 +133,23 @@ def test_a_beam_may_choose_among_the_sequences_it_keeps(cache: str) -> None:
     found = stack(x[:, 6:7], line(1, 6), cache=kept)
     wanted = stack(torch.cat([x[rows, :6], x[:, 6:7]], 1), line(7))[:, -1:]
     torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+def test_a_growing_cache_chooses_among_its_sequences_again_and_again() -> None:
+    """Past the room that it began with, with more sequences and with fewer."""
+    stack, kept = stack_of(Causal(), "rotary"), Growing()
+    x = torch.randn(B, 3, D, dtype=torch.float64)
+    stack(x, line(3), cache=kept)
+    for t in range(3, 3 * LEAST_ROOM):
+        if t % 3:
+            rows = torch.randint(len(x), (4 if t % 2 else 2,))
+            kept.select(rows)
+            x = x[rows]
+        x = torch.cat([x, torch.randn(len(x), 1, D, dtype=torch.float64)], 1)
+        found = stack(x[:, t:], line(1, t), cache=kept)
+        wanted = stack(x, line(t + 1))[:, -1:]
+        torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import torch
 from writers import SOURCES, STOP, Chain, Fixed, all_sequences, begin, translator
 
 from manyheads import Beam, Bounds, CachedStep, Hypothesis, Tokens, beam, greedy, line
+from manyheads.decoding.beam import Candidates
 
 BOUNDS = {
     "plain": Bounds(STOP, longest=4),
@@ -115,6 +116,24 @@ def test_the_score_is_that_of_reading_the_whole_sequence() -> None:
                 scores = model.decoder(Tokens(ids, line(ids.shape[1])), memory)
                 logs = scores[0].log_softmax(-1).gather(1, torch.tensor(wanted)[:, None])
                 assert one.logs == pytest.approx(logs[:, 0].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 7, 64, 65, 128, 191, 1000])
+def test_the_candidates_are_the_best_of_all_continuations(vocabulary: int) -> None:
+    scores = torch.randn(6, 5)
+    scores[0, 1:] = -torch.inf  # as at the start, where one sequence is alive
+    logs = torch.randn(30, vocabulary).log_softmax(-1)
+    logs[:, vocabulary // 2] = -torch.inf
+    found = Candidates.of(scores, logs)
+    total = (scores.view(-1, 1) + logs).view(6, -1)
+    wanted = total.topk(min(10, total.shape[1])).values
+    torch.testing.assert_close(found.scores, wanted)
+    assert found.rows.div(5, rounding_mode="floor").eq(torch.arange(6)[:, None]).all()
+    torch.testing.assert_close(found.logs, logs[found.rows, found.tokens])
+    again = scores.view(-1)[found.rows] + found.logs
+    torch.testing.assert_close(again, found.scores)
+    numbers = found.rows * vocabulary + found.tokens
+    assert all(len(set(row)) == len(row) for row in numbers.tolist())
 
 
 def test_sequences_come_best_first_and_all_different() -> None:

@@ -52,7 +52,7 @@ def test_a_picture_is_a_png_here_and_in_a_notebook(tmp_path: Path) -> None:
 def test_a_head_is_drawn_darker_where_it_takes_more(tmp_path: Path) -> None:
     weights = torch.tensor([[[0.0, 1.0], [0.5, 0.5]], [[0.9, 0.1], [1.0, 0.0]]])
     attention = AttentionMap(weights, ["x", "y"], ["a", "b"])
-    assert attention.head(0).splitlines() == ["  a b ", "x   █ ", "y ▒ ▒ "]
+    assert attention.head(0).splitlines() == ["   a   b", "x     ███", "y ▒▒▒ ▒▒▒"]
     assert attention.sharpest() == 1
     attention.save(tmp_path / "heads.png")
     assert (tmp_path / "heads.png").stat().st_size > 1000

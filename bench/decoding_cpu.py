@@ -1,0 +1,256 @@
+"""How fast are sentences translated on a CPU: ours against Hugging Face's `generate`.
+
+    python bench/decoding_cpu.py                        a table on this machine
+    python bench/decoding_cpu.py --json results/x.json  the same, kept
+    python bench/decoding_cpu.py --model de-en --sentences FILE   a trained model of ours as well
+    python bench/decoding_cpu.py --quick                toy sizes, to see that it runs
+
+One claim: of two networks of the same measures, ours writes as many sentences of as many tokens in
+less time. The weights are random and would not stop by themselves, so the lengths are forced.
+Sources have 4 to 30 tokens, drawn once; those of 4 to 6, of 7 to 9 and so on are translated
+together, with padding, and each is given exactly as many tokens as the longest of its group may
+have. No sentence waits for a longer one: that would favour ours, which lets those go that are done.
+
+Ours cuts a group by its own default. Marian is given it in batches of several sizes, longest first
+as ours has it, and its fastest size counts. A group is translated in every way before the next one,
+turn after turn, and for each way its best turn counts: what else the machine did is in the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from manyheads.codecs.text import PAD, START, STOP
+from manyheads.model.build import Network, encoder_decoder
+from manyheads.model.networks import EncoderDecoder
+from manyheads.models import load
+from manyheads.tasks.writing import Writing, write
+
+SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and how far apart a group's may be
+SPECIAL = 4  # the first words of the vocabulary are none
+BATCHES = (16, 32, 64, 128)  # that Marian is tried with
+BEAMS = (5, 1)
+
+
+@dataclass(frozen=True)
+class Size:
+    """The measures of both networks, and how much they translate."""
+
+    width: int = 256
+    depth: int = 4  # of the encoder, and again of the decoder
+    heads: int = 4
+    inner: int = 1024
+    vocabulary: int = 8000
+    sentences: int = 1000
+
+
+TOY = Size(width=32, depth=1, heads=4, inner=64, vocabulary=100, sentences=20)
+
+Group = tuple[int, list[list[int]]]  # the tokens to write for each, and the sources
+Translate = Callable[[Sequence[list[int]], int, int], int]  # sources, tokens each, beam -> written
+
+
+def groups(size: Size) -> list[Group]:
+    """Sources of like length together; most have about a dozen words, as captions do."""
+    chance, found = Random(0), dict[int, list[list[int]]]()
+    for _ in range(size.sentences):
+        length = min(max(round(chance.lognormvariate(2.5, 0.4)), SHORTEST), LONGEST)
+        to_write = SHORTEST - 1 + -(-(length - SHORTEST + 1) // APART) * APART
+        words = [chance.randrange(SPECIAL, size.vocabulary) for _ in range(length)]
+        found.setdefault(to_write, []).append(words)
+    return sorted(found.items(), reverse=True)
+
+
+# ---- the two -----------------------------------------------------------------------------------
+
+
+def ours(size: Size) -> Translate:
+    network = transformer(size)
+
+    def translate(sources: Sequence[list[int]], tokens: int, beam: int) -> int:
+        how = Writing(beam=beam, min_new_tokens=tokens, max_new_tokens=tokens)
+        return sum(len(best.ids) for best, *_ in write(network, sources, how))
+
+    return translate
+
+
+def transformer(size: Size) -> EncoderDecoder:
+    shape = Network(
+        width=size.width, depth=size.depth, heads=size.heads, inner=size.inner, order="post"
+    )
+    return encoder_decoder(shape, size.vocabulary, size.vocabulary, joint=True).eval()
+
+
+def marian(size: Size, batch: int) -> Translate:
+    from transformers import GenerationConfig, MarianConfig, MarianMTModel
+
+    sides = ("encoder", "decoder")
+    config = MarianConfig(
+        vocab_size=size.vocabulary,
+        d_model=size.width,
+        **{f"{side}_layers": size.depth for side in sides},
+        **{f"{side}_attention_heads": size.heads for side in sides},
+        **{f"{side}_ffn_dim": size.inner for side in sides},
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=2 * LONGEST,
+        pad_token_id=PAD,
+        eos_token_id=STOP,
+        forced_eos_token_id=None,
+        decoder_start_token_id=START,
+        attn_implementation="sdpa",
+    )
+    model: Any = MarianMTModel(config).eval()
+
+    def translate(sources: Sequence[list[int]], tokens: int, beam: int) -> int:
+        how = GenerationConfig(
+            num_beams=beam,
+            early_stopping=beam > 1,
+            do_sample=False,
+            use_cache=True,
+            min_new_tokens=tokens,
+            max_new_tokens=tokens,
+            pad_token_id=PAD,
+            eos_token_id=STOP,
+            decoder_start_token_id=START,
+        )
+        ordered, written = sorted(sources, key=len, reverse=True), 0
+        for first in range(0, len(ordered), batch):
+            rows = [[*source, STOP] for source in ordered[first : first + batch]]
+            ids = torch.nn.utils.rnn.pad_sequence([*map(torch.tensor, rows)], True, PAD)
+            with torch.inference_mode():
+                found = model.generate(
+                    input_ids=ids, attention_mask=(ids != PAD).long(), generation_config=how
+                )
+            written += found[:, 1:].numel()  # all are of one length, less the start
+        return written
+
+    return translate
+
+
+def ways(size: Size) -> dict[str, Translate]:
+    made = {"ours": ours(size)}
+    try:
+        made |= {f"Marian, batches of {batch}": marian(size, batch) for batch in BATCHES}
+    except ModuleNotFoundError as missing:
+        print(f"Marian: left out, `pip install {missing.name}` would do")
+    return made
+
+
+# ---- measuring ---------------------------------------------------------------------------------
+
+
+def timed(translate: Translate, group: Group, beam: int) -> float:
+    """Seconds for one group; refused where anything else than what was asked was written."""
+    tokens, sources = group
+    began = time.perf_counter()
+    written, asked = translate(sources, tokens, beam), tokens * len(sources)
+    seconds = time.perf_counter() - began
+    if written != asked:
+        raise ValueError(f"{asked} tokens were asked for and {written} written")
+    return seconds
+
+
+def measured(size: Size, turns: int) -> list[dict[str, Any]]:
+    """A row for each way and beam: the best turn of each group, all groups together."""
+    torch.manual_seed(0)
+    work, translators, rows = groups(size), ways(size), []
+    tokens = sum(each * len(sources) for each, sources in work)
+    for beam in BEAMS:
+        for translate in translators.values():
+            timed(translate, work[0], beam)  # to warm up
+        seconds = dict.fromkeys(translators, 0.0)
+        for group in work:
+            found = [
+                [timed(each, group, beam) for each in translators.values()] for _ in range(turns)
+            ]
+            for name, turn in zip(translators, zip(*found, strict=True), strict=True):
+                seconds[name] += min(turn)
+        for name, total in seconds.items():
+            rows.append(row(name, beam, size.sentences, tokens, total))
+            print(shown(rows[-1]), flush=True)
+    return rows
+
+
+def trained(name: str, sentences: Path, turns: int) -> list[dict[str, Any]]:
+    """The same of a model that stops by itself, from text to text."""
+    model, texts, rows = load(name, "cpu"), sentences.read_text().splitlines(), []
+    for beam in BEAMS:
+        found = []
+        for _ in range(turns):
+            began = time.perf_counter()
+            written = [best for best, *_ in model.write(texts, Writing(beam=beam))]
+            found.append(time.perf_counter() - began)
+        tokens = sum(len(one.ids) for one in written)
+        rows.append(row(f"ours, {name}", beam, len(texts), tokens, min(found)))
+        print(shown(rows[-1]), flush=True)
+    return rows
+
+
+def row(way: str, beam: int, sentences: int, tokens: int, seconds: float) -> dict[str, Any]:
+    return {
+        "way": way,
+        "beam": beam,
+        "seconds": seconds,
+        "sentences_per_second": sentences / seconds,
+        "tokens_per_second": tokens / seconds,
+    }
+
+
+def shown(row: dict[str, Any]) -> str:
+    return (
+        f"{row['way']:26}{row['beam']:>5}{row['seconds']:>9.2f}"
+        f"{row['sentences_per_second']:>13.1f}{row['tokens_per_second']:>11,.0f}"
+    )
+
+
+def claims(rows: list[dict[str, Any]]) -> list[str]:
+    """Ours against the best of Marian, both of this run."""
+    found = []
+    for beam in BEAMS:
+        us = next(row for row in rows if (row["way"], row["beam"]) == ("ours", beam))
+        them = [row for row in rows if row["way"].startswith("Marian") and row["beam"] == beam]
+        if them:
+            best = min(them, key=lambda row: row["seconds"])
+            ratio = best["seconds"] / us["seconds"]
+            found.append(f"beam {beam}: ours is {ratio:.2f} x {best['way']}")
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--json", type=Path, help="keep the figures in this file")
+    options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
+    options.add_argument("--turns", type=int, default=3, help="of which the best counts")
+    options.add_argument("--model", help="also a trained model of ours: a name or a folder")
+    options.add_argument("--sentences", type=Path, help="what it translates, one a line")
+    asked = options.parse_args()
+    if (asked.model is None) != (asked.sentences is None):
+        options.error("--model NAME and --sentences FILE come together")
+    size, turns = (TOY, 1) if asked.quick else (Size(), asked.turns)
+    machine = f"{os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+    machine += f", torch {torch.__version__}"
+    print(f"{machine}\n{size}\n")
+    titles = ("beam", 5), ("seconds", 9), ("sentences/s", 13), ("tokens/s", 11)
+    print(f"{'way':26}" + "".join(f"{title:>{width}}" for title, width in titles))
+    rows = measured(size, turns)
+    if asked.model:
+        rows += trained(asked.model, asked.sentences, turns)
+    print("", *claims(rows), sep="\n")
+    if asked.json:
+        kept = {"machine": machine, "size": asdict(size), "rows": rows, "claims": claims(rows)}
+        asked.json.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Make a built-in model of a run: its weights in 16 bits, its recipe, its vocabulary and its card.
+
+python results/builtin.py RUN NAME --source test.de.gz --reference test.en.gz
+
+The test set is written with a beam of 5 on this machine, and the card holds what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from manyheads.evaluating import Evaluation, report
+from manyheads.models import BUILT_IN, load
+from manyheads.recipe import Recipe
+from manyheads.settings import load as load_settings
+from manyheads.settings import write
+from manyheads.tasks.reading import read
+from manyheads.tasks.writing import Writing
+from manyheads.training.files import read_tensors, write_tensors, write_text
+from manyheads.training.runs import RECIPE, WEIGHTS
+
+LANGUAGES = {"de": "German", "en": "English"}
+ABOUT = """\
+# {name}
+
+{source} to {target}: short everyday sentences, BLEU {bleu} on {examples:,} held-out sentences.
+
+| | |
+|---|---|
+| network | Transformer, {depth} + {depth} layers, width {width}, {parameters:,} parameters |
+| vocabulary | {vocabulary:,} byte pairs, one for both languages |
+| size | {megabytes:.1f} MB, weights in 16 bits |
+| trained on | {pairs:,} sentence pairs, {steps:,} steps of {tokens:,} tokens |
+| BLEU, beam 5 | {bleu} ({bleu_signature}) |
+| chrF, beam 5 | {chrf} ({chrf_signature}) |
+| speed | {speed:.0f} sentences a second, beam 5, {threads} CPU threads |
+
+It knows the short sentences of language learners: greetings, questions, "Tom" and "Mary". Long
+sentences, names and technical words it has not met come out badly; it is here so that everything
+can be tried at once, not to replace a large model.
+
+## What it was trained on
+
+Sentence pairs from the Tatoeba project (tatoeba.org) as published by manythings.org/anki, licensed
+under Creative Commons Attribution 2.0 France (CC BY 2.0 FR); the authors of each sentence are named
+on tatoeba.org. Pairs that share a sentence with the test set were kept out of the training set.
+
+## Some of what it writes
+
+| {source} | {target} by this model | reference |
+|---|---|---|
+{samples}
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("run", type=Path)
+    options.add_argument("name", help="de-en")
+    options.add_argument("--source", type=Path, required=True)
+    options.add_argument("--reference", type=Path, required=True)
+    asked = options.parse_args()
+    folder = BUILT_IN / asked.name
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = packed(asked.run, folder)
+    model = load(folder, "cpu")
+    examples = list(read("translation", asked.source, asked.reference, None))
+    began = time.perf_counter()
+    evaluation = Evaluation.of(model, examples, Writing(beam=5), "13a")
+    seconds = time.perf_counter() - began
+    told = report(evaluation)
+    metrics = [json.loads(line) for line in (asked.run / "metrics.jsonl").open()]
+    kept = (asked.run / "corpus.txt").read_text(encoding="utf-8").split(", ")[1].split(" ")[0]
+    source, target = asked.name.split("-")
+    apart = len(examples) // 12
+    samples = "\n".join(
+        f"| {examples[i].source} | {evaluation.outputs[i]} | {examples[i].target} |"
+        for i in range(apart // 2, len(examples), apart)
+    )
+    card = ABOUT.format(
+        name=asked.name,
+        source=LANGUAGES[source],
+        target=LANGUAGES[target],
+        bleu=told["scores"]["bleu"]["value"],
+        bleu_signature=told["scores"]["bleu"]["signature"],
+        chrf=told["scores"]["chrf"]["value"],
+        chrf_signature=told["scores"]["chrf"]["signature"],
+        examples=len(examples),
+        depth=recipe.network.depth,
+        width=recipe.network.width,
+        parameters=sum(p.numel() for p in model.network.parameters()),
+        vocabulary=model.task.codecs.source.size,
+        megabytes=sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
+        pairs=int(kept.replace(",", "")),
+        steps=max(line["step"] for line in metrics if "valid" in line),
+        tokens=recipe.training.tokens_per_batch,
+        speed=len(examples) / seconds,
+        threads=torch.get_num_threads(),
+        samples=samples,
+    )
+    write_text(folder / "README.md", card)
+    print(card)
+
+
+def packed(run: Path, folder: Path) -> Recipe:
+    """All a model needs of a run, without where its corpus lay."""
+    recipe = load_settings(Recipe, run / RECIPE)
+    files = {
+        name: Path(value.name)
+        for name, value in vars(recipe.data).items()
+        if isinstance(value, Path)
+    }
+    recipe = replace(recipe, data=replace(recipe.data, **files))
+    write_text(folder / RECIPE, write(recipe))
+    shutil.copyfile(run / "tokenizer.json", folder / "tokenizer.json")
+    weights, note = read_tensors(run / WEIGHTS)
+    write_tensors(folder / WEIGHTS, {name: one.half() for name, one in weights.items()}, note)
+    return recipe
+
+
+if __name__ == "__main__":
+    main()
