@@ -123,7 +123,28 @@ def training() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"claims": claims, "kernels": kernels, "translation": translation, "training": training}
+def decoding() -> str:
+    """Sentences a second on a CPU, ours and the best of the others."""
+    rows = json.loads((HERE / "decoding-cpu.json").read_text())["rows"]
+    lines = [
+        "| 1,000 sentences on 2 CPU cores | ours | Marian by `generate` | |",
+        "|---|---|---|---|",
+    ]
+    for beam, name in ((5, "beam 5"), (1, "greedy")):
+        speeds = {row["way"]: row["sentences_per_second"] for row in rows if row["beam"] == beam}
+        best = max(speed for way, speed in speeds.items() if way != "ours")
+        ratio = speeds["ours"] / best
+        lines.append(f"| {name}, sentences/s | {speeds['ours']:.0f} | {best:.0f} | {ratio:.2f} × |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "claims": claims,
+    "kernels": kernels,
+    "translation": translation,
+    "training": training,
+    "decoding": decoding,
+}
 
 
 def with_tables(readme: str) -> str:

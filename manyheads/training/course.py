@@ -56,7 +56,7 @@ class Job(Protocol):
         """Summed over the tokens of the batch."""
 
     def judge(self, network: Any) -> tuple[dict[str, float], list[Sample]]:
-        """Scores on what was held out, the one that counts first (more is better)."""
+        """Scores on what was held out, the one that counts first (more is better); and a loss."""
 
 
 class Note(NamedTuple):
@@ -247,7 +247,8 @@ class Course:
             self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
             self.timed(validated=scores)
             self.run.write(SAMPLES, told(self.learner.taken, scores, samples))
-            self.rank(next(iter(scores.values())))
+            by_loss = self.training.best_by == "loss"
+            self.rank(-scores["loss"] if by_loss else next(iter(scores.values())))
             self.watch.validated(self.learner.taken, scores, samples)
         self.standing.worse = self.world.told(self.standing.worse)
         self.noted = time.perf_counter(), self.standing.counted

@@ -48,7 +48,8 @@ class Training:
     validate_every: int = 500
     checkpoint_every: int = 500
     log_every: int = 50
-    patience: int = 0  # validations without a better score before it stops; 0: never
+    best_by: Literal["score", "loss"] = "score"  # which of a validation's numbers says how good
+    patience: int = 0  # validations without a better one before it stops; 0: never
     ema: float = 0.0  # decay of a running average of the weights, which is then what is used
     average: int = 1  # of so many of the best weights the result is the mean
 

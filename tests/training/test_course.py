@@ -296,3 +296,17 @@ def test_a_network_of_another_kind_is_not_restored_and_nothing_changes(unbroken:
 def test_the_logs_are_plain_json(unbroken: Run) -> None:
     for line in (unbroken / METRICS).read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["step"] <= 25
+
+
+def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
+    """The toy's score and its loss do not agree which moment is best."""
+    chosen: dict[str, int] = {}
+    for by in ("score", "loss"):
+        run = Run(tmp_path / by)
+        run.create()
+        training = replace(OFTEN, best_by=by, average=1)  # type: ignore[arg-type]
+        Course(Weighing(), training, run).go()
+        ((_, chosen[by]),) = read_tensors(run / WEIGHTS)[1]["moments"]
+    losses = {line["step"]: line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line}
+    assert chosen["loss"] == min(losses, key=lambda step: losses[step])
+    assert chosen["loss"] != chosen["score"]
