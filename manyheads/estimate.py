@@ -13,7 +13,6 @@ from manyheads.tasks.prepare import Gathered, learned
 from manyheads.tasks.texts import Texts
 
 SPEEDS = {"cpu": 5e10, "cuda": 1e14}  # multiplications and additions a second that are reached
-CHARACTERS_A_TOKEN = 4
 ACTIVATIONS = 34  # numbers a layer keeps for each token and channel until the backward pass
 
 
@@ -21,8 +20,7 @@ def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
     task = Texts(recipe.task, learned(recipe.codec, gathered.train), recipe.network)
     parameters = counted(task)
-    characters = sum(len(example.target) for example in gathered.train)
-    epoch_tokens = characters // CHARACTERS_A_TOKEN + len(gathered.train)
+    epoch_tokens = gathered.tokens()
     training = recipe.training
     tokens = training.steps * training.tokens_per_batch
     seconds = 6 * parameters * tokens / SPEEDS[device.type]

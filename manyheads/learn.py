@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import torch
+
 from manyheads.recipe import Recipe
 from manyheads.settings import load, write
 from manyheads.tasks.prepare import Gathered, corpus, gather, load_codecs, prepare
@@ -23,8 +25,17 @@ def begin(
         with run.created():
             gathered = gathered or gather(recipe.task, recipe.data, recipe.training.seed)
             prepare(gathered, recipe.codec, recipe.data.longest_tokens, run)
+            tried(recipe, run)
             run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
     world.wait()
+
+
+def tried(recipe: Recipe, run: Run) -> None:
+    """Refuse now what would fail later: a network that cannot be built, batches without room."""
+    job = learning(recipe, run)
+    with torch.device("meta"):
+        job.network()
+    job.plan.epoch(0)
 
 
 def go_on(

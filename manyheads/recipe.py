@@ -28,51 +28,62 @@ class Recipe:
             raise ValueError(
                 f"a {self.network.kind} network reads one sequence a row; layout: padded would do"
             )
+        if self.training.compile and self.network.kind == "recurrent":
+            raise ValueError(
+                "a recurrent network runs as it is, there is nothing to compile; "
+                "training.compile: false would do"
+            )
+        room, longest = self.network.longest, self.data.longest_tokens
+        if self.network.position == "learned" and room < longest:
+            raise ValueError(
+                f"a learned position for {room} places meets texts of {longest} tokens; "
+                f"network.longest: {longest} or data.longest_tokens: {room} would do"
+            )
 
 
 # ---- presets: functions, so that a choice may follow from the corpus and the machine ------------
 
 
-def tiny(pairs: int, cuda: bool) -> dict[str, Any]:
+def tiny(corpus: int, cuda: bool) -> dict[str, Any]:
     """For a first look on a laptop: minutes."""
     return {
         "codec": Codec(size=4000),
         "network": Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
-        "training": scaled(pairs, cuda, epochs=10, tokens=4096, learning_rate=3e-3),
+        "training": scaled(corpus, cuda, epochs=10, tokens=4096, learning_rate=3e-3),
     }
 
 
-def small(pairs: int, cuda: bool) -> dict[str, Any]:
+def small(corpus: int, cuda: bool) -> dict[str, Any]:
     """For tens of thousands of pairs."""
     return {
         "codec": Codec(size=8000),
         "network": Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
-        "training": scaled(pairs, cuda, epochs=60, tokens=16384, learning_rate=4e-3),
+        "training": scaled(corpus, cuda, epochs=60, tokens=16384, learning_rate=4e-3),
     }
 
 
-def base(pairs: int, cuda: bool) -> dict[str, Any]:
+def base(corpus: int, cuda: bool) -> dict[str, Any]:
     """The Transformer as first published, for millions of pairs."""
     return {
         "codec": Codec(size=32000),
         "network": Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
-        "training": scaled(pairs, cuda, epochs=20, tokens=25600, learning_rate=7e-4),
+        "training": scaled(corpus, cuda, epochs=20, tokens=25600, learning_rate=7e-4),
     }
 
 
 PRESETS = {"tiny": tiny, "small": small, "base": base}
 
 
-def fitting(pairs: int, cuda: bool) -> str:
-    """The preset for a corpus of this size on this machine."""
+def fitting(corpus: int, cuda: bool) -> str:
+    """The preset for a corpus of so many tokens on this machine."""
     if not cuda:
         return "tiny"
-    return "small" if pairs < 1_000_000 else "base"
+    return "small" if corpus < 20_000_000 else "base"
 
 
-def scaled(pairs: int, cuda: bool, *, epochs: int, tokens: int, learning_rate: float) -> Training:
+def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int, learning_rate: float) -> Training:
     """So many epochs, validated some twenty times."""
-    steps = max(200, epochs * pairs * TOKENS_A_PAIR // tokens)
+    steps = max(200, epochs * corpus // tokens)
     every = max(50, steps // 20)
     return Training(
         steps=steps,
@@ -90,24 +101,21 @@ def scaled(pairs: int, cuda: bool, *, epochs: int, tokens: int, learning_rate: f
     )
 
 
-TOKENS_A_PAIR = 16  # a guess made before the vocabulary is known
-
-
 def recipe_for(
     task: Kind,
     data: Data,
-    pairs: int,
+    corpus: int,
     device: str,
     network: str | None = None,
     preset: str | None = None,
 ) -> Recipe:
-    """All settings for a corpus of so many pairs on this device, where none were given."""
+    """All settings for a corpus of so many tokens on this device, where none were given."""
     cuda = device == "cuda"
     data = replace(data, filters=data.filters or FILTERS[task])
-    name = preset or fitting(pairs, cuda)
+    name = preset or fitting(corpus, cuda)
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-    parts = PRESETS[name](pairs, cuda)
+    parts = PRESETS[name](corpus, cuda)
     if network is not None:
         if network not in BUILDERS:
             raise ValueError(f"there is no network {network!r}; there are {', '.join(BUILDERS)}")

@@ -8,9 +8,11 @@ import pytest
 import torch
 from small import begun, recipe_in
 
+from manyheads.data.corpus import Filters
 from manyheads.estimate import estimate, minutes
 from manyheads.learn import learning
 from manyheads.tasks.prepare import gather
+from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec
 
 
@@ -37,6 +39,18 @@ def test_the_parameters_are_those_of_the_network_that_is_built(
     assert lines[1] == f"# {count:,} parameters"
     assert lines[2].startswith("# 40 steps, about ")
     assert lines[3].startswith("# memory: about 0.0 GiB; time: about 0 s on cpu")
+
+
+def test_epochs_are_counted_on_the_larger_side(tmp_path: Path) -> None:
+    """A step's tokens are those of its larger side: of summaries that is what is read."""
+    lines = [f"{'ein langes Gespräch ' * 50}{i}\tkurz {i}" for i in range(100)]
+    (tmp_path / "long.tsv").write_text("\n".join(lines), encoding="utf-8")
+    recipe = recipe_in(tmp_path)
+    data = Data(pairs=tmp_path / "long.tsv", filters=Filters(0, ratio=0.0))
+    training = replace(recipe.training, steps=90, tokens_per_batch=2520)
+    recipe = replace(recipe, data=data, training=training)
+    told = estimate(recipe, gather(recipe.task, recipe.data), torch.device("cpu"))
+    assert "90 steps, about 10 epochs" in told  # of 90 texts of about 252 tokens
 
 
 def test_times_are_told_in_a_fitting_unit() -> None:

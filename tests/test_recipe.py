@@ -10,24 +10,25 @@ from manyheads.model.build import Network
 from manyheads.recipe import PRESETS, Recipe, fitting, recipe_for
 from manyheads.settings import read, write
 from manyheads.tasks.reading import Data
+from manyheads.training.loop import Training
 
 DATA = Data(Path("a.de"), Path("a.en"))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting(10**7, cuda=False) == "tiny"
-    assert fitting(29_000, cuda=True) == "small"
-    assert fitting(10**6, cuda=True) == "base"
+    assert fitting(10**8, cuda=False) == "tiny"
+    assert fitting(460_000, cuda=True) == "small"
+    assert fitting(10**8, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("network", ["transformer", "recurrent", "convolutional"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("pairs", [10, 29_000, 4_500_000])
+@pytest.mark.parametrize("corpus", [10, 460_000, 130_000_000])
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
-    preset: str, network: str, device: str, pairs: int
+    preset: str, network: str, device: str, corpus: int
 ) -> None:
-    recipe = recipe_for("translation", DATA, pairs, device, network, preset)
+    recipe = recipe_for("translation", DATA, corpus, device, network, preset)
     assert read(Recipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -38,10 +39,10 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     assert training.precision == ("bfloat16" if device == "cuda" else "float32")
 
 
-def test_more_pairs_are_more_steps_of_the_same_epochs() -> None:
+def test_more_text_is_more_steps_of_the_same_epochs() -> None:
     one, ten = (
-        recipe_for("translation", DATA, pairs, "cuda", preset="base").training.steps
-        for pairs in (10**6, 10**7)
+        recipe_for("translation", DATA, corpus, "cuda", preset="base").training.steps
+        for corpus in (10**7, 10**8)
     )
     assert ten == pytest.approx(10 * one, rel=0.01)
 
@@ -67,3 +68,21 @@ def test_what_there_is_not_is_refused() -> None:
     assert str(error.value) == (
         "a recurrent network reads one sequence a row; layout: padded would do"
     )
+
+
+def test_what_could_never_run_is_refused_before_it_is_begun() -> None:
+    with pytest.raises(ValueError, match=r"there is nothing to compile; training\.compile: false"):
+        Recipe(
+            "translation",
+            DATA,
+            network=Network(kind="recurrent"),
+            training=Training(compile=True),
+            layout="padded",
+        )
+    with pytest.raises(ValueError, match="for 100 places meets texts of 512 tokens"):
+        Recipe("translation", DATA, network=Network(position="learned", longest=100))
+    with pytest.raises(ValueError, match=r"betas are shares from 0 to below 1, got \[1\.5, 0\.9\]"):
+        Training(betas=(1.5, 0.9))
+    with pytest.raises(ValueError, match="a recurrent network's width is even, got 251"):
+        Network(kind="recurrent", width=251)
+    Network(kind="recurrent", width=250, heads=4)  # heads are the Transformer's

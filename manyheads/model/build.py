@@ -52,8 +52,12 @@ class Network:
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"
             )
         self.shape()  # refuses what does not fit
-        if self.width % self.heads:
+        if self.kind == "transformer" and self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
+        if self.kind == "recurrent" and self.width % 2:
+            raise ValueError(
+                f"a recurrent network's width is even, got {self.width}: half each way"
+            )
 
     def shape(self) -> Shape:
         return Shape(

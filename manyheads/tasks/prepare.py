@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from manyheads.codecs.text import Text
 from manyheads.data.corpus import Report, clean, some_left
@@ -19,6 +23,9 @@ from manyheads.tasks.texts import Codec, Codecs
 from manyheads.training.files import write_text
 from manyheads.training.runs import CORPUS, Run
 
+CHARACTERS_A_TOKEN = 4  # about
+ENCODED_AT_ONCE = 10_000  # lines
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -27,6 +34,12 @@ class Gathered:
     train: list[Example]
     valid: list[Example]
     report: Report
+
+    def tokens(self) -> int:
+        """Of all pairs on the larger side, about: before the vocabulary is known."""
+        read = sum(len(example.source) for example in self.train)
+        written = sum(len(example.target) for example in self.train)
+        return max(read, written) // CHARACTERS_A_TOKEN + len(self.train)
 
 
 def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
@@ -52,13 +65,13 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
 
 def prepare(gathered: Gathered, codec: Codec, longest_tokens: int, run: Run) -> None:
     """Learn the vocabulary, and lay the corpus down as numbers in the run's folder."""
-    data, report = run / "data", gathered.report
+    data, report = run / "data", copy.deepcopy(gathered.report)
     data.mkdir(exist_ok=True)
     codecs = learned(codec, gathered.train)
     save_codecs(codecs, run)
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
-        sources = codecs.source.encode_all([example.source for example in examples])
-        targets = codecs.target.encode_all([example.target for example in examples])
+        sources = encoded(codecs.source, [example.source for example in examples])
+        targets = encoded(codecs.target, [example.target for example in examples])
         most = longest_tokens - 1  # the sign at the end counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
         if not any(fits):
@@ -66,21 +79,26 @@ def prepare(gathered: Gathered, codec: Codec, longest_tokens: int, run: Run) -> 
                 f"nothing is left of the {name} pairs: all {len(fits)} are longer than "
                 f"{longest_tokens} tokens; a larger data.longest_tokens would do"
             )
-        if name == "train":
-            over = [example for example, fit in zip(examples, fits, strict=True) if not fit]
-            leave_out(report, over, f"longer than {longest_tokens} tokens")
-        for side, ids, size in (
-            ("source", sources, codecs.source.size),
-            ("target", targets, codecs.target.size),
-        ):
-            kept = (row for row, fit in zip(ids, fits, strict=True) if fit)
-            write_shard(data / f"{name}.{side}", kept, size)
+        over = list(compress(examples, [not fit for fit in fits]))
+        whose = "" if name == "train" else ", of those to validate on"
+        leave_out(report, over, f"longer than {longest_tokens} tokens{whose}", name == "train")
+        write_shard(data / f"{name}.source", compress(sources, fits), codecs.source.size)
+        write_shard(data / f"{name}.target", compress(targets, fits), codecs.target.size)
     lines = [
         json.dumps({"source": e.source, "references": e.references}, ensure_ascii=False)
-        for e in gathered.valid
+        for e in compress(gathered.valid, fits)
     ]
     write_text(data / "valid.jsonl", "\n".join(lines) + "\n")
     run.text(CORPUS, f"{report}\n")
+
+
+def encoded(codec: Text, lines: Sequence[str]) -> list[Any]:
+    """Each line as an array: a list of Python's numbers would take ten times the memory."""
+    rows = []
+    for start in range(0, len(lines), ENCODED_AT_ONCE):
+        some = codec.encode_all(lines[start : start + ENCODED_AT_ONCE])
+        rows += [np.asarray(row, dtype=np.uint32) for row in some]
+    return rows
 
 
 def learned(codec: Codec, examples: Sequence[Example]) -> Codecs:
@@ -110,9 +128,10 @@ def load_codecs(folder: Path) -> Codecs:
     return Codecs(both, both)
 
 
-def leave_out(report: Report, examples: Sequence[Example], reason: str) -> None:
+def leave_out(report: Report, examples: Sequence[Example], reason: str, counted: bool) -> None:
+    """Note them; those that were counted as kept are so no more."""
     for example in examples:
-        report.kept -= 1
+        report.kept -= int(counted)
         report.note(reason, example)
 
 

@@ -110,7 +110,7 @@ class Learning:
     ):
         self.task, self.held_out = task, held_out
         self.plan = Batches(pairs, layout, tokens, seed)
-        self.valid = Batches(held_out.pairs, "padded", VALIDATED_AT_ONCE)
+        self.at_once = VALIDATED_AT_ONCE
         apart = max(1, len(held_out.sources) // SHOWN)
         self.shown = range(0, len(held_out.sources), apart)[:SHOWN]
 
@@ -120,12 +120,25 @@ class Learning:
     def loss(self, network: EncoderDecoder, batch: Batch, smoothing: float) -> Tensor:
         return self.task.loss(network, batch, smoothing)
 
-    @torch.no_grad()
     def judge(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
-        """Written greedily, and the loss of a token without smoothing."""
+        """Written greedily, and the loss of a token without smoothing.
+
+        A run is not lost because all that is held out does not fit into memory at once.
+        """
+        longest = int(self.held_out.pairs.lengths().max())
+        while True:
+            try:
+                return self.judged(network)
+            except torch.OutOfMemoryError:
+                if self.at_once // 2 < longest:
+                    raise
+                self.at_once //= 2
+
+    @torch.no_grad()
+    def judged(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
         network.eval()
         codecs, held = self.task.codecs, self.held_out
-        written = write(network, codecs.source.encode_all(held.sources), tokens=VALIDATED_AT_ONCE)
+        written = write(network, codecs.source.encode_all(held.sources), tokens=self.at_once)
         outputs = [codecs.target.render(best.ids) for best, *_ in written]
         measured = self.task.measure(outputs, held.references)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
@@ -134,8 +147,9 @@ class Learning:
 
     def lost(self, network: EncoderDecoder) -> float:
         device = next(network.parameters()).device
+        valid = Batches(self.held_out.pairs, "padded", self.at_once)
         total, counted = 0.0, 0
-        for rows in self.valid.epoch(0):
-            total += self.task.loss(network, self.valid.batch(rows).to(device)).item()
-            counted += self.valid.count(rows)
+        for rows in valid.epoch(0):
+            total += self.task.loss(network, valid.batch(rows).to(device)).item()
+            counted += valid.count(rows)
         return total / counted

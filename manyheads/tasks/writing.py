@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 
+from manyheads.attention.positions import Learned
 from manyheads.codecs.text import PAD, START, STOP
 from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
@@ -89,7 +91,8 @@ def write(
         start = torch.full((len(rows), 1), START, device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
-            how.longest(len(sources[i]), len(begun)) for i, begun in zip(rows, prefix, strict=True)
+            min(how.longest(len(sources[i]), len(begun)), room(network))
+            for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
             STOP,
@@ -108,6 +111,12 @@ def write(
             written = [[one] for one in greedy(step, start, bounds)]
         found |= dict(zip(rows, written, strict=True))
     return [found[i] for i in range(len(sources))]
+
+
+def room(network: EncoderDecoder) -> int:
+    """How many tokens a network can write: a learned position knows only so many places."""
+    position = getattr(getattr(network.decoder, "stack", None), "position", None)
+    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
 
 
 def alike(sources: Sequence[Ids], tokens: int) -> Iterator[list[int]]:

@@ -166,7 +166,7 @@ class Course:
     def rehearse(self) -> None:
         """Cut batches into as many parts as memory asks for: the largest is tried first."""
         parts = max(self.standing.parts, self.training.accumulate)
-        while self.world.device.type == "cuda":
+        while self.world.limited:
             worst = max(self.job.plan.epoch(0), key=self.job.plan.area)
             mine = self.job.plan.share(worst, self.world.rank, self.world.size)
             try:
@@ -179,8 +179,9 @@ class Course:
                         "one row of a batch does not fit into the GPU's memory; "
                         "a smaller network, or data.longest_tokens, would do"
                     ) from None
-                parts *= 2
-                torch.cuda.empty_cache()
+                parts = min(2 * parts, len(mine))
+                if self.world.device.type == "cuda":
+                    torch.cuda.empty_cache()
                 self.watch.say(f"a batch does not fit into memory at once: cut into {parts}")
         self.standing.parts = parts
 

@@ -62,14 +62,16 @@ class Training:
         for name in ("label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas are shares from 0 to below 1, got {list(self.betas)}")
         if self.schedule not in SCHEDULES:
             raise ValueError(
                 f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
             )
 
     def rate(self, step: int) -> float:
-        """A factor of the learning rate."""
-        return factor(self.schedule, step, self.warmup_steps, self.steps)
+        """A factor of the learning rate; a warm-up takes half of all steps at most."""
+        return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
 
 
 LEAST = {
@@ -113,6 +115,10 @@ class Learner:
             betas=training.betas,
             fused=True,
         )
+        for (
+            parameter
+        ) in network.parameters():  # at once: a rehearsal is to meet all that takes room
+            self.optimizer.state[parameter] = beginning(parameter)
         self.average = Average(network, training.ema) if training.ema else None
         self.shared: nn.Module = network
         if world.size > 1:
@@ -176,19 +182,11 @@ class Learner:
         """All tensors to go on from, by name."""
         held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
         for name, parameter in self.network.named_parameters():
-            for part, tensor in self.moments(parameter).items():
+            for part, tensor in self.optimizer.state[parameter].items():
                 held[f"optimizer.{part}.{name}"] = tensor
         if self.average is not None:
             held |= {f"average.{name}": tensor for name, tensor in self.average.kept.items()}
         return held
-
-    def moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """What AdamW keeps of a parameter; zeros, as it would begin, before its first gradient."""
-        return self.optimizer.state.get(parameter) or {
-            "step": torch.zeros((), device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter, requires_grad=False),
-            "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
-        }
 
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
         """Go on from there; what belongs to another network is refused before anything changes."""
@@ -200,9 +198,18 @@ class Learner:
             # Copied: as read they lie in the file, which is not to be held for the rest of the run.
             self.optimizer.state[parameter] = {
                 part: held[f"optimizer.{part}.{name}"].clone().to(parameter.device)
-                for part in self.moments(parameter)
+                for part in beginning(parameter)
             }
         self.taken = taken
+
+
+def beginning(parameter: nn.Parameter) -> dict[str, Tensor]:
+    """What AdamW keeps of a parameter, before its first gradient."""
+    return {
+        "step": torch.zeros((), device=parameter.device),
+        "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+        "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+    }
 
 
 def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:

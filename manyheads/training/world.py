@@ -20,6 +20,7 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = torch.device("cpu")
+    limited: bool = False  # whether it says so when its memory is full, as a GPU does
 
     @property
     def first(self) -> bool:
@@ -52,13 +53,13 @@ def join(device: str | None = None) -> World:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     at = chosen(device)
     if size == 1:
-        return World(device=at)
+        return World(device=at, limited=at.type == "cuda")
     if at.type == "cuda":
         at = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(at)
     if not dist.is_initialized():
         dist.init_process_group("nccl" if at.type == "cuda" else "gloo", timeout=PATIENCE)
-    return World(dist.get_rank(), size, at)
+    return World(dist.get_rank(), size, at, limited=at.type == "cuda")
 
 
 def leave() -> None:

@@ -86,8 +86,25 @@ def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
     kept = corpus(run, "train")
     assert 0 < len(kept) < len(gathered.train)
     assert kept.lengths().max() == 6
-    assert gathered.report.kept == before - len(gathered.train) + len(kept)
-    assert "left out: longer than 6 tokens" in (run / "corpus.txt").read_text(encoding="utf-8")
+    told = (run / "corpus.txt").read_text(encoding="utf-8")
+    assert "left out: longer than 6 tokens" in told
+    assert f"{before - len(gathered.train) + len(kept)} kept" in told
+    assert gathered.report.kept == before  # another run of the same corpus counts anew
+
+
+def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Path) -> None:
+    data = Data(
+        pairs=tsv(tmp_path / "a.tsv", pairs(40)),
+        valid_pairs=tsv(tmp_path / "b.tsv", [("ein Hund", "a dog"), ("lang " * 5000, "long")]),
+    )
+    gathered, run = gather("translation", data), Run(tmp_path / "run")
+    run.create()
+    prepare(gathered, Codec("word", 40), 20, run)
+    assert len(corpus(run, "valid")) == 1
+    lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["source"] for line in lines] == ["ein Hund"]
+    told = (run / "corpus.txt").read_text(encoding="utf-8")
+    assert "1 left out: longer than 20 tokens, of those to validate on" in told
 
 
 def test_a_folder_without_a_vocabulary_is_no_run(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Text in, text out: what a run learns and how it is judged."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from small import begun, recipe_in
 
 from manyheads.codecs.text import PAD
 from manyheads.learn import learning
-from manyheads.tasks.texts import MEASURES, Learning
+from manyheads.tasks.pairs import Batch, Batches
+from manyheads.tasks.texts import MEASURES, Learning, Texts
 
 
 @pytest.fixture
@@ -33,8 +35,9 @@ def test_a_judge_says_the_score_that_counts_first_and_shows_the_same_sentences(
 def test_the_loss_of_a_judge_is_that_of_a_token_one_pair_at_a_time(job: Learning) -> None:
     network = job.network().eval()
     total, count = 0.0, 0
+    valid = Batches(job.held_out.pairs, "padded", 100)
     for i in range(len(job.held_out.sources)):
-        batch = job.valid.batch([[i]])
+        batch = valid.batch([[i]])
         logs = network(batch.source, batch.target).log_softmax(-1)[0]
         wanted = batch.wanted[0]
         total -= logs[torch.arange(len(wanted)), wanted].sum().item()
@@ -61,3 +64,33 @@ def test_a_perfect_output_has_a_perfect_score(kind: str) -> None:
     for measure in MEASURES[kind].values():
         assert measure(outputs, [["nothing at all", outputs[0]]] * 2).value == pytest.approx(100)
         assert measure(["x y z", "x y"], [["a b c d"]] * 2).value < 10
+
+
+def test_what_does_not_fit_into_memory_at_once_is_judged_in_parts(
+    job: Learning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, loss = job.network().eval(), job.task.loss
+    whole = job.judge(network)
+    met: list[int] = []
+
+    def short_of_memory(task: Texts, network: Any, batch: Batch, smoothing: float = 0.0) -> Any:
+        met.append(batch.wanted.numel())
+        if batch.wanted.numel() > 20:
+            raise torch.OutOfMemoryError
+        return loss(network, batch, smoothing)
+
+    monkeypatch.setattr(Texts, "loss", short_of_memory)
+    assert job.judge(network)[0] == pytest.approx(whole[0], rel=1e-5)
+    assert max(met) > 20
+    assert 10 <= job.at_once <= 40
+
+
+def test_a_text_too_long_for_any_memory_is_still_an_error(
+    job: Learning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(Texts, "loss", none_left)
+    with pytest.raises(torch.OutOfMemoryError):
+        job.judge(job.network().eval())

@@ -14,6 +14,7 @@ import pytest
 import torch
 from counted import OFTEN, Weighing, weighing
 from small import SAME, contents
+from torch import Tensor
 
 from manyheads.training import files
 from manyheads.training.averages import mean_of
@@ -21,6 +22,7 @@ from manyheads.training.course import Course, Note, Watch, borrowed
 from manyheads.training.files import read_tensors
 from manyheads.training.loop import Training
 from manyheads.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run
+from manyheads.training.world import World
 
 
 class Killed(BaseException):
@@ -310,3 +312,39 @@ def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
     losses = {line["step"]: line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line}
     assert chosen["loss"] == min(losses, key=lambda step: losses[step])
     assert chosen["loss"] != chosen["score"]
+
+
+class Heavy(Weighing):
+    """Does not fit into memory with more than `room` rows at once."""
+
+    def __init__(self, room: int):
+        super().__init__(dropout=0.0)
+        self.room = room
+
+    def loss(self, network: Any, batch: Tensor, smoothing: float) -> Tensor:
+        if len(batch) > self.room:
+            raise torch.OutOfMemoryError
+        return super().loss(network, batch, smoothing)
+
+
+def test_a_batch_that_does_not_fit_is_cut_into_parts_and_the_result_is_the_same(
+    tmp_path: Path,
+) -> None:
+    results, heard = [], Heard()
+    for room in (1, 100):
+        run = Run(tmp_path / str(room))
+        run.create()
+        course = Course(Heavy(room), OFTEN, run, World(limited=True), heard)
+        assert course.go()
+        assert course.standing.parts == (1 if room == 100 else len(Weighing.plan.epoch(0)[0]))
+        results.append(read_tensors(run / CHECKPOINT)[0])
+    assert any("does not fit into memory at once: cut into" in words for words in heard.said)
+    for name, tensor in results[0].items():
+        torch.testing.assert_close(tensor, results[1][name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_does_not_fit_alone_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.create()
+    with pytest.raises(ValueError, match="one row of a batch does not fit into the GPU's memory"):
+        Course(Heavy(0), OFTEN, run, World(limited=True)).go()
