@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
-from manyheads.decoding.greedy import few, log_probabilities, promising
+from manyheads.decoding.chances import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
 

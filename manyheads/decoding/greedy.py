@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
+from manyheads.decoding.chances import few, log_probabilities, promising
 from manyheads.decoding.step import Step
-
-BLOCK = 64  # tokens of which only the best is compared with others at first
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
 Choice: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
@@ -60,34 +59,3 @@ def written(step: Step, start: Tensor, bounds: Bounds, choose: Choice) -> list[H
             if number == bounds.stop or count == limits[row]:
                 going.remove(row)
     return [Hypothesis.of(*each, bounds.stop) for each in zip(ids, logs, strict=True)]
-
-
-def log_probabilities(scores: Tensor) -> Tensor:
-    """In the place of the scores where they fit, which halves the time that this takes."""
-    if scores.dtype == torch.float32 and scores.is_contiguous():
-        return torch.log_softmax(scores, -1, out=scores)
-    return scores.log_softmax(-1, dtype=torch.float32)
-
-
-def promising(scores: Tensor, logs: Tensor) -> Tensor:
-    """Numbers w V + v of continuations (S, ...), the best 2 W of each sentence among them.
-
-    To sort a whole vocabulary takes long. The best are in the blocks of tokens whose best are best.
-    """
-    (sentences, width), vocabulary = scores.shape, logs.shape[1]
-    block = min(BLOCK, vocabulary)
-    count, rest = divmod(vocabulary, block)
-    tops = logs[:, : vocabulary - rest].unflatten(1, (count, block)).amax(-1)  # (S W, count)
-    tops = (tops + scores.view(-1, 1)).view(sentences, -1)
-    chosen = tops.topk(min(2 * width, tops.shape[1])).indices
-    starts = chosen // count * vocabulary + chosen % count * block
-    tokens = torch.arange(vocabulary, device=logs.device)
-    within = (starts[..., None] + tokens[:block]).flatten(1)
-    # The last few that make no block are all looked at.
-    ends = torch.arange(width, device=logs.device)[:, None] * vocabulary + tokens[block * count :]
-    return torch.cat([within, ends.flatten().expand(sentences, -1)], 1)
-
-
-def few(going: int, batch: int) -> bool:
-    """Whether those that are done leave: a copy of the cache for all, a row less for each step."""
-    return 4 * going <= 3 * batch

@@ -18,9 +18,9 @@ from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position
+from manyheads.model.given import counted, embedded, goes_on, looked_at, measured, same_width
 from manyheads.model.networks import Tokens, as_tokens
 from manyheads.model.parts import started
-from manyheads.model.recurrent import counted, embedded, goes_on, looked_at, measured, same_width
 from manyheads.model.stack import Memory
 
 HALF = math.sqrt(0.5)  # the sum of two things, times this, is as large as each of them

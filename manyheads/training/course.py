@@ -30,8 +30,8 @@ class Sample(NamedTuple):
     output: str
 
 
-class Plan(Protocol):
-    """Which examples make which batch."""
+class Batches(Protocol):
+    """Which examples make which batch, and the batches."""
 
     def epoch(self, number: int) -> list[Any]:
         """The batches of an epoch, not yet laid out: a pure function of its number."""
@@ -50,7 +50,7 @@ class Job(Protocol):
     """What a run learns."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> Batches: ...
     def network(self) -> nn.Module: ...
     def loss(self, network: Any, batch: Any, smoothing: float) -> Tensor:
         """Summed over the tokens of the batch."""
@@ -83,7 +83,7 @@ class Watch:
     def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None: ...
 
 
-class Batch(NamedTuple):
+class Load(NamedTuple):
     """What a step trains on, and where the run stands after it."""
 
     parts: list[Any]
@@ -138,7 +138,7 @@ class Course:
     def over(self) -> bool:
         return self.learner.taken >= self.training.steps or self.tired()
 
-    def step(self, batch: Batch) -> None:
+    def step(self, batch: Load) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
         self.summed += self.learner.step(parts, batch.tokens) * batch.tokens
         self.standing.epoch, self.standing.batch = batch.after
@@ -185,7 +185,7 @@ class Course:
                 self.watch.say(f"a batch does not fit into memory at once: cut into {parts}")
         self.standing.parts = parts
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Load]:
         """Without end, from where the run stands: nothing but two numbers is needed."""
         plan, parts, begin = self.job.plan, self.standing.parts, self.standing.batch
         for epoch in count(self.standing.epoch):
@@ -194,7 +194,7 @@ class Course:
                 mine = plan.share(planned[i], self.world.rank, self.world.size)
                 made = [plan.batch(mine[part::parts]) for part in range(parts)]
                 after = (epoch, i + 1) if i + 1 < len(planned) else (epoch + 1, 0)
-                yield Batch(made, plan.count(planned[i]), after)
+                yield Load(made, plan.count(planned[i]), after)
             begin = 0
 
     # ---- after a step ------------------------------------------------------------------------
