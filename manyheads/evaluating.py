@@ -13,7 +13,7 @@ from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
 from manyheads.models import Model, Written
-from manyheads.tasks.texts import MEASURES
+from manyheads.tasks.kinds import KINDS
 from manyheads.tasks.writing import Writing
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
@@ -43,7 +43,7 @@ class Evaluation:
         written = model.write([example.source for example in examples], how)
         outputs = [best.text for best, *_ in shown(written)]
         seconds = time.perf_counter() - began
-        measures = dict(MEASURES[model.task.kind])
+        measures = dict(KINDS[model.task.kind].measures)
         if "bleu" in measures:
             measures["bleu"] = partial(bleu, tokenize=tokenize)
         references = [example.references for example in examples]

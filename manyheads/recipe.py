@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manyheads.model.build import BUILDERS, Network
+from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Layout
-from manyheads.tasks.reading import FILTERS, Data, Kind
+from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec
 from manyheads.training.loop import Training
 
@@ -111,7 +112,7 @@ def recipe_for(
 ) -> Recipe:
     """All settings for a corpus of so many tokens on this device, where none were given."""
     cuda = device == "cuda"
-    data = replace(data, filters=data.filters or FILTERS[task])
+    data = replace(data, filters=data.filters or KINDS[task].filters)
     name = preset or fitting(corpus, cuda)
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")

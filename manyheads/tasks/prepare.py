@@ -17,8 +17,9 @@ from manyheads.data.corpus import Report, clean, some_left
 from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
 from manyheads.data.sources import Example
+from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Corpus
-from manyheads.tasks.reading import FILTERS, Data, Kind, hold_out
+from manyheads.tasks.reading import Data, hold_out
 from manyheads.tasks.texts import Codec, Codecs
 from manyheads.training.files import write_text
 from manyheads.training.runs import CORPUS, Run
@@ -50,7 +51,7 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
         raise ValueError(
             f"{data.valid_pairs or data.valid_source} is empty: nothing to validate on"
         )
-    filters = data.filters or FILTERS[kind]
+    filters = data.filters or KINDS[kind].filters
     train = list(clean(data.train(kind), report, filters, held_out=valid))
     some_left(report, "the corpus")
     if not data.validated:

@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
 from manyheads.data.corpus import Filters
-from manyheads.data.sources import Example, aligned, columns, objects
-
-Kind = Literal["translation", "summarization", "answering"]
-
-# The names under which records keep a text, the first that is there is taken.
-SOURCES = {
-    "translation": ("source", "src", "text"),
-    "summarization": ("document", "dialogue", "article", "text", "source"),
-}
-TARGETS = {
-    "translation": ("target", "tgt", "translation"),
-    "summarization": ("summary", "summaries", "highlights", "target"),
-}
-ANSWERS = ("answers", "answer", "target")
-
-# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
-SHORTER = Filters(longest_characters=0, ratio=0.0)
-FILTERS: dict[Kind, Filters] = {
-    "translation": Filters(),
-    "summarization": SHORTER,
-    "answering": SHORTER,
-}
+from manyheads.data.sources import Example, aligned, columns
+from manyheads.tasks.kinds import KINDS, Kind
 
 
 @dataclass(frozen=True)
@@ -94,55 +73,8 @@ def read(
         yield from aligned(Path(source or ""), Path(target or ""))
     elif pairs.name.removesuffix(pairs.suffix).endswith(".tsv") or pairs.suffix == ".tsv":
         yield from columns(pairs)
-    elif kind == "answering":
-        yield from questions(pairs)
     else:
-        yield from records(pairs, SOURCES[kind], TARGETS[kind])
-
-
-def records(path: Path, sources: tuple[str, ...], targets: tuple[str, ...]) -> Iterator[Example]:
-    """An object on each line with a source and one or more targets among its keys."""
-    for number, record in objects(path):
-        where = f"{path}:{number}"
-        target, *others = texts(record, targets, where)
-        yield Example(texts(record, sources, where)[0], target, number, tuple(others))
-
-
-def questions(path: Path) -> Iterator[Example]:
-    """A context with one question, or with many under "qas" as SQuAD has them."""
-    for number, record in objects(path):
-        where = f"{path}:{number}"
-        context, *_ = texts(record, ("context",), where)
-        asked_here = record.get("qas", [record])
-        if not isinstance(asked_here, list) or not all(isinstance(a, dict) for a in asked_here):
-            raise ValueError(
-                f"{where}: qas is a list of questions, each an object with its answers"
-            )
-        for asked in asked_here:
-            question, *_ = texts(asked, ("question",), where)
-            answer, *others = dict.fromkeys(texts(asked, ANSWERS, where))
-            yield Example(asking(question, context), answer, number, tuple(others))
-
-
-def asking(question: str, context: str) -> str:
-    """The question, then what the answer is to be found in."""
-    return f"{question.strip()}\n{context.strip()}"
-
-
-def texts(record: dict[str, Any], names: tuple[str, ...], where: str) -> list[str]:
-    """The text under the first of these names that is there, or the texts if it is a list.
-
-    An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.
-    """
-    value = next((record[name] for name in names if name in record), None)
-    value = value.get("text") if isinstance(value, dict) else value
-    listed = value if isinstance(value, list) else [value]
-    found = [each.get("text") if isinstance(each, dict) else each for each in listed]
-    kept = [text for text in found if isinstance(text, str)]
-    if not found or len(kept) < len(found):
-        have = ", ".join(record) or "none"
-        raise ValueError(f"{where}: no text under {' or '.join(names)}; its keys are {have}")
-    return kept
+        yield from KINDS[kind].records.examples(pairs)
 
 
 def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Example], list[Example]]:

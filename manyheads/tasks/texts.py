@@ -5,9 +5,8 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -15,32 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import PAD, Text
-from manyheads.metrics.answers import exact_match, word_f1
-from manyheads.metrics.bleu import bleu, chrf
 from manyheads.metrics.measured import Measured, Reference
-from manyheads.metrics.rouge import rouge_l, rouge_n
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
+from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Batch, Batches, Corpus, Layout
-from manyheads.tasks.reading import Kind
 from manyheads.tasks.writing import write
 from manyheads.training.course import Sample
 
 SHOWN = 5  # sentences of which every validation leaves a sample
 VALIDATED_AT_ONCE = 16384  # tokens
-
-Measure = Callable[[Sequence[str], Sequence[Reference]], Measured]
-
-# What each kind is judged by; the first says which weights are best.
-MEASURES: dict[Kind, dict[str, Measure]] = {
-    "translation": {"bleu": bleu, "chrf": chrf},
-    "summarization": {
-        "rouge_l": rouge_l,
-        "rouge_1": partial(rouge_n, n=1),
-        "rouge_2": partial(rouge_n, n=2),
-    },
-    "answering": {"f1": word_f1, "exact": exact_match},
-}
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ class Texts:
     def measure(
         self, outputs: Sequence[str], references: Sequence[Reference]
     ) -> dict[str, Measured]:
-        return {name: of(outputs, references) for name, of in MEASURES[self.kind].items()}
+        return {name: of(outputs, references) for name, of in KINDS[self.kind].measures.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,9 @@ from small import begun, recipe_in
 
 from manyheads.codecs.text import PAD
 from manyheads.learn import learning
+from manyheads.tasks.kinds import KINDS
 from manyheads.tasks.pairs import Batch, Batches
-from manyheads.tasks.texts import MEASURES, Learning, Texts
+from manyheads.tasks.texts import Learning, Texts
 
 
 @pytest.fixture
@@ -58,10 +59,10 @@ def test_smoothing_spreads_a_share_over_the_vocabulary_and_leaves_padding_alone(
     assert job.loss(network, batch, 0.1).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", MEASURES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_perfect_output_has_a_perfect_score(kind: str) -> None:
     outputs = ["one two three four five six"] * 2
-    for measure in MEASURES[kind].values():
+    for measure in KINDS[kind].measures.values():
         assert measure(outputs, [["nothing at all", outputs[0]]] * 2).value == pytest.approx(100)
         assert measure(["x y z", "x y"], [["a b c d"]] * 2).value < 10
 

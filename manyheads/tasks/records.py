@@ -1,0 +1,71 @@
+"""Texts in JSON objects, under the names that corpora give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.data.sources import Example, objects
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A source and one or more targets, each under the first of its names that is there."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def source(self, record: Record, where: str) -> str:
+        return texts(record, self.sources, where)[0]
+
+    def examples(self, path: Path) -> Iterator[Example]:
+        for number, record in objects(path):
+            where = f"{path}:{number}"
+            target, *others = texts(record, self.targets, where)
+            yield Example(self.source(record, where), target, number, tuple(others))
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A context with one question, or with many under "qas" as SQuAD has them."""
+
+    answers: tuple[str, ...]
+
+    def source(self, record: Record, where: str) -> str:
+        """The question, then what the answer is to be found in."""
+        question, context = (texts(record, (name,), where)[0] for name in ("question", "context"))
+        return f"{question.strip()}\n{context.strip()}"
+
+    def examples(self, path: Path) -> Iterator[Example]:
+        for number, record in objects(path):
+            where = f"{path}:{number}"
+            asked = record.get("qas", [record])
+            if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
+                raise ValueError(
+                    f"{where}: qas is a list of questions, each an object with its answers"
+                )
+            context, *_ = texts(record, ("context",), where)
+            for one in asked:
+                source = self.source({**one, "context": context}, where)
+                answer, *others = dict.fromkeys(texts(one, self.answers, where))
+                yield Example(source, answer, number, tuple(others))
+
+
+def texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
+    """The text under the first of these names that is there, or the texts if it is a list.
+
+    An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.
+    """
+    value = next((record[name] for name in names if name in record), None)
+    value = value.get("text") if isinstance(value, dict) else value
+    listed = value if isinstance(value, list) else [value]
+    found = [each.get("text") if isinstance(each, dict) else each for each in listed]
+    kept = [text for text in found if isinstance(text, str)]
+    if not found or len(kept) < len(found):
+        have = ", ".join(record) or "none"
+        raise ValueError(f"{where}: no text under {' or '.join(names)}; its keys are {have}")
+    return kept
