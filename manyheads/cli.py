@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -23,6 +23,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+FULL = (
+    "the GPU's memory is full; a smaller --beam or training.tokens_per_batch, "
+    "or --device cpu, would do"
 )
 
 
@@ -160,19 +166,30 @@ def told(error: ValueError | OSError) -> str:
     return str(error)
 
 
+def refuse(sentence: str) -> NoReturn:
+    print(f"manyheads: {sentence}", file=sys.stderr)
+    raise SystemExit(2) from None
+
+
 def main() -> None:
     """A mistake of the user's is one sentence and exit code 2; --debug shows where it arose."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     for stream in (sys.stdout, sys.stderr):  # a terminal without these signs shows others
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    debug = len(arguments) < len(sys.argv) - 1
     try:
         app(arguments)
     except (ValueError, OSError) as error:
-        if len(arguments) < len(sys.argv) - 1:
+        if debug:
             raise
-        print(f"manyheads: {told(error)}", file=sys.stderr)
-        raise SystemExit(2) from None
+        refuse(told(error))
+    except RuntimeError as error:
+        from torch import OutOfMemoryError  # not above: it takes seconds to load
+
+        if debug or not isinstance(error, OutOfMemoryError):
+            raise
+        refuse(FULL)
     except KeyboardInterrupt:
         print("manyheads: stopped", file=sys.stderr)
         raise SystemExit(130) from None

@@ -5,11 +5,11 @@ N tokens of a sequence.
 
 from __future__ import annotations
 
-import math
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -19,16 +19,20 @@ from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
 from manyheads.estimate import counted
 from manyheads.learn import begin, go_on
-from manyheads.model.build import BUILDERS, Network, encoder_decoder
+from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import Tokens
 from manyheads.recipe import Recipe
+from manyheads.settings import load, read, write
 from manyheads.tasks.prepare import Gathered, load_codecs
 from manyheads.tasks.texts import Texts
 from manyheads.training.course import Watch
-from manyheads.training.runs import METRICS, TIMES, Run
+from manyheads.training.runs import METRICS, RECIPE, TIMES, Run
 from manyheads.training.world import World
 
 WORDS = 64  # of the little vocabulary that a layer is measured with
+
+# Of the preset's learning rate, which is one for a Transformer: the others want about a quarter.
+RATES = {"transformer": 1.0, "recurrent": 0.25, "convolutional": 0.25}
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,34 @@ class Layer:
     """One layer of an encoder over a sequence of N tokens."""
 
     operations: int  # multiplications and additions
-    reach: int  # how far from a token it takes what it makes of it
+    reaches: tuple[int, ...]  # how far from a token it takes what it makes of it; dilated, each
     steps: int  # that must follow each other: no machine is quick enough to save one
 
     def path(self, length: int) -> int:
-        """Steps between the first token and the last, in one layer or through several."""
-        return max(self.steps, math.ceil((length - 1) / self.reach))
+        """Steps between the first token and the last, in one layer or through several.
+
+        Layers come in their order, and from the first again where there are too few.
+        """
+        way = layers = 0
+        while way < length - 1:
+            way += self.reaches[layers % len(self.reaches)]
+            layers += 1
+        return max(self.steps, layers)
 
 
 def layer_of(network: Network, length: int) -> Layer:
     """Counted while it runs, and its reach by what a token changes."""
     deep = [operations(replace(network, depth=d, dilations=()), length) for d in (1, 2)]
+    dilations = network.dilations or (1,)
+    alone = {d: reach(replace(network, depth=1, dilations=(d,)), length) for d in set(dilations)}
+    if not any(alone.values()):
+        raise ValueError(
+            f"convolutions with dilations of {', '.join(map(str, dilations))} carry nothing "
+            f"between {length} tokens; --length {min(dilations) + 1} would do"
+        )
     return Layer(
         operations=deep[1] - deep[0],  # without what lies around the layers
-        reach=reach(replace(network, depth=1, dilations=()), length),
+        reaches=tuple(alone[d] for d in dilations),
         steps=length if network.kind == "recurrent" else 1,
     )
 
@@ -67,16 +85,13 @@ def operations(network: Network, length: int) -> int:
 
 
 def reach(network: Network, length: int) -> int:
-    """The farthest token that one in the middle of the sequence changes."""
-    encoder, middle = plain_encoder(network).double(), length // 2
+    """The farthest token that the first of the sequence changes."""
+    encoder = plain_encoder(network).double()
     ids = torch.zeros(2, length).long()
-    ids[1, middle] = 1
+    ids[1, 0] = 1
     with torch.no_grad():
         one, other = encoder(Tokens(ids, line(length)))
-    changed = (one - other).abs().amax(-1).nonzero()[:, 0]
-    farthest = int((changed - middle).abs().max())
-    # A layer that reaches to both ends reaches all, however long the sequence.
-    return length - 1 if farthest >= min(middle, length - 1 - middle) else farthest
+    return int((one != other).any(-1).nonzero().max())
 
 
 def plain_encoder(network: Network) -> nn.Module:
@@ -116,21 +131,76 @@ class Compared:
         }
 
 
-def compare(
-    recipe: Recipe, gathered: Gathered, out: Path, world: World, watch: Watch, length: int = 32
-) -> list[Compared]:
-    """Train each kind of network on the same pairs for the same number of steps and tokens."""
-    rows = []
-    for kind in BUILDERS:
+class Planned(NamedTuple):
+    """A network before its run."""
+
+    recipe: Recipe
+    run: Run
+    layer: Layer
+
+
+def planned(recipe: Recipe, out: Path, length: int, settings: Sequence[str]) -> list[Planned]:
+    """A run for each kind of network; what cannot be is refused before the first is trained.
+
+    The settings of training that were given hold for all as they are.
+    """
+    plans = []
+    given = [one for one in settings if one.lstrip().startswith("training")]
+    for kind, factor in RATES.items():
         network = replace(recipe.network, kind=kind)  # type: ignore[arg-type]
+        rate = factor * recipe.training.learning_rate
+        training = replace(recipe.training, learning_rate=rate)
         # Padded for all: only attention could do with less, and the budget is to be the same.
-        own = replace(recipe, network=network, layout="padded")
+        own = replace(recipe, network=network, training=training, layout="padded")
+        own = read(Recipe, write(own), RECIPE, given)
         run = Run(out / kind)
+        if (run / RECIPE).exists() and load(Recipe, run / RECIPE) != own:
+            raise ValueError(
+                f"{run.folder} holds a run with other settings; those would go on with it, "
+                "another --out begins anew"
+            )
+        plans.append(Planned(own, run, layer_of(network, length)))
+    return plans
+
+
+def compare(
+    recipe: Recipe,
+    gathered: Gathered,
+    out: Path,
+    world: World = World(),
+    watch: Watch = Watch(),
+    *,
+    length: int = 32,
+    settings: Sequence[str] = (),
+    asked_to_stop: Callable[[], bool] = lambda: False,
+) -> list[Compared]:
+    """Train each kind of network on the same pairs for the same number of steps and tokens.
+
+    Those that came to their end; what is in the folder already is gone on with. A network that
+    fails is told and left out, so that it does not cost the others.
+    """
+    rows = []
+    for own, run, layer in planned(recipe, out, length, settings):
+        kind = own.network.kind
+        if world.told(int(asked_to_stop())):
+            break
         watch.say(f"== {kind}")
-        with run.created():
+        if not world.told(int((run / RECIPE).exists())):  # all processes begin it, or none
             begin(own, run, gathered, world)
-        go_on(run, world, watch)
-        rows.append(result(own, run, layer_of(network, length), length))
+        try:
+            ended = go_on(run, world, watch, asked_to_stop)
+        except ValueError as error:
+            watch.say(f"{kind} is left out: {error}")
+            continue
+        if not ended:
+            break
+        rows.append(result(own, run, layer, length))
+    else:
+        if not rows:
+            raise ValueError("none of the networks could be trained; why is told above")
+        return rows
+    there = ", ".join(row.kind for row in rows) or "none"
+    watch.say(f"stopped; trained so far: {there}; the same command goes on from here")
     return rows
 
 

@@ -14,7 +14,6 @@ from manyheads.model.build import Network
 from manyheads.models import BUILT_IN, Model, load
 from manyheads.recipe import Recipe
 from manyheads.screen import Screen
-from manyheads.tasks.prepare import gather
 from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec
 from manyheads.training.loop import Training
@@ -81,8 +80,7 @@ def trained(run: Run, console: Console, steps: int | None) -> Model:
         training=training,
         layout="padded",
     )
-    with run.created():
-        begin(recipe, run, gather(recipe.task, recipe.data))
+    begin(recipe, run)
     with Screen(console, shown=1) as screen:
         go_on(run, watch=screen)
     return load(run.folder, "cpu")

@@ -6,7 +6,7 @@ weights.safetensors alone; those that come with the package are called by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import torch
 
 from manyheads.codecs.text import START, STOP, Text
 from manyheads.data.sources import whole
+from manyheads.decoding.beam import Beam
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.model.networks import EncoderDecoder, Tokens
@@ -41,6 +42,7 @@ class Written(NamedTuple):
     score: float  # the logarithm of its probability
     ids: list[int]
     finished: bool  # whether it came to an end, or to the most tokens it may have
+    worth: float = 0.0  # by which several are ranked: score / length ** penalty
 
 
 class Model:
@@ -62,14 +64,17 @@ class Model:
         *,
         prefix: str = "",
         at_once: int = AT_ONCE,
+        ready: Callable[[], bool] = lambda: True,
     ) -> Iterator[list[Written]]:
         """For each text the best that can be written, in order, however long the input is.
 
-        A text that cannot be read is refused after those before it were written.
+        Where the next text is not `ready`, those before it are written first. A text that cannot be
+        read is refused after those before it were written.
         """
         source, target = self.task.codecs.source, self.task.codecs.target
+        worth = Beam(length_penalty=how.length_penalty).worth
         first, forced = 0, target.encode(whole(prefix, "the prefix"))
-        for some in together(readable(texts), at_once):
+        for some in together(readable(texts), at_once, ready):
             ids = source.encode_all(some)
             fit = next((i for i, row in enumerate(ids) if len(row) > MOST_TOKENS), len(ids))
             begin = [forced] * fit if forced else []
@@ -78,7 +83,10 @@ class Model:
                 if not text.strip():  # nothing to read is nothing to write
                     yield [Written("", 0.0, [], True)]
                 else:
-                    yield [Written(target.render(h.ids), h.score, h.ids, h.finished) for h in best]
+                    yield [
+                        Written(target.render(h.ids), h.score, h.ids, h.finished, worth(h))
+                        for h in best
+                    ]
             if fit < len(ids):
                 raise ValueError(
                     f"line {first + fit + 1} has {len(ids[fit]):,} tokens, {MOST_TOKENS:,} are the "
@@ -92,9 +100,11 @@ class Model:
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         ids = target.encode(written) if written is not None else self.best(read)
-        weights = looked(self.network, read, ids)[layer]
+        layers = looked(self.network, read, ids)
+        if not layers:
+            raise ValueError("this network writes without attention: there is nothing to look at")
         rows = [*target.pieces(ids), "■"]
-        return AttentionMap(weights, rows, [*source.pieces(read), "■"], text)
+        return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
     def best(self, ids: Ids) -> list[int]:
         ((best, *_),) = write(self.network, [ids])
@@ -102,12 +112,17 @@ class Model:
 
     @torch.no_grad()
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:
-        """Which word of the text each word written was read from: [(0, 0), (1, 2)]"""
+        """Which word of the text each word written was read from: [(0, 0), (1, 2)]
+
+        None of them where the network writes without attention.
+        """
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         if not read or not written.ids:
             return []
         weights = looked(self.network, read, written.ids)
+        if not weights:
+            return []
         return links(weights, added(source, read), added(target, written.ids))
 
 
@@ -128,8 +143,6 @@ def looked(network: EncoderDecoder, read: Ids, written: Ids) -> list[torch.Tenso
     across = [
         one for one in seen if one.layer.startswith("decoder") and not one.layer.endswith(own)
     ]
-    if not across:
-        raise ValueError("this network writes without attention: there is nothing to look at")
     return [one.weights[0] for one in across]
 
 
@@ -140,8 +153,12 @@ def readable(texts: Iterable[str]) -> Iterator[str]:
         yield whole(text, f"line {number}")
 
 
-def together(texts: Iterable[str], at_once: int) -> Iterator[list[str]]:
+def together(
+    texts: Iterable[str], at_once: int, ready: Callable[[], bool] = lambda: True
+) -> Iterator[list[str]]:
     """Few texts at first, so that something is soon to be seen, then up to so many.
+
+    None waits here for one that is not yet ready.
 
     What goes wrong with a text is raised after those before it were handed out.
     """
@@ -153,6 +170,9 @@ def together(texts: Iterable[str], at_once: int) -> Iterator[list[str]]:
             if len(some) == few:
                 yield some
                 some, few = [], min(4 * few, at_once)
+            elif not ready():
+                yield some
+                some = []
     except ValueError:
         if some:
             yield some

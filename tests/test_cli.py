@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from manyheads.cli import main
 
 
 def manyheads(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -79,6 +82,32 @@ def test_debug_shows_where_a_mistake_arose() -> None:
         done = manyheads(*arguments)
         assert "Traceback" in done.stderr
         assert "there is no pattern 'Casual'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(torch.OutOfMemoryError("out of memory"), 2), (RuntimeError("other"), None)]
+)
+def test_a_full_gpu_is_told_in_one_sentence_and_no_other_failure_is_hidden(
+    error: RuntimeError,
+    code: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("manyheads.models.load", fails)
+    monkeypatch.setattr(sys, "argv", ["manyheads", "translate", "Ja."])
+    with pytest.raises((SystemExit, RuntimeError)) as ended:
+        main()
+    if code is None:
+        assert ended.value is error
+        return
+    assert ended.value.code == code  # type: ignore[union-attr]
+    assert capsys.readouterr().err == (
+        "manyheads: the GPU's memory is full; a smaller --beam or training.tokens_per_batch, "
+        "or --device cpu, would do\n"
+    )
 
 
 def test_version_and_unknown_commands() -> None:

@@ -50,6 +50,18 @@ def test_each_word_is_aligned_to_one_that_was_read(model: Model) -> None:
     assert model.alignment("", Written("", 0.0, [], True)) == []
 
 
+def test_without_attention_only_looking_at_it_is_refused(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.models.looked", lambda *_: [])
+    ((best,),) = model.write(["ba du"])
+    assert model.alignment("ba du", best) == []
+    with pytest.raises(
+        ValueError, match=r"^this network writes without attention: there is nothing to look at$"
+    ):
+        model.attention("ba du")
+
+
 def test_what_cannot_be_read_is_refused_after_what_came_before(model: Model) -> None:
     too_long = "ba " * (MOST_TOKENS + 1)
     written = model.write(["ba", "du", too_long])
@@ -67,6 +79,18 @@ def test_what_cannot_be_read_is_refused_after_what_came_before(model: Model) -> 
 def test_texts_come_together_a_few_at_first() -> None:
     sizes = [len(some) for some in together(iter(["x"] * 1000), 200)]
     assert sizes == [FIRST, 4 * FIRST, 200, 200, 200, 200, 120]
+
+
+def test_no_text_waits_for_one_that_is_not_ready() -> None:
+    taken: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for i in range(FIRST):
+            taken.append(i)
+            yield "x"
+
+    sizes = [len(some) for some in together(texts(), 200, lambda: len(taken) not in (1, 3))]
+    assert sizes == [1, 2, FIRST - 3]
 
 
 def test_a_mistake_comes_after_the_texts_before_it() -> None:

@@ -13,7 +13,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_runs_from_top_to_bottom(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # it writes a picture
     exec("\n".join(CODE), {})
     shown = capsys.readouterr().out.strip()
     assert f"# {shown}" in README

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from manyheads.commands.options import DeviceOption
-from manyheads.commands.training import KINDS, wanted, watching
+from manyheads.commands.training import KINDS, named, stoppable, wanted, watching
 
 
 def compare(
@@ -23,7 +23,9 @@ def compare(
             help="For all of them: training.steps=2000 network.width=256",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the runs: a new one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
+    ] = None,
     source: Annotated[Path | None, typer.Option(help="As in train.")] = None,
     target: Annotated[Path | None, typer.Option(help="As in train.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="As in train.")] = None,
@@ -40,29 +42,41 @@ def compare(
 
     One table: parameters, speed, scores, and what the lecture compares: the path between the first
     and the last token, how many steps must follow each other, and the operations of a layer.
+
+    The learning rate of a preset suits a Transformer: the two others take a quarter of it.
+    One that is given (training.learning_rate=0.001) holds for all.
+
+    Ctrl-C stops after the step it is at; the same command goes on from there.
     """
+    from manyheads.comparing import RATES, table
     from manyheads.comparing import compare as compared
-    from manyheads.comparing import table
-    from manyheads.training.world import join
+    from manyheads.training.runs import RECIPE
+    from manyheads.training.world import join, leave
 
     if out is None:
         raise ValueError("the runs need a folder: --out runs/compared")
     if what not in KINDS:
         raise ValueError(f"there is no task {what!r}; there are {', '.join(KINDS)}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is there already; give --out a new folder")
-    files = {
-        "source": source,
-        "target": target,
-        "valid_source": valid_source,
-        "valid_target": valid_target,
-        "pairs": pairs,
-        "valid_pairs": valid_pairs,
-    }
+    begun = any((out / kind / RECIPE).exists() for kind in RATES)
+    if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
+    files = named(source, target, pairs, valid_source, valid_target, valid_pairs)
     world = join(device)
     recipe, gathered = wanted(what, settings or [], files, None, preset, world.device.type)
-    with watching(world.first) as watch:
-        rows = compared(recipe, gathered, out, world, watch, length)
+    with watching(world.first) as watch, stoppable() as asked:
+        rows = compared(
+            recipe,
+            gathered,
+            out,
+            world,
+            watch,
+            length=length,
+            settings=settings or [],
+            asked_to_stop=asked,
+        )
+    leave()
+    if not world.first or not rows:
+        return
     (out / "compared.md").write_text(table(rows) + "\n", encoding="utf-8")
     kept = json.dumps([row.row() for row in rows], indent=1)
     (out / "compared.json").write_text(kept + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from manyheads.training.world import World
 
 KINDS = ("translation", "summarization", "answering")
+FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
 DATA, MODEL = "What to learn from", "What to learn with"
 
 
@@ -87,14 +88,7 @@ def train(
     from manyheads.training.runs import CORPUS, Run
     from manyheads.training.world import join
 
-    files = {
-        "source": source,
-        "target": target,
-        "valid_source": valid_source,
-        "valid_target": valid_target,
-        "pairs": pairs,
-        "valid_pairs": valid_pairs,
-    }
+    files = named(source, target, pairs, valid_source, valid_target, valid_pairs)
     world = join(device)
     asked = what, settings or [], files, network, preset, world.device.type
     if dry_run:
@@ -110,10 +104,13 @@ def train(
     from manyheads.learn import begin
 
     run = Run(out)
-    # The folder before the corpus: to read a long one for a folder that is refused helps nobody.
-    with run.created() if world.first else nullcontext():
-        recipe, gathered = wanted(*asked)
-        begin(recipe, run, gathered, world)
+    if not world.first:
+        world.wait()  # one process reads the corpus; the others find it in the folder
+    else:
+        # The folder first: to read a long corpus for a folder that is refused helps nobody.
+        with run.created():
+            recipe, gathered = wanted(*asked)
+            begin(recipe, run, gathered, world)
     carry_on(run, world, (run / CORPUS).read_text(encoding="utf-8").rstrip())
 
 
@@ -130,6 +127,11 @@ def resume(
     if not (folder / RECIPE).exists():
         raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
     carry_on(Run(folder), join(device))
+
+
+def named(*paths: Path | None) -> dict[str, Path | None]:
+    """The files that were given, in the order of FILES."""
+    return dict(zip(FILES, paths, strict=True))
 
 
 def wanted(
@@ -153,13 +155,13 @@ def wanted(
     kind: Any = what
     data = Data(**cast(dict[str, Any], files))
 
-    def settled(pairs: int) -> Recipe:
-        base = recipe_for(kind, data, pairs, device, network, preset)
+    def settled(corpus: int) -> Recipe:
+        base = recipe_for(kind, data, corpus, device, network, preset)
         return read(Recipe, write(base), "recipe.yaml", settings)
 
     chosen = settled(0)  # mistakes are told before a long corpus is read
     gathered = gather(kind, chosen.data, chosen.training.seed)
-    return settled(len(gathered.train)), gathered
+    return settled(gathered.tokens()), gathered
 
 
 def refuse_no_recipe(
@@ -211,15 +213,18 @@ def watching(first: bool) -> Iterator[Watch]:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second one stops at once."""
+    """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
+
+    A second SIGTERM does not: launchers send several, and none is to cost the checkpoint.
+    """
     asked: list[int] = []
 
     def ask(number: int, frame: object) -> None:
-        if asked:
+        if number == signal.SIGINT and number in asked:
             raise KeyboardInterrupt
         asked.append(number)
         with suppress(OSError):  # not print: it may be in the middle of one
-            os.write(2, b"\nstopping after this step; once more stops at once\n")
+            os.write(2, b"\nstopping after this step; a second Ctrl-C stops at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from io import BufferedIOBase
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from manyheads.commands.incoming import Incoming
 from manyheads.commands.options import BEAM, SEARCH, DeviceOption, LengthPenalty, ModelOption
 
 if TYPE_CHECKING:
     from manyheads.models import Model, Written
-    from manyheads.tasks.reading import Kind
+    from manyheads.tasks.kinds import Kind
 
 CHANCE = "Drawing at random"
 STDIN = Path("stdin")
@@ -52,8 +54,14 @@ def translate(
         ),
     ] = None,
     nbest: Annotated[
-        int, typer.Option(help="Write the best so many, with scores.", rich_help_panel=SEARCH)
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Write the best so many, each with the number of its source (from 1) and the "
+            "score / length ** penalty by which they are ranked, tabs between.",
+            show_default="the best alone, as it is",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
     length_penalty: LengthPenalty = 1.0,
     temperature: Annotated[
         float,
@@ -73,7 +81,8 @@ def translate(
 ) -> None:
     """Translate, summarize or answer: whatever the model has learned.
 
-    A line is written for each line read, in the same order and as they come.
+    A line is written for each line read, in the same order and as they come:
+    who sends one and waits is answered.
     Documents and questions have lines of their own: give them with --records,
     as they stand in a .jsonl file.
     """
@@ -83,13 +92,13 @@ def translate(
     if records and texts:
         raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
     drawn = temperature != 0
-    if drawn and nbest > 1:
+    if drawn and nbest is not None and nbest > 1:
         raise ValueError("a --temperature draws one, --nbest lists what a beam found; ask for one")
     if not drawn and top_p != 1:
         raise ValueError("--top-p narrows what is drawn; give a --temperature too")
     how = Writing(
         beam=beam if beam is not None else 1 if drawn else BEAM,
-        nbest=nbest,
+        nbest=1 if nbest is None else nbest,
         length_penalty=length_penalty,
         temperature=temperature,
         top_k=top_k,
@@ -102,39 +111,48 @@ def translate(
     spoken = not texts and sys.stdin.isatty()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
-    read = texts or (recorded(loaded.task.kind) if records else typed())
+    read, ready = (texts, lambda: True) if texts else piped(loaded.task.kind, records)
     sources, shown = tee(read)
-    written = loaded.write(sources, how, prefix=prefix, at_once=1 if spoken else AT_ONCE)
-    for best, source in zip(written, shown, strict=False):
+    at_once = 1 if spoken else AT_ONCE
+    written = loaded.write(sources, how, prefix=prefix, at_once=at_once, ready=ready)
+    for number, (best, source) in enumerate(zip(written, shown, strict=False), start=1):
         if as_json:
             print(json.dumps(described(loaded, source, best), ensure_ascii=False), flush=True)
-            continue
-        for one in best:
-            score = f"{one.score:.3f}\t" if nbest > 1 else ""
-            print(score + " ".join(one.text.split("\n")), flush=True)
+        elif nbest is None:
+            print(on_a_line(best[0]), flush=True)
+        elif not source.strip():
+            print(f"{number}\t\t", flush=True)
+        else:
+            for one in best:
+                print(f"{number}\t{one.worth:.4f}\t{on_a_line(one)}", flush=True)
 
 
-def typed() -> Iterator[str]:
+def on_a_line(written: Written) -> str:
+    return " ".join(written.text.split("\n"))
+
+
+def piped(kind: Kind, records: bool) -> tuple[Iterable[str], Callable[[], bool]]:
+    """What stdin has to be read, and whether more of it has come."""
+    coming = Incoming(cast(BufferedIOBase, sys.stdin.buffer), blank=not records)
+    lines = typed(coming)
+    return recorded(lines, kind) if records else lines, coming.ready
+
+
+def typed(coming: Incoming) -> Iterator[str]:
     """The lines of stdin."""
     from manyheads.data.sources import decoded
 
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), STDIN, number)
+    for number, raw in enumerate(coming, start=1):
+        yield decoded(raw, STDIN, number)
 
 
-def recorded(kind: Kind) -> Iterator[str]:
+def recorded(lines: Iterator[str], kind: Kind) -> Iterator[str]:
     """What a model of this kind reads, from each JSON object of stdin."""
     from manyheads.data.sources import parsed
-    from manyheads.tasks.reading import SOURCES, asking
-    from manyheads.tasks.reading import texts as texts_of
+    from manyheads.tasks.kinds import KINDS
 
-    for number, record in parsed(typed(), STDIN):
-        where = f"{STDIN}:{number}"
-        if kind == "answering":
-            question, context = (texts_of(record, (n,), where)[0] for n in ("question", "context"))
-            yield asking(question, context)
-        else:
-            yield texts_of(record, SOURCES[kind], where)[0]
+    for number, record in parsed(lines, STDIN):
+        yield KINDS[kind].records.source(record, f"{STDIN}:{number}")
 
 
 def described(model: Model, source: str, best: list[Written]) -> dict[str, Any]:

@@ -86,16 +86,24 @@ def test_a_line_of_a_million_characters_is_left_out_and_reported(
 # ---- stopped ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_and_the_second_stops_at_once(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+def test_the_first_signal_asks_and_a_second_interrupt_stops_at_once() -> None:
+    before = signal.getsignal(signal.SIGINT)
     with stoppable() as asked:
         assert not asked()
-        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGINT)
         assert asked()
         with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_however_often_it_is_terminated_it_stops_after_the_step() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stoppable() as asked:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             signal.raise_signal(number)
-    assert signal.getsignal(number) == before
+            assert asked()
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_stopped_run_says_how_to_go_on_and_goes_on(
@@ -113,7 +121,7 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(
         rest = process.stderr.read()
     assert process.returncode == 0
     assert rest.endswith(f"stopped; `manyheads resume {out}` goes on from here\n")
-    assert "stopping after this step; once more stops at once\n" in rest
+    assert "stopping after this step; a second Ctrl-C stops at once\n" in rest
     recipe = out / "recipe.yaml"
     metrics = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     last = json.loads(metrics[-1])["step"]

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
+from typing import IO
 
 import pytest
-from typed import Command, Refuses, trained
+from typed import SETTINGS, Command, Files, Refuses, trained
 
 from manyheads.models import AT_ONCE, load
+from manyheads.tasks.writing import Writing
 
 FEW = ("--max-new-tokens", "3", "--device", "cpu")
 UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"
@@ -28,10 +30,26 @@ def test_a_line_is_written_for_each_line_read_in_order(manyheads: Command, run: 
 
 
 def test_the_best_are_listed_with_their_scores(manyheads: Command, run: Path) -> None:
-    done = manyheads("translate", "--model", run, *FEW, "ba du", "--nbest", "3", "--beam", "4")
+    given = ("--nbest", "3", "--beam", "4", "--length-penalty", "0.5")
+    done = manyheads("translate", "--model", run, *FEW, *given, "ba du", " ", "ki")
     cells = [line.split("\t") for line in done.out.splitlines()]
-    assert len(cells) == len({text for _, text in cells}) == 3
-    assert all(float(score) < 0 for score, _ in cells)
+    assert [number for number, *_ in cells] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert cells[3] == ["2", "", ""]
+    assert len({text for _, _, text in cells[:3]}) == 3
+    (best, *_), *_ = load(run, "cpu").write(
+        ["ba du"], Writing(beam=4, nbest=3, length_penalty=0.5, max_new_tokens=3)
+    )
+    assert best.finished
+    assert float(cells[0][1]) == pytest.approx(best.score / 3**0.5, abs=1e-4), "with the stop"
+    scores = [float(score) for _, score, _ in cells[:3]]
+    assert scores == sorted(scores, reverse=True), "what is shown is what ranks them"
+
+
+def test_the_best_one_is_listed_like_several_where_it_is_asked_for(
+    manyheads: Command, run: Path
+) -> None:
+    done = manyheads("translate", "--model", run, *FEW, "--nbest", "1", "ba du")
+    assert [cell for cell in done.out.split("\t") if "-" not in cell] == ["1", "one two\n"]
 
 
 def test_json_tells_scores_and_alignments(manyheads: Command, run: Path) -> None:
@@ -42,6 +60,20 @@ def test_json_tells_scores_and_alignments(manyheads: Command, run: Path) -> None
     assert [set(one) for one in read["best"]] == [{"text", "score", "finished", "alignment"}] * 2
     assert read["best"][0]["alignment"][0][1] == 0
     assert empty["best"] == [{"text": "", "score": 0.0, "finished": True, "alignment": []}]
+
+
+def test_a_network_without_attention_aligns_nothing(
+    manyheads: Command, files: Files, tmp_path: Path
+) -> None:
+    given = ("--source", files[0], "--target", files[1], "--network", "recurrent")
+    settings = [*SETTINGS, "network.score=none", "training.steps=2"]
+    model = trained(tmp_path / "run", "translation", *given, settings=settings)
+    asked = ("--model", model, *FEW, "--min-new-tokens", "1", "--json", "ba du")
+    done = manyheads("translate", *asked)
+    assert done.code == 0
+    (best,) = json.loads(done.out)["best"]
+    assert best["text"]
+    assert best["alignment"] == []
 
 
 def test_a_prefix_begins_all_that_is_written(manyheads: Command, run: Path) -> None:
@@ -101,14 +133,23 @@ def test_documents_and_questions_are_read_as_they_were_learned(
     refuses(sentence, *given, stdin=b'{"x": "ba"}')
 
 
+@pytest.mark.parametrize(
+    ("more", "sent"), [((), "{}\n"), (("--records",), '{{"source": "{}"}}\n\n')]
+)
+def test_who_sends_a_line_and_waits_is_answered(
+    run: Path, more: tuple[str, ...], sent: str
+) -> None:
+    with started(run, *more) as process:
+        for text, answer in (("ba du", b"one two\n"), ("nu ki", b"six three\n")):
+            process.stdin.write(sent.format(text).encode())
+            process.stdin.flush()
+            assert process.stdout.readline() == answer
+        process.stdin.close()
+        assert process.stdout.read() == b""
+
+
 def test_a_reader_that_leaves_early_is_no_mistake(run: Path) -> None:
-    command = [sys.executable, "-m", "manyheads", "translate", "--model", str(run), *FEW]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with started(run) as process:
         process.stdin.write(b"ba du\n" * 20)
         process.stdin.flush()
         assert process.stdout.readline(), "the first lines come while stdin is open"
@@ -116,6 +157,18 @@ def test_a_reader_that_leaves_early_is_no_mistake(run: Path) -> None:
         process.stdin.write(b"ba du\n" * 2000)
         process.stdin.close()
         assert process.stderr.read() == b""
+
+
+class Piped(subprocess.Popen[bytes]):
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+
+def started(run: Path, *more: str) -> Piped:
+    command = [sys.executable, "-m", "manyheads", "translate", "--model", str(run), *FEW, *more]
+    pipe = subprocess.PIPE
+    return Piped(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 # ---- mistakes --------------------------------------------------------------------------------
