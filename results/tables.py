@@ -138,7 +138,24 @@ def decoding() -> str:
     return "\n".join(lines)
 
 
+def compared() -> str:
+    """The lecture's table, from what `manyheads compare` left."""
+    rows = json.loads((HERE / "compared-short.json").read_text())
+    lines = [
+        "| network | BLEU | tokens/s | path of a word, 32 tokens | steps one after another "
+        "| operations a layer |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['network']} | {row['bleu']:.1f} | {row['tokens_per_second']:,} "
+            f"| {row['path']} | {row['sequential_steps']} | {row['operations_a_layer'] / 1e6:.1f} M |"
+        )
+    return "\n".join(lines)
+
+
 TABLES = {
+    "compared": compared,
     "claims": claims,
     "kernels": kernels,
     "translation": translation,
