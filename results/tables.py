@@ -148,8 +148,8 @@ def compared() -> str:
     ]
     for row in rows:
         lines.append(
-            f"| {row['network']} | {row['bleu']:.1f} | {row['tokens_per_second']:,} "
-            f"| {row['path']} | {row['sequential_steps']} | {row['operations_a_layer'] / 1e6:.1f} M |"
+            f"| {row['network']} | {row['bleu']:.1f} | {row['tokens_per_second']:,} | {row['path']} "
+            f"| {row['sequential_steps']} | {row['operations_a_layer'] / 1e6:.1f} M |"
         )
     return "\n".join(lines)
 
