@@ -147,9 +147,10 @@ def compared() -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
+        speed, millions = row["tokens_per_second"], row["operations_a_layer"] / 1e6
         lines.append(
-            f"| {row['network']} | {row['bleu']:.1f} | {row['tokens_per_second']:,} | {row['path']} "
-            f"| {row['sequential_steps']} | {row['operations_a_layer'] / 1e6:.1f} M |"
+            f"| {row['network']} | {row['bleu']:.1f} | {speed:,} | {row['path']} "
+            f"| {row['sequential_steps']} | {millions:.1f} M |"
         )
     return "\n".join(lines)
 
