@@ -70,3 +70,20 @@ def test_the_account_of_the_heart_quotes_what_is_printed() -> None:
     classes = re.findall(r"```python\n(class .*?)```", account, re.DOTALL)
     assert classes
     exec("from manyheads import *\n" + classes[0] + "\nstr(Causal() & Strided(8))", names)
+
+
+def test_the_translation_shown_is_the_one_that_is_written() -> None:
+    import manyheads
+
+    shown = re.search(r'manyheads translate "(.*)"\n```\n```\n(.*)\n```', README)
+    assert shown
+    assert manyheads.load("de-en", "cpu").translate([shown[1]], beam=5) == [shown[2]]
+
+
+def test_every_command_it_names_is_one() -> None:
+    from manyheads.cli import app
+
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    named = set(re.findall(r"(?:^|`)manyheads (\w+)", README, re.MULTILINE))
+    assert {"train", "translate", "evaluate", "resume", "compare", "models", "draw"} <= named
+    assert named <= known
