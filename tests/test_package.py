@@ -2,6 +2,8 @@
 
 import ast
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import manyheads
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.parametrize("name", manyheads.__all__)
@@ -27,10 +30,7 @@ def test_every_file_says_which_question_it_answers() -> None:
 
 
 def test_the_constraints_pin_every_dependency() -> None:
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = project["dependencies"] + project["optional-dependencies"]["dev"]
+    asked = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
     names = {re.split(r"[<>=\[ ]", line)[0].lower() for line in asked}
     pinned = dict(
         line.lower().split("==")
@@ -39,3 +39,18 @@ def test_the_constraints_pin_every_dependency() -> None:
     )
     assert names <= set(pinned)
     assert pinned["torch"] == "2.13.0"
+
+
+def test_what_the_package_imports_it_asks_for() -> None:
+    """What another dependency happens to bring is there on one machine and not on the next."""
+    names = {"yaml": "pyyaml"}  # where the module is called otherwise than its package
+    asked = {re.split(r"[<>=\[]", line)[0] for line in PROJECT["dependencies"]}
+    met: set[str] = set()
+    for path in (ROOT / "manyheads").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                met |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                met.add(node.module.split(".")[0])
+    others = met - sys.stdlib_module_names - {"manyheads"}
+    assert {names.get(name, name) for name in others} <= asked
