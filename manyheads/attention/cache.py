@@ -54,7 +54,10 @@ class Slot:
 
 
 class Roll:
-    """Keys or values so far, with room for more: to add to them copies only what is new."""
+    """Keys or values so far, with room for more: to add to them copies only what is new.
+
+    Where gradients are wanted all is copied, for they need what was read to stay as it was.
+    """
 
     def __init__(self, first: Tensor):
         self.tokens, self.room = 0, first[:, :, :0]  # (B, G, S, C), `tokens` of its slots filled
@@ -62,6 +65,10 @@ class Roll:
 
     def add(self, new: Tensor) -> Tensor:
         """All there are, these among them."""
+        if new.requires_grad or self.room.requires_grad:
+            self.room = torch.cat([self.held(), new], 2)
+            self.tokens = self.room.shape[2]
+            return self.room
         held, self.tokens = self.held(), self.tokens + new.shape[2]
         if self.tokens > self.room.shape[2]:
             slots = max(2 * self.tokens, LEAST_ROOM)
@@ -72,6 +79,9 @@ class Roll:
 
     def take(self, rows: Tensor) -> None:
         """These sequences, in this order."""
+        if self.room.requires_grad:
+            self.room = self.held().index_select(0, rows)
+            return
         shape = (len(rows), *self.room.shape[1:])
         if self.spare.shape != shape:
             self.spare = self.room.new_empty(shape)
@@ -84,7 +94,7 @@ class Roll:
 
 
 class Growing:
-    """Grows with every step, in place: for sequences that go on together, without gradients."""
+    """Grows with every step: for sequences that go on together."""
 
     ragged = False  # sequences of different lengths have no common next place
 

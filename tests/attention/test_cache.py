@@ -135,6 +135,25 @@ def test_a_beam_may_choose_among_the_sequences_it_keeps(cache: str) -> None:
     torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("relative", ["none", "rotary", "bias"])
+def test_gradients_pass_through_a_growing_cache(relative: str) -> None:
+    """Token by token and with its sequences swapped in between, as in one pass."""
+    stack, kept = stack_of(Causal(), relative), Growing()
+    x = torch.randn(B, 6, D, dtype=torch.float64, requires_grad=True)
+    swap = torch.tensor([1, 0])
+    found = [stack(x[:, t : t + 1], line(1, t), cache=kept) for t in range(3)]
+    kept.select(swap)
+    found = [y[swap] for y in found]
+    found += [stack(x[swap][:, t : t + 1], line(1, t), cache=kept) for t in range(3, 6)]
+    weights = [x, *stack.parameters()]
+    (one, other) = (
+        torch.autograd.grad(y.square().sum(), weights)
+        for y in (torch.cat(found, 1), stack(x, line(6))[swap])
+    )
+    for cached, whole in zip(one, other, strict=True):
+        torch.testing.assert_close(cached, whole, atol=1e-10, rtol=0)
+
+
 @torch.no_grad()
 def test_a_growing_cache_chooses_among_its_sequences_again_and_again() -> None:
     """Past the room that it began with, with more sequences and with fewer."""
