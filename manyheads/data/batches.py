@@ -53,13 +53,9 @@ class Packing:
             raise ValueError(
                 f"each example has {len(self.widths)} lengths here, got an array of {table.shape}"
             )
-        long = np.flatnonzero((table > np.asarray(self.widths)).any(1))
-        if len(long):
-            first = int(long[0])
-            raise ValueError(
-                f"example {first} has {table[first].tolist()} tokens, a row has room for "
-                f"{list(self.widths)}; leave it out, or widen the rows"
-            )
+        refuse_longer(
+            table, self.widths, f"a row has room for {list(self.widths)}", "widen the rows"
+        )
         return table
 
     def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
@@ -110,13 +106,9 @@ class Padding:
         table = np.asarray(lengths, dtype=np.int64)
         if table.ndim != 2 or not table.shape[1]:
             raise ValueError(f"each example has a length a side, got an array of {table.shape}")
-        long = np.flatnonzero((table > self.tokens).any(1))
-        if len(long):
-            first = int(long[0])
-            raise ValueError(
-                f"example {first} has {table[first].tolist()} tokens, a batch has room for "
-                f"{self.tokens}; leave it out, or allow more tokens"
-            )
+        refuse_longer(
+            table, self.tokens, f"a batch has room for {self.tokens}", "allow more tokens"
+        )
         return table
 
     def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
@@ -125,3 +117,12 @@ class Padding:
         each = [table[[i for row in batch for i in row]] for batch in batches]
         room = sum(len(batch) * int(batch.max(0).sum()) for batch in each)
         return float(sum(int(batch.sum()) for batch in each) / room)
+
+
+def refuse_longer(table: NDArray[np.int64], most: ArrayLike, room: str, remedy: str) -> None:
+    long = np.flatnonzero((table > np.asarray(most)).any(1))
+    if len(long):
+        first = int(long[0])
+        raise ValueError(
+            f"example {first} has {table[first].tolist()} tokens, {room}; leave it out, or {remedy}"
+        )
