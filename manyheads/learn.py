@@ -10,7 +10,7 @@ import torch
 from manyheads.recipe import Recipe
 from manyheads.settings import load, write
 from manyheads.tasks.prepare import Gathered, corpus, gather, load_codecs, prepare
-from manyheads.tasks.texts import HeldOut, Learning, Texts
+from manyheads.tasks.texts import Codecs, HeldOut, Learning, Texts
 from manyheads.training.course import Course, Watch
 from manyheads.training.curves import curves
 from manyheads.training.runs import RECIPE, Run
@@ -55,19 +55,21 @@ def go_on(
 
 def learning(recipe: Recipe, run: Run) -> Learning:
     """The task of a run, from its folder alone: the files it was read from may be gone."""
-    task = Texts(recipe.task, load_codecs(run.folder), recipe.network)
+    codecs = load_codecs(run.folder)
     return Learning(
-        task,
-        corpus(run, "train"),
-        held_out(run),
+        Texts(recipe.task, codecs, recipe.network),
+        corpus(run, "train", codecs),
+        held_out(run, codecs),
         layout=recipe.layout,
         tokens=recipe.training.tokens_per_batch,
         seed=recipe.training.seed,
     )
 
 
-def held_out(run: Run) -> HeldOut:
+def held_out(run: Run, codecs: Codecs) -> HeldOut:
     lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
     records = [json.loads(line) for line in lines if line]
     sources = [record["source"] for record in records]
-    return HeldOut(sources, [record["references"] for record in records], corpus(run, "valid"))
+    return HeldOut(
+        sources, [record["references"] for record in records], corpus(run, "valid", codecs)
+    )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from manyheads.codecs.text import START, STOP, Text
+from manyheads.codecs.text import Signs, Text
 from manyheads.data.sources import whole
 from manyheads.decoding.beam import Beam
 from manyheads.inspect.drawing import AttentionMap
@@ -50,6 +50,7 @@ class Model:
 
     def __init__(self, task: Texts, network: EncoderDecoder, name: str = ""):
         self.task, self.network, self.name = task, network.eval(), name
+        self.signs = task.codecs.signs
 
     def translate(self, texts: Sequence[str], **how: Any) -> list[str]:
         """model.translate(["Ein Hund rennt."], beam=5) -> ["A dog is running."]"""
@@ -78,7 +79,9 @@ class Model:
             ids = source.encode_all(some)
             fit = next((i for i, row in enumerate(ids) if len(row) > MOST_TOKENS), len(ids))
             begin = [forced] * fit if forced else []
-            written = write(self.network, ids[:fit], how, prefixes=begin, first=first)
+            written = write(
+                self.network, ids[:fit], how, prefixes=begin, signs=self.signs, first=first
+            )
             for text, best in zip(some, written, strict=False):
                 if not text.strip():  # nothing to read is nothing to write
                     yield [Written("", 0.0, [], True)]
@@ -100,14 +103,14 @@ class Model:
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         ids = target.encode(written) if written is not None else self.best(read)
-        layers = looked(self.network, read, ids)
+        layers = looked(self.network, read, ids, self.signs)
         if not layers:
             raise ValueError("this network writes without attention: there is nothing to look at")
         rows = [*target.pieces(ids), "■"]
         return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
     def best(self, ids: Ids) -> list[int]:
-        ((best, *_),) = write(self.network, [ids])
+        ((best, *_),) = write(self.network, [ids], signs=self.signs)
         return best.ids
 
     @torch.no_grad()
@@ -120,7 +123,7 @@ class Model:
         read = source.encode(text)
         if not read or not written.ids:
             return []
-        weights = looked(self.network, read, written.ids)
+        weights = looked(self.network, read, written.ids, self.signs)
         if not weights:
             return []
         return links(weights, added(source, read), added(target, written.ids))
@@ -133,17 +136,25 @@ def added(codec: Text, ids: Ids) -> list[str]:
     return [after[len(before) :] for before, after in pairwise(grown)]
 
 
-def looked(network: EncoderDecoder, read: Ids, written: Ids) -> list[torch.Tensor]:
-    """The attention of each layer of the decoder to what was read: (heads, written, read)."""
+def looked(
+    network: EncoderDecoder, read: Ids, written: Ids, signs: tuple[Signs, Signs]
+) -> list[torch.Tensor]:
+    """The attention of each layer of the decoder to what was read: (heads, written, read).
+
+    Both end with a sign, and those before the first word are left out.
+    """
     device = next(network.parameters()).device
-    source, target = (Tokens.padded([row]).to(device) for row in ([*read, STOP], [START, *written]))
+    reads, writes = signs
+    rows = [*reads.opens, *read, reads.stop], [*writes.starts, *written]
+    source, target = (Tokens.padded([row]).to(device) for row in rows)
     with recording(network) as seen:
         network(source, target)
     own = "self_attention"
     across = [
         one for one in seen if one.layer.startswith("decoder") and not one.layer.endswith(own)
     ]
-    return [one.weights[0] for one in across]
+    first, opened = len(writes.starts) - 1, len(reads.opens)
+    return [one.weights[0][:, first:, opened:] for one in across]
 
 
 def readable(texts: Iterable[str]) -> Iterator[str]:

@@ -2,11 +2,14 @@
 
 A codec is trained on lines, kept as one `tokenizer.json`, and gives back what it was given:
 `render(encode(line)) == line`, always for bytes and byte pairs, else if all characters are known.
+One that was made elsewhere has its `tokenizer.signs.json` beside it, which says what its signs are.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +17,48 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 PAD, START, STOP, UNKNOWN = range(4)
 SIGNS = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
+MASK = "<mask>"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The numbers that are no text.
+
+    What is read is [*opens, ..., stop]; what is written begins after `starts` and ends with stop.
+    """
+
+    pad: int = PAD
+    stop: int = STOP
+    starts: tuple[int, ...] = (START,)
+    opens: tuple[int, ...] = ()
+    unknown: int | None = UNKNOWN
+    mask: int | None = None
+
+    @property
+    def silent(self) -> frozenset[int]:
+        """Those that a text is shown without."""
+        return frozenset({self.pad, self.stop, *self.starts, *self.opens})
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """Those that are not written: the end is."""
+        return tuple(sorted({self.pad, *self.starts} - {self.stop}))
 
 
 class Text:
-    """Lines of text as numbers, START and STOP around them left to whoever lays out a batch."""
+    """Lines of text as numbers, the signs around them left to whoever lays out a batch."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, signs: Signs | None = None):
         found = [tokenizer.token_to_id(sign) for sign in SIGNS]
-        if found != [PAD, START, STOP, UNKNOWN]:
+        if signs is None and found != [PAD, START, STOP, UNKNOWN]:
             raise ValueError(
                 f"a tokenizer of ours numbers {' '.join(SIGNS)} 0 to 3, this one has {found}"
             )
         # A line that happens to hold "</s>" is text like any other, and must not end a sentence.
         tokenizer.encode_special_tokens = True
-        self.tokenizer = tokenizer
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self.tokenizer, self.signs = tokenizer, signs or Signs()
 
     @property
     def size(self) -> int:
@@ -43,14 +74,20 @@ class Text:
 
     def render(self, ids: Sequence[int]) -> str:
         """[412, 87, 18] -> "Ein Hund." """
-        return str(self.tokenizer.decode([i for i in ids if i not in (PAD, START, STOP)]))
+        return str(self.tokenizer.decode([i for i in ids if i not in self.signs.silent]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each number by itself, to label a picture with."""
-        return [SIGNS[i] if i < len(SIGNS) else str(self.tokenizer.decode([i])) for i in ids]
+        signs = {*self.signs.silent, self.signs.unknown, self.signs.mask}
+        return [
+            str(self.tokenizer.id_to_token(i) if i in signs else self.tokenizer.decode([i]))
+            for i in ids
+        ]
 
     def save(self, path: Path) -> None:
         path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+        if self.signs != Signs():
+            beside(path).write_text(json.dumps(asdict(self.signs)) + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Text:
@@ -61,20 +98,51 @@ class Text:
         except Exception:  # the library raises plain Exception for a file it cannot read
             raise ValueError(f"{path} is not a tokenizer.json") from None
         try:
-            return Text(tokenizer)
+            return Text(tokenizer, read_signs(beside(path), tokenizer.get_vocab_size()))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     @staticmethod
-    def train(lines: Iterable[str], kind: str = "bpe", size: int = 8000) -> Text:
-        """A codec of at most `size` numbers, learned from these lines."""
+    def train(
+        lines: Iterable[str], kind: str = "bpe", size: int = 8000, masked: bool = False
+    ) -> Text:
+        """A codec of at most `size` numbers, learned from these lines.
+
+        With `masked`, one of its own for a hidden word, and a sign before every text.
+        """
         if kind not in KINDS:
             raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
         if size <= len(SIGNS):
             raise ValueError(f"a vocabulary needs more than its {len(SIGNS)} signs, got {size}")
         tokenizer, trainer = KINDS[kind](size)
+        if masked:
+            trainer.special_tokens = [*SIGNS, MASK]
         tokenizer.train_from_iterator(lines, trainer)
-        return Text(tokenizer)
+        mask = tokenizer.token_to_id(MASK) if masked else None
+        return Text(tokenizer, Signs(opens=(START,), mask=mask) if masked else None)
+
+
+def beside(path: Path) -> Path:
+    """runs/x/tokenizer.json -> runs/x/tokenizer.signs.json"""
+    return path.with_suffix(".signs.json")
+
+
+def read_signs(path: Path, size: int) -> Signs | None:
+    """What was saved beside a tokenizer of so many numbers; none beside one of ours."""
+    if not path.exists():
+        return None
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        for name in ("starts", "opens"):
+            held[name] = tuple(held[name])
+        signs = Signs(**held)
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path.name} beside it does not say what its signs are") from None
+    numbers = [signs.pad, signs.stop, *signs.starts, *signs.opens]
+    numbers += [sign for sign in (signs.unknown, signs.mask) if sign is not None]
+    if not all(isinstance(number, int) and 0 <= number < size for number in numbers):
+        raise ValueError(f"{path.name} beside it names signs that are not 0 to {size - 1}")
+    return signs
 
 
 # ---- kinds -----------------------------------------------------------------------------------

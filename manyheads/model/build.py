@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import nn
 
-from manyheads.attention.patterns import Causal
+from manyheads.attention.patterns import Causal, Everything, Pattern, Window
 from manyheads.attention.positions import Learned, Position, Sinusoidal
 from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
 from manyheads.attention.rules import Bucketed, Clipped
 from manyheads.model.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+from manyheads.model.heads import Guess, Pooling, Reader
 from manyheads.model.networks import Decoder, Embedding, Encoder, EncoderDecoder, Tied
 from manyheads.model.parts import NormOrder
-from manyheads.model.recurrent import SCORES, RecurrentDecoder, RecurrentEncoder
+from manyheads.model.recurrent import (
+    SCORES,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    RecurrentWriter,
+)
 from manyheads.model.stack import Shape, Stack
 
 Place = Literal["sinusoidal", "learned", "rotary", "bias", "content", "none"]
@@ -30,17 +36,25 @@ class Network:
     depth: int = 4  # of the encoder and of the decoder each
     dropout: float = 0.3
     tied: bool = True  # the table that reads words also scores them
+    head_bias: bool = False  # a number for each word beside its score
+    scaled: bool = True  # words are multiplied by the root of the width
+    types: int = 0  # parts of a text that are told apart, as a question and what it is asked of
 
     heads: int = 4
     key_heads: int | None = None
     inner: int = 1024
-    feed_forward: Literal["relu", "gelu", "swiglu", "geglu"] = "relu"
+    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
+    bias: bool = True  # beside the weights of attention and of the feed-forward layers
     norm: Literal["layer", "rms"] = "layer"
+    norm_epsilon: float = 1e-5
+    embedding_norm: bool = False  # one more, below the first layer
     order: NormOrder = "pre"
     residual: bool = True
     attention_dropout: float = 0.0
     position: Place = "sinusoidal"
     longest: int = 1024  # places a learned position knows
+    longest_wave: float = 10_000.0  # of sinusoidal and rotary positions
+    window: int = 0  # tokens back that one sees, itself counted; 0: all
 
     cell: Literal["lstm", "gru"] = "lstm"
     score: Literal["dot", "multiplicative", "additive", "none"] = "additive"
@@ -52,6 +66,10 @@ class Network:
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"
             )
         self.shape()  # refuses what does not fit
+        if self.window < 0 or self.types < 0:
+            raise ValueError("window and types are 0 or more")
+        if not self.longest_wave > 1:
+            raise ValueError(f"longest_wave is above 1, got {self.longest_wave}")
         if self.kind == "transformer" and self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
         if self.kind == "recurrent" and self.width % 2:
@@ -68,6 +86,9 @@ class Network:
             inner=self.inner,
             feed_forward=self.feed_forward,
             norm=self.norm,
+            norm_epsilon=self.norm_epsilon,
+            embedding_norm=self.embedding_norm,
+            bias=self.bias,
             order=self.order,
             residual=self.residual,
             dropout=self.dropout,
@@ -82,10 +103,93 @@ class Network:
 
 def encoder_decoder(network: Network, source: int, target: int, joint: bool) -> EncoderDecoder:
     """A network that reads one vocabulary and writes another, or the same where they are joint."""
-    reading = Embedding(source, network.width)
-    writing = reading if joint else Embedding(target, network.width)
-    head: nn.Module = Tied(writing) if network.tied else nn.Linear(network.width, target)
-    return BUILDERS[network.kind](network, reading, writing, head)
+    reading = words(network, source)
+    writing = reading if joint else words(network, target)
+    return BUILDERS[network.kind](network, reading, writing, scores(network, writing))
+
+
+def words(network: Network, vocabulary: int) -> Embedding:
+    return Embedding(vocabulary, network.width, scaled=network.scaled, types=network.types)
+
+
+def scores(network: Network, written: Embedding) -> nn.Module:
+    if network.tied:
+        return Tied(written, bias=network.head_bias)
+    return nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
+
+
+# ---- one side alone: language, understanding -------------------------------------------------
+
+
+def decoder(network: Network, vocabulary: int) -> nn.Module:
+    """A network that writes on from what it has written."""
+    table = words(network, vocabulary)
+    head = scores(network, table)
+    if network.kind == "recurrent":
+        return RecurrentWriter(
+            table,
+            head,
+            network.width,
+            network.depth,
+            cell=network.cell,
+            dropout=network.dropout,
+        )
+    if network.kind == "convolutional":
+        raise ValueError(
+            "a convolutional network writes from a source and has none here; "
+            "transformer or recurrent would do"
+        )
+    pattern: Pattern = Causal()
+    if network.window:
+        pattern = pattern & Window(network.window - 1)
+    return Decoder(table, stack(network, pattern), head)
+
+
+def encoder(network: Network, vocabulary: int) -> nn.Module:
+    """A network that sees both ways: a state for each token."""
+    table = words(network, vocabulary)
+    if network.kind == "recurrent":
+        return RecurrentEncoder(
+            table, network.width, network.depth, cell=network.cell, dropout=network.dropout
+        )
+    if network.kind == "convolutional":
+        dilations = network.dilations or (1,) * network.depth
+        return ConvolutionalEncoder(
+            table, network.width, dilations, position=Sinusoidal(), dropout=network.dropout
+        )
+    pattern: Pattern = Window(network.window - 1) if network.window else Everything()
+    return Encoder(table, stack(network, pattern))
+
+
+def guesser(network: Network, vocabulary: int) -> Encoder:
+    """An encoder that guesses hidden words."""
+    read = encoder(network, vocabulary)
+    if not isinstance(read, Encoder):
+        raise ValueError(
+            f"hidden words are guessed by a transformer, not by a {network.kind} network"
+        )
+    read.head = Guess(cast(Embedding, read.embedding), network.width, network.norm_epsilon)
+    return read
+
+
+def reader(
+    network: Network, vocabulary: int, outcomes: int, pooling: Pooling | None = "mean"
+) -> Reader:
+    """An encoder that judges a text, or each token of it where nothing is pooled."""
+    return Reader(
+        encoder(network, vocabulary),
+        network.width,
+        outcomes,
+        pooling=pooling,
+        dropout=network.dropout,
+    )
+
+
+def stack(network: Network, pattern: Pattern) -> Stack:
+    return Stack.of(network.shape(), pattern, position=below(network), relative=within(network))
+
+
+# ---- both sides: translation, summaries, answers ---------------------------------------------
 
 
 def transformer(
@@ -102,13 +206,13 @@ def below(network: Network) -> Position | None:
     """How place enters below the first layer."""
     if network.position == "learned":
         return Learned(network.width, network.longest)
-    return Sinusoidal() if network.position == "sinusoidal" else None
+    return Sinusoidal(network.longest_wave) if network.position == "sinusoidal" else None
 
 
 def within(network: Network) -> Relative | None:
     """How place enters in every layer."""
     relatives: dict[str, Callable[[], Relative]] = {
-        "rotary": Rotary,
+        "rotary": lambda: Rotary(network.longest_wave),
         "bias": lambda: RelativeBias(network.heads, Bucketed()),
         "content": lambda: RelativeContent(network.width // network.heads, Clipped(16)),
     }

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from manyheads.attention.patterns import Lengths, Pattern, Segments, check, evaluated
 from manyheads.attention.places import Grid, Pairs, Places
 from manyheads.model.networks import Embedding, Tied, Tokens
+from manyheads.model.networks import embedded as looked_up
 from manyheads.model.stack import Memory, fitting, holds_lengths
 
 # ---- what is read ----------------------------------------------------------------------------
@@ -24,7 +25,7 @@ def embedded(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> 
             f"{network} reads tokens that come one after another, but {tokens.at.name} arrived"
         )
     one_a_row(tokens.seen, network)
-    x = embedding(tokens.ids)
+    x = looked_up(embedding, tokens)
     fitting(x, tokens.at, width, "tokens")
     if not x.shape[1]:
         raise ValueError(f"{network} reads one token or more, none arrived")

@@ -26,6 +26,9 @@ class Tokens:
     ids: Tensor  # (B, T), or (B, T, features) for what is not looked up in a table
     at: Places
     seen: Pattern = Everything()
+    types: Tensor | None = (
+        None  # (B, T) the part each belongs to, where a network tells parts apart
+    )
 
     @staticmethod
     def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
@@ -50,7 +53,8 @@ class Tokens:
         return Tokens(ids, packed(lengths, width), segments)
 
     def to(self, device: torch.device | str) -> Tokens:
-        return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device))
+        types = None if self.types is None else self.types.to(device)
+        return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device), types)
 
 
 def rows_of(value: Any, example: str) -> Any:
@@ -70,15 +74,22 @@ def as_tokens(value: Any) -> Tokens:
 
 
 class Embedding(nn.Module):
-    """A vector for each word of the vocabulary, as large as the places added to it."""
+    """A vector for each word of the vocabulary, and for each of the `types` of its parts.
 
-    def __init__(self, vocabulary: int, width: int):
+    Scaled, it is as large as the sinusoids added to it.
+    """
+
+    def __init__(self, vocabulary: int, width: int, *, scaled: bool = True, types: int = 0):
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.table.weight, std=width**-0.5)
-        self.scale = width**0.5
+        self.scale = width**0.5 if scaled else 1.0
+        nn.init.normal_(self.table.weight, std=width**-0.5 if scaled else 0.02)
+        self.types = nn.Embedding(types, width) if types else None
+        if self.types is not None:
+            nn.init.normal_(self.types.weight, std=0.02)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+        """ids (B, T) -> (B, T, D); what has no type given is of type 0."""
         if ids.is_cpu and ids.numel() and not torch.compiler.is_compiling():
             low, high = (int(end) for end in ids.aminmax())
             if low < 0 or high >= self.table.num_embeddings:
@@ -86,18 +97,28 @@ class Embedding(nn.Module):
                     f"words are numbered 0 to {self.table.num_embeddings - 1}, "
                     f"{low if low < 0 else high} arrived"
                 )
-        return self.table(ids) * self.scale
+        words = self.table(ids)
+        words = words if self.scale == 1 else words * self.scale
+        if self.types is None:
+            if types is not None:
+                raise ValueError(
+                    "types came to an embedding that has none; Tokens(ids, at) would do"
+                )
+            return words
+        return words + (self.types.weight[0] if types is None else self.types(types))
 
 
 class Tied(nn.Module):
     """The embedding read backwards: a state scores each word by its likeness to its vector."""
 
-    def __init__(self, embedding: Embedding):
+    def __init__(self, embedding: Embedding, bias: bool = False):
         super().__init__()
         self.read_backwards = (embedding,)  # in a tuple: its weight is saved once, where it is read
+        words = embedding.table.num_embeddings
+        self.bias = nn.Parameter(torch.zeros(words)) if bias else None
 
     def forward(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.read_backwards[0].table.weight)
+        return F.linear(states, self.read_backwards[0].table.weight, self.bias)
 
 
 class Encoder(nn.Module):
@@ -110,8 +131,7 @@ class Encoder(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         tokens = as_tokens(tokens)
-        states = self.stack(self.embedding(tokens.ids), tokens.at, tokens.seen)
-        return self.head(states)
+        return self.head(self.stack(embedded(self.embedding, tokens), tokens.at, tokens.seen))
 
 
 class Decoder(nn.Module):
@@ -141,7 +161,7 @@ class Decoder(nn.Module):
                     "EncoderDecoder.encode makes one"
                 )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
-        x = self.embedding(tokens.ids)
+        x = embedded(self.embedding, tokens)
         return self.head(self.stack(x, tokens.at, tokens.seen, memory, cache))
 
     def new_cache(self) -> Growing:
@@ -163,6 +183,11 @@ class EncoderDecoder(nn.Module):
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         return self.decoder(target, self.encode(source))
+
+
+def embedded(embedding: nn.Module, tokens: Tokens) -> Tensor:
+    """Any module reads ids; only one that tells parts apart is given their types."""
+    return embedding(tokens.ids) if tokens.types is None else embedding(tokens.ids, tokens.types)
 
 
 def same_width(embedding: nn.Module, stack: Stack) -> None:

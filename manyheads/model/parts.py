@@ -69,6 +69,8 @@ class GatedFeedForward(nn.Module):
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
     "gelu": partial(FeedForward, activation=F.gelu),
+    "gelu-tanh": partial(FeedForward, activation=partial(F.gelu, approximate="tanh")),
+    "silu": partial(FeedForward, activation=F.silu),
     "swiglu": GatedFeedForward,
     "geglu": partial(GatedFeedForward, activation=F.gelu),
 }

@@ -162,6 +162,45 @@ class RecurrentDecoder(nn.Module):
         return states, end if self.kinds == 2 else (end,)
 
 
+class RecurrentWriter(nn.Module):
+    """Writes from a state that holds all it has written: no source, no attention.
+
+    Tokens (B, T) -> scores of the next token (B, T, V).
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        head: nn.Module,
+        width: int,
+        depth: int,
+        *,
+        cell: str = "lstm",
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        measured(dropout, width=width, depth=depth)
+        same_width(width, embedding, head)
+        self.width, self.embedding, self.head = width, embedding, head
+        self.dropout = nn.Dropout(dropout)
+        self.cells = cells_of(cell, width, depth, dropout)
+
+    def new_cache(self) -> Carried:
+        return Carried()
+
+    def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
+        tokens = as_tokens(tokens)
+        if memory is not None:
+            raise ValueError("a memory came to a network that writes without one")
+        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        begin = None if cache is None else as_carried(cache).resume(tokens, len(x))
+        lstm = isinstance(self.cells, nn.LSTM)
+        states, end = self.cells(x, begin if begin is None or lstm else begin[0])
+        if cache is not None:
+            cache.keep(end if lstm else (end,), x.shape[1])
+        return self.head(self.dropout(states))
+
+
 class Carried:
     """What a recurrent decoder takes from step to step: one state, however long the text."""
 

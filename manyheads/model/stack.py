@@ -35,6 +35,8 @@ class Shape:
     inner: int | None = None  # of the feed-forward layers; four times the width unless given
     feed_forward: str = "relu"
     norm: str = "layer"
+    norm_epsilon: float = 1e-5
+    embedding_norm: bool = False  # one more norm, below the first layer
     order: NormOrder = "pre"
     residual: bool = True
     dropout: float = 0.1
@@ -48,6 +50,8 @@ class Shape:
                 raise ValueError(
                     f"the {name} of a stack is a whole number from 1 up, got {value!r}"
                 )
+        if not self.norm_epsilon > 0:
+            raise ValueError(f"norm_epsilon is above 0, got {self.norm_epsilon}")
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
@@ -101,10 +105,12 @@ class Stack(nn.Module):
         patterns: Sequence[Pattern],
         *,
         position: Position | None = None,
+        entry: nn.Module | None = None,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
         kernel: Kernel | str | None = None,
     ):
+        """`entry` is a norm below the first layer, `norm` the one above the last."""
         super().__init__()
         if not blocks or len(blocks) != len(patterns):
             raise ValueError(
@@ -122,7 +128,7 @@ class Stack(nn.Module):
                 )
         self.blocks, self.patterns = nn.ModuleList(blocks), tuple(patterns)
         self.position = position or Position()
-        self.norm = norm or nn.Identity()
+        self.entry, self.norm = entry or nn.Identity(), norm or nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.kernel: Kernel = named_kernel(kernel or "fastest")
 
@@ -140,7 +146,7 @@ class Stack(nn.Module):
     ) -> Tensor:
         """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments."""
         self.check(x, at, memory)
-        x = self.dropout(self.position(x, at))
+        x = self.dropout(self.entry(self.position(x, at)))
         within, across = self.plans(x, at, seen, memory, cache)
         states = None if memory is None else memory.states
         for i, (block, own) in enumerate(zip(self.blocks, within, strict=True)):
@@ -231,12 +237,12 @@ class Stack(nn.Module):
         blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
         if shape.order == "pre" and shape.residual:
             steady(blocks)
-        norm = NORMS[shape.norm](shape.width) if shape.order == "pre" else None
         return Stack(
             blocks,
             cast(list[Pattern], patterns),
             position=position,
-            norm=norm,
+            entry=norm_of(shape) if shape.embedding_norm else None,
+            norm=norm_of(shape) if shape.order == "pre" else None,
             dropout=shape.dropout,
             kernel=kernel,
         )
@@ -257,9 +263,12 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
     """The architecture, part by part."""
 
     def sublayer(part: nn.Module) -> Sublayer:
-        norm = named(NORMS, "norm", shape.norm)(shape.width)
         return Sublayer(
-            part, norm, order=shape.order, dropout=shape.dropout, residual=shape.residual
+            part,
+            norm_of(shape),
+            order=shape.order,
+            dropout=shape.dropout,
+            residual=shape.residual,
         )
 
     def attention(place: Relative | None) -> Attention:
@@ -279,6 +288,10 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
         cross_attention=sublayer(attention(None)) if cross else None,
         feed_forward=sublayer(think(shape.width, inner, dropout=shape.dropout, bias=shape.bias)),
     )
+
+
+def norm_of(shape: Shape) -> nn.Module:
+    return named(NORMS, "norm", shape.norm)(shape.width, eps=shape.norm_epsilon)
 
 
 def steady(blocks: Sequence[Block]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
 from manyheads.attention.places import line, packed
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import Signs
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.shards import Shard
 from manyheads.model.networks import Tokens
@@ -25,15 +25,16 @@ from manyheads.model.networks import Tokens
 Layout = Literal["packed", "padded"]
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
+NOTHING = -100  # where nothing is wanted: what torch's losses leave out
 SLACK = 1.03  # room for the shorter side beyond its share of all tokens
 
 
 class Batch(NamedTuple):
-    """Sources, targets that begin with START, and what is wanted after each of their tokens."""
+    """Sources, targets that begin with a sign, and what is wanted after each of their tokens."""
 
     source: Tokens
     target: Tokens
-    wanted: Tensor  # (B, T), PAD where nothing is wanted
+    wanted: Tensor  # (B, T), NOTHING where nothing is
 
     def to(self, device: torch.device) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), self.wanted.to(device))
@@ -41,17 +42,24 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Pairs as numbers, START and STOP left out."""
+    """Pairs as numbers, their signs left out."""
 
     source: Shard
     target: Shard
+    signs: tuple[Signs, Signs] = (Signs(), Signs())
 
     def __len__(self) -> int:
         return len(self.source)
 
     def lengths(self) -> Ints:
-        """(N, 2), with the one sign each side carries beside its tokens."""
-        return np.stack([self.source.lengths, self.target.lengths], 1) + 1
+        """(N, 2), with the signs that each side carries beside its tokens."""
+        return np.stack([self.source.lengths, self.target.lengths], 1) + self.around
+
+    @property
+    def around(self) -> Ints:
+        """The signs of a source and of a target: what opens it and its end; what it starts with."""
+        reads, writes = self.signs
+        return np.array([len(reads.opens) + 1, len(writes.starts)])
 
 
 class Batches:
@@ -107,14 +115,15 @@ def end_to_end(corpus: Corpus, rows: Sequence[Row], widths: Sequence[int]) -> Ba
     examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
     row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     sides, places, segments = [], [], []
-    for shard, width in zip((corpus.source, corpus.target), widths, strict=True):
-        counts = spans(shard, examples)[1] + 1
+    both = (corpus.source, corpus.target)
+    for shard, width, around in zip(both, widths, corpus.around, strict=True):
+        counts = spans(shard, examples)[1] + around
         starts = within_rows(counts, row_of) + row_of * width
         sides.append((shard, starts, (len(rows), width)))
         lengths = split(counts, [len(row) for row in rows])
         places.append(packed(lengths, width))
         segments.append(Segments.of(lengths, width))
-    source, target, wanted = three(sides[0], sides[1], examples)
+    source, target, wanted = three(sides[0], sides[1], examples, corpus.signs)
     return Batch(
         Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
     )
@@ -124,13 +133,13 @@ def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
     """A pair a row, short ones filled up; no pairs are one row in which nothing is wanted."""
     chosen = np.asarray(examples, dtype=np.int64)
     sides, seen = [], list[Pattern]()
-    for shard in (corpus.source, corpus.target):
-        counts = spans(shard, chosen)[1] + 1
+    for shard, around in zip((corpus.source, corpus.target), corpus.around, strict=True):
+        counts = spans(shard, chosen)[1] + around
         shape = (max(1, len(chosen)), int(counts.max(initial=1)))
         sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
         same = bool((counts == shape[1]).all())
         seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
-    source, target, wanted = three(sides[0], sides[1], chosen)
+    source, target, wanted = three(sides[0], sides[1], chosen, corpus.signs)
     return Batch(
         Tokens(source, line(source.shape[1]), seen[0]),
         Tokens(target, line(target.shape[1]), seen[1]),
@@ -141,17 +150,23 @@ def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
 Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape
 
 
-def three(reading: Side, writing: Side, examples: Ints) -> tuple[Tensor, Tensor, Tensor]:
-    """What is read, STOP at its end; what is written, START before it; and the same one step on."""
-    read, write, want = (np.full(side[2], PAD) for side in (reading, writing, writing))
-    shard, starts, _ = reading
-    ends = place(read, shard, starts, examples)
-    read.flat[ends] = STOP
-    shard, starts, _ = writing
-    ends = place(want, shard, starts, examples)
-    want.flat[ends] = STOP
-    place(write, shard, starts + 1, examples)
-    write.flat[starts] = START
+def three(
+    reading: Side, writing: Side, examples: Ints, signs: tuple[Signs, Signs]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What is read, to its end; what is written, after its start; and the same one step on."""
+    reads, writes = signs
+    shard, starts, shape = reading
+    read = np.full(shape, reads.pad)
+    for i, sign in enumerate(reads.opens):
+        read.flat[starts + i] = sign
+    read.flat[place(read, shard, starts + len(reads.opens), examples)] = reads.stop
+    shard, starts, shape = writing
+    write, want = np.full(shape, writes.pad), np.full(shape, NOTHING)
+    for i, sign in enumerate(writes.starts):
+        write.flat[starts + i] = sign
+    last = len(writes.starts) - 1
+    place(write, shard, starts + last + 1, examples)
+    want.flat[place(want, shard, starts + last, examples)] = writes.stop
     return torch.from_numpy(read), torch.from_numpy(write), torch.from_numpy(want)
 
 

@@ -73,7 +73,7 @@ def prepare(gathered: Gathered, codec: Codec, longest_tokens: int, run: Run) -> 
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
         sources = encoded(codecs.source, [example.source for example in examples])
         targets = encoded(codecs.target, [example.target for example in examples])
-        most = longest_tokens - 1  # the sign at the end counts too
+        most = longest_tokens - 1  # a sign counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
         if not any(fits):
             raise ValueError(
@@ -136,5 +136,6 @@ def leave_out(report: Report, examples: Sequence[Example], reason: str, counted:
         report.note(reason, example)
 
 
-def corpus(run: Run, name: str) -> Corpus:
-    return Corpus(Shard(run / "data" / f"{name}.source"), Shard(run / "data" / f"{name}.target"))
+def corpus(run: Run, name: str, codecs: Codecs) -> Corpus:
+    source, target = (Shard(run / "data" / f"{name}.{side}") for side in ("source", "target"))
+    return Corpus(source, target, codecs.signs)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.codecs.text import PAD, Text
+from manyheads.codecs.text import Signs, Text
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
@@ -46,6 +46,10 @@ class Codecs:
     def joint(self) -> bool:
         return self.source is self.target
 
+    @property
+    def signs(self) -> tuple[Signs, Signs]:
+        return self.source.signs, self.target.signs
+
 
 @dataclass(frozen=True, eq=False)
 class Texts:
@@ -65,7 +69,6 @@ class Texts:
         return F.cross_entropy(
             scores.flatten(0, 1).float(),
             batch.wanted.flatten(),
-            ignore_index=PAD,
             label_smoothing=smoothing,
             reduction="sum",
         )
@@ -121,7 +124,8 @@ class Learning:
     def judged(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
         network.eval()
         codecs, held = self.task.codecs, self.held_out
-        written = write(network, codecs.source.encode_all(held.sources), tokens=self.at_once)
+        sources = codecs.source.encode_all(held.sources)
+        written = write(network, sources, signs=codecs.signs, tokens=self.at_once)
         outputs = [codecs.target.render(best.ids) for best, *_ in written]
         measured = self.task.measure(outputs, held.references)
         scores = {name: round(one.value, 4) for name, one in measured.items()}

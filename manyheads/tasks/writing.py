@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from manyheads.attention.positions import Learned
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import Signs
 from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.greedy import greedy
@@ -74,32 +74,36 @@ def write(
     how: Writing = Writing(),
     *,
     prefixes: Sequence[Ids] = (),
+    signs: tuple[Signs, Signs] = (Signs(), Signs()),
     first: int = 0,
     tokens: int = 8192,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
     Sources of like length go together, about so many `tokens` of all beams at once. `first` is the
-    number of the first source in the whole input: each draws by its own number.
+    number of the first source in the whole input: each draws by its own number. `signs` are those
+    of what is read and of what is written.
     """
     network.eval()
+    reads, writes = signs
     device = next(network.parameters()).device
     found: dict[int, list[Hypothesis]] = {}
     for rows in alike(sources, tokens // max(1, how.beam)):
-        read = Tokens.padded([[*sources[i], STOP] for i in rows], PAD).to(device)
+        framed = [[*reads.opens, *sources[i], reads.stop] for i in rows]
+        read = Tokens.padded(framed, reads.pad).to(device)
         step = CachedStep(network.decoder, network.encode(read))
-        start = torch.full((len(rows), 1), START, device=device)
+        start = torch.tensor([writes.starts] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
             min(how.longest(len(sources[i]), len(begun)), room(network))
             for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
-            STOP,
+            writes.stop,
             longest=longest,
             shortest=how.min_new_tokens,
             prefix=prefix,
-            never=(PAD, START),
+            never=writes.never,
         )
         if how.temperature:
             numbers = [first + i for i in rows]

@@ -286,7 +286,8 @@ def test_each_pattern_is_planned_once_a_pass() -> None:
         (lambda: Stack.of(small(norm="batch")), "there is no norm 'batch'; there are layer, rms"),
         (
             lambda: Stack.of(small(feed_forward="tanh")),
-            "there is no feed-forward layer 'tanh'; there are relu, gelu, swiglu, geglu",
+            "there is no feed-forward layer 'tanh'; there are relu, gelu, gelu-tanh, silu, "
+            "swiglu, geglu",
         ),
         (lambda: Stack.of(small(order="mid")), "a norm stands 'pre' or 'post', got 'mid'"),
         (lambda: Stack.of(small(), [Causal()]), "2 blocks came with 1"),

@@ -11,7 +11,16 @@ from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.shards import Shard, write
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder, Tokens
-from manyheads.tasks.pairs import Batch, Batches, Corpus, packing, spans, split, within_rows
+from manyheads.tasks.pairs import (
+    NOTHING,
+    Batch,
+    Batches,
+    Corpus,
+    packing,
+    spans,
+    split,
+    within_rows,
+)
 from manyheads.tasks.texts import Codecs, Texts
 
 VOCABULARY = 30
@@ -35,9 +44,13 @@ def plainly(corpus: Corpus, rows: list[Row], plan: Packing | Padding) -> Batch:
     want = [[[*corpus.target[i].tolist(), STOP] for i in row] for row in rows]
     if isinstance(plan, Packing):
         source, target = plan.widths
-        wanted = Tokens.packed(want, target, PAD).ids
+        wanted = Tokens.packed(want, target, NOTHING).ids
         return Batch(Tokens.packed(read, source, PAD), Tokens.packed(write_, target, PAD), wanted)
-    sides = [Tokens.padded([row[0] for row in side], PAD) for side in (read, write_, want)]
+    fills = PAD, PAD, NOTHING
+    sides = [
+        Tokens.padded([row[0] for row in side], fill)
+        for side, fill in zip((read, write_, want), fills, strict=True)
+    ]
     return Batch(sides[0], sides[1], sides[2].ids)
 
 
@@ -52,7 +65,7 @@ def test_a_batch_is_the_one_made_plainly(corpus: Corpus, layout: str) -> None:
             assert repr(one.seen) == repr(other.seen)
             assert repr(one.at) == repr(other.at)
         assert torch.equal(ours.wanted, plain.wanted)
-        assert batches.count(rows) == int((ours.wanted != PAD).sum())
+        assert batches.count(rows) == int((ours.wanted != NOTHING).sum())
         assert batches.area(rows) >= ours.source.ids.numel() + ours.target.ids.numel()
         everything += [i for row in rows for i in row]
     assert sorted(everything) == list(range(40))
@@ -65,11 +78,11 @@ def test_a_pair_by_hand(tmp_path: Path) -> None:
     batch = Batches(corpus, "padded", 64).batch([[0], [1]])
     assert batch.source.ids.tolist() == [[5, 6, STOP], [7, STOP, PAD]]
     assert batch.target.ids.tolist() == [[START, 8, PAD], [START, 9, 4]]
-    assert batch.wanted.tolist() == [[8, STOP, PAD], [9, 4, STOP]]
+    assert batch.wanted.tolist() == [[8, STOP, NOTHING], [9, 4, STOP]]
     batch = Batches(corpus, "packed", 7).batch([[1, 0]])
     assert batch.source.ids[0, :6].tolist() == [7, STOP, 5, 6, STOP, PAD]
     assert batch.target.ids[0, :6].tolist() == [START, 9, 4, START, 8, PAD]
-    assert batch.wanted[0, :6].tolist() == [9, 4, STOP, 8, STOP, PAD]
+    assert batch.wanted[0, :6].tolist() == [9, 4, STOP, 8, STOP, NOTHING]
 
 
 def network(kind: str = "transformer") -> EncoderDecoder:
@@ -81,7 +94,7 @@ def loss_of(made: EncoderDecoder, batch: Batch) -> float:
     task = Texts("translation", Codecs(None, None), Network())  # type: ignore[arg-type]
     scores = made(batch.source, batch.target)
     plain = torch.nn.functional.cross_entropy(
-        scores.flatten(0, 1), batch.wanted.flatten(), ignore_index=PAD, reduction="sum"
+        scores.flatten(0, 1), batch.wanted.flatten(), reduction="sum"
     )
     assert task.loss(made, batch).item() == pytest.approx(plain.item(), rel=1e-6)
     return plain.item()
@@ -119,7 +132,7 @@ def test_nothing_has_no_loss_and_no_gradient(corpus: Corpus, layout: str, rows: 
         pytest.skip("a padded row has its pair")
     made, batches = network(), Batches(corpus, layout, 64)
     batch = batches.batch(rows)
-    assert (batch.wanted == PAD).all()
+    assert (batch.wanted == NOTHING).all()
     loss = Texts("translation", Codecs(None, None), Network()).loss(made, batch, 0.1)  # type: ignore[arg-type]
     loss.backward()
     assert loss.item() == 0

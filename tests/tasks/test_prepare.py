@@ -69,7 +69,8 @@ def test_numbers_on_disk_render_to_the_text_they_came_from(
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
     prepare(gathered, Codec(kind, size, joint), 512, run)
-    codecs, kept = load_codecs(run.folder), corpus(run, "train")
+    codecs = load_codecs(run.folder)
+    kept = corpus(run, "train", codecs)
     assert codecs.joint == joint
     assert len(kept) == len(gathered.train)
     for i, example in enumerate(gathered.train):
@@ -83,7 +84,7 @@ def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
     run.create()
     before = gathered.report.kept
     prepare(gathered, Codec("word", 40), 6, run)
-    kept = corpus(run, "train")
+    kept = corpus(run, "train", load_codecs(run.folder))
     assert 0 < len(kept) < len(gathered.train)
     assert kept.lengths().max() == 6
     told = (run / "corpus.txt").read_text(encoding="utf-8")
@@ -100,7 +101,7 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
     prepare(gathered, Codec("word", 40), 20, run)
-    assert len(corpus(run, "valid")) == 1
+    assert len(corpus(run, "valid", load_codecs(run.folder))) == 1
     lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["source"] for line in lines] == ["ein Hund"]
     told = (run / "corpus.txt").read_text(encoding="utf-8")

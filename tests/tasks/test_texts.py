@@ -7,10 +7,9 @@ import pytest
 import torch
 from small import begun, recipe_in
 
-from manyheads.codecs.text import PAD
 from manyheads.learn import learning
 from manyheads.tasks.kinds import KINDS
-from manyheads.tasks.pairs import Batch, Batches
+from manyheads.tasks.pairs import NOTHING, Batch, Batches
 from manyheads.tasks.texts import Learning, Texts
 
 
@@ -51,8 +50,8 @@ def test_smoothing_spreads_a_share_over_the_vocabulary_and_leaves_padding_alone(
 ) -> None:
     network, batch = job.network().eval(), job.plan.batch(job.plan.epoch(0)[0])
     logs = network(batch.source, batch.target).log_softmax(-1)
-    kept = batch.wanted != PAD
-    plain = -logs.gather(-1, batch.wanted[..., None])[..., 0][kept].sum()
+    kept = batch.wanted != NOTHING
+    plain = -logs.gather(-1, batch.wanted[..., None].clamp(min=0))[..., 0][kept].sum()
     spread = -logs.mean(-1)[kept].sum()
     assert job.loss(network, batch, 0.0).item() == pytest.approx(plain.item(), rel=1e-5)
     expected = 0.9 * plain + 0.1 * spread
