@@ -89,6 +89,7 @@ from manyheads.inspect.record import recording as recording
 from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
 # trained models
-from manyheads.models import load as load, Model as Model
+from manyheads.models import load as load
+from manyheads.trained.translator import Translator as Translator
 
 __version__: str

@@ -21,7 +21,7 @@ from manyheads.estimate import counted
 from manyheads.learn import begin, go_on
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import Tokens
-from manyheads.recipe import Recipe
+from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load, read, write
 from manyheads.tasks.prepare import Gathered, load_codecs
 from manyheads.tasks.texts import Texts
@@ -210,7 +210,7 @@ def result(recipe: Recipe, run: Run, layer: Layer, length: int) -> Compared:
     first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
-        counted(Texts(recipe.task, load_codecs(run.folder), recipe.network)),
+        counted(Texts(recipe.task, load_codecs(run.folder), recipe.network).network()),
         sorted(speeds)[len(speeds) // 2],
         max(scores, key=lambda one: one[first]),
         layer,

@@ -11,11 +11,12 @@ from rich.table import Table
 
 from manyheads.learn import begin, go_on
 from manyheads.model.build import Network
-from manyheads.models import BUILT_IN, Model, load
-from manyheads.recipe import Recipe
+from manyheads.models import BUILT_IN, load
+from manyheads.recipes.pairs import Recipe
 from manyheads.screen import Screen
 from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec
+from manyheads.trained.translator import Translator
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
@@ -70,7 +71,7 @@ def run(out: Path, steps: int | None = None) -> None:
     console.print(f"{time.perf_counter() - began:.0f} s; on your own text: manyheads train --help")
 
 
-def trained(run: Run, console: Console, steps: int | None) -> Model:
+def trained(run: Run, console: Console, steps: int | None) -> Translator:
     training = TRAINING if steps is None else replace(TRAINING, steps=steps)
     recipe = Recipe(
         "translation",
@@ -86,7 +87,7 @@ def trained(run: Run, console: Console, steps: int | None) -> Model:
     return load(run.folder, "cpu")
 
 
-def side_by_side(model: Model, learned: Model) -> Table:
+def side_by_side(model: Translator, learned: Translator) -> Table:
     table = Table("German", "built-in de-en", "learned just now")
     outputs = (one.translate(SHORT, beam=BEAM) for one in (model, learned))
     for row in zip(SHORT, *outputs, strict=True):

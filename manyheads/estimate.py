@@ -6,32 +6,35 @@ rough, and say so.
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
-from manyheads.recipe import Recipe
-from manyheads.tasks.prepare import Gathered, learned
-from manyheads.tasks.texts import Texts
+import torch
+from torch import nn
+
+from manyheads.recipes.table import family_of
 
 SPEEDS = {"cpu": 5e10, "cuda": 1e14}  # multiplications and additions a second that are reached
 ACTIVATIONS = 34  # numbers a layer keeps for each token and channel until the backward pass
 
 
-def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
+def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
-    task = Texts(recipe.task, learned(recipe.codec, gathered.train), recipe.network)
-    parameters = counted(task)
-    epoch_tokens = gathered.tokens()
+    family = family_of(recipe)
+    with torch.device("meta"):
+        network, words = family.sketch(gathered, recipe)
+    parameters = counted(network)
+    epoch_tokens = family.tokens(gathered, recipe)
     training = recipe.training
     tokens = training.steps * training.tokens_per_batch
     seconds = 6 * parameters * tokens / SPEEDS[device.type]
-    layers = 2 * recipe.network.depth
+    layers = family.SIDES * recipe.network.depth
     width = 2 if training.precision == "bfloat16" else 4
     kept = training.tokens_per_batch * recipe.network.width * layers * ACTIVATIONS * width
-    scores = training.tokens_per_batch * task.codecs.target.size * (width + 8)
+    scores = training.tokens_per_batch * words * (width + 8)
     memory = 16 * parameters + (kept + scores) / training.accumulate
     return "\n".join(
         [
-            f"# {len(gathered.train):,} pairs to train on, {len(gathered.valid):,} to validate on",
+            f"# {family.counted(gathered)}",
             f"# {parameters:,} parameters",
             f"# {training.steps:,} steps, about {tokens / max(1, epoch_tokens):.0f} epochs",
             f"# memory: about {memory / 2**30:.1f} GiB; time: about {minutes(seconds)} on {device}",
@@ -39,10 +42,7 @@ def estimate(recipe: Recipe, gathered: Gathered, device: torch.device) -> str:
     )
 
 
-def counted(task: Texts) -> int:
-    """The parameters of the network, without the memory for them."""
-    with torch.device("meta"):
-        network = task.network()
+def counted(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 

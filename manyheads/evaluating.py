@@ -12,9 +12,9 @@ from manyheads.data.sources import Example
 from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
-from manyheads.models import Model, Written
 from manyheads.tasks.kinds import KINDS
 from manyheads.tasks.writing import Writing
+from manyheads.trained.translator import Translator, Written
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
 
@@ -31,7 +31,7 @@ class Evaluation:
 
     @staticmethod
     def of(
-        model: Model,
+        model: Translator,
         examples: Sequence[Example],
         how: Writing,
         tokenize: str = "13a",

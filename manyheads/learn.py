@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import nn
 
-from manyheads.recipe import Recipe
-from manyheads.settings import load, write
-from manyheads.tasks.prepare import Gathered, corpus, gather, load_codecs, prepare
-from manyheads.tasks.texts import Codecs, HeldOut, Learning, Texts
-from manyheads.training.course import Course, Watch
+from manyheads.recipes.table import family_of, load_recipe
+from manyheads.settings import write
+from manyheads.training.averages import load_weights, weights_of
+from manyheads.training.course import Course, Job, Watch
 from manyheads.training.curves import curves
-from manyheads.training.runs import RECIPE, Run
+from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.runs import RECIPE, START, WEIGHTS, Run
 from manyheads.training.world import World
 
 
-def begin(
-    recipe: Recipe, run: Run, gathered: Gathered | None = None, world: World = World()
-) -> None:
+def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
     """Make the folder of a run and put all into it that the run will read."""
     if world.first:
+        family = family_of(recipe)
         with run.created():
-            gathered = gathered or gather(recipe.task, recipe.data, recipe.training.seed)
-            prepare(gathered, recipe.codec, recipe.data.longest_tokens, run)
+            gathered = family.gather(recipe) if gathered is None else gathered
+            family.prepare(gathered, recipe, run)
+            if recipe.start_from is not None:
+                weights, note = read_tensors(recipe.start_from / WEIGHTS)
+                write_tensors(run / START, weights, note)
             tried(recipe, run)
             run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
     world.wait()
 
 
-def tried(recipe: Recipe, run: Run) -> None:
+def tried(recipe: Any, run: Run) -> None:
     """Refuse now what would fail later: a network that cannot be built, batches without room."""
     job = learning(recipe, run)
-    with torch.device("meta"):
-        job.network()
+    if recipe.start_from is None:
+        with torch.device("meta"):
+            job.network()
+    else:
+        job.network()  # with the weights it starts from
     job.plan.epoch(0)
 
 
@@ -45,7 +51,7 @@ def go_on(
     asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Train from where the run stands; whether it came to its end."""
-    recipe = load(Recipe, run / RECIPE)
+    recipe, _ = load_recipe(run / RECIPE)
     course = Course(learning(recipe, run), recipe.training, run, world, watch)
     ended = course.go(asked_to_stop)
     if world.first:
@@ -53,23 +59,40 @@ def go_on(
     return ended
 
 
-def learning(recipe: Recipe, run: Run) -> Learning:
-    """The task of a run, from its folder alone: the files it was read from may be gone."""
-    codecs = load_codecs(run.folder)
-    return Learning(
-        Texts(recipe.task, codecs, recipe.network),
-        corpus(run, "train", codecs),
-        held_out(run, codecs),
-        layout=recipe.layout,
-        tokens=recipe.training.tokens_per_batch,
-        seed=recipe.training.seed,
-    )
+def learning(recipe: Any, run: Run) -> Job:
+    """What a run learns, from its folder alone."""
+    job = family_of(recipe).job(recipe, run)
+    return Begun(job, run) if (run / START).exists() else job
 
 
-def held_out(run: Run, codecs: Codecs) -> HeldOut:
-    lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
-    records = [json.loads(line) for line in lines if line]
-    sources = [record["source"] for record in records]
-    return HeldOut(
-        sources, [record["references"] for record in records], corpus(run, "valid", codecs)
-    )
+class Begun:
+    """A job whose network begins with weights that were trained before."""
+
+    def __init__(self, job: Job, run: Run):
+        self.job, self.run = job, run
+        self.plan, self.loss, self.judge = job.plan, job.loss, job.judge
+
+    def network(self) -> nn.Module:
+        network = self.job.network()
+        held, _ = read_tensors(self.run / START)
+        load_weights(network, {**weights_of(network), **adopted(network, held)})
+        return network
+
+
+def adopted(network: nn.Module, held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What of the weights held fits this network: an encoder's also where it is part of one.
+
+    A head of another size begins anew.
+    """
+    taken = {}
+    for name, own in weights_of(network).items():
+        for other in (name, name.removeprefix("encoder."), f"encoder.{name}"):
+            if other in held and held[other].shape == own.shape:
+                taken[name] = held[other].to(own.dtype)
+                break
+    if not taken:
+        raise ValueError(
+            "none of the weights to start from fit this network; it takes the settings of the run "
+            "it starts from where no others are given"
+        )
+    return taken

@@ -41,6 +41,16 @@ def load(kind: type[T], path: Path, overrides: Sequence[str] = ()) -> T:
     return read(kind, text, str(path), overrides)
 
 
+def peek(path: Path, field: str) -> str | None:
+    """What a file says of one field, if it is text and the file can be read at all."""
+    try:
+        tree = Source(Reader(), path.read_text(encoding="utf-8"), str(path)).tree()
+    except (OSError, UnicodeDecodeError):
+        return None
+    _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
+    return node.text if isinstance(node, Scalar) else None
+
+
 def read(kind: type[T], text: str, file: str = "recipe.yaml", overrides: Sequence[str] = ()) -> T:
     """YAML as a frozen dataclass, each value read as its field is declared.
 

@@ -18,7 +18,7 @@ import torch
 
 from manyheads.evaluating import Evaluation, report
 from manyheads.models import BUILT_IN, load
-from manyheads.recipe import Recipe
+from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load as load_settings
 from manyheads.settings import write
 from manyheads.tasks.reading import read

@@ -10,7 +10,7 @@ from typing import Any
 
 from manyheads.learn import begin, learning
 from manyheads.model.build import Network
-from manyheads.recipe import Recipe
+from manyheads.recipes.pairs import Recipe
 from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec
 from manyheads.training.course import Course, Watch

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from manyheads.cli import app
 from manyheads.comparing import RATES, compare, layer_of, planned
 from manyheads.model.build import BUILDERS, Network
-from manyheads.recipe import Recipe
+from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load, read, write
 from manyheads.tasks.prepare import gather
 from manyheads.training.course import Watch

@@ -8,19 +8,20 @@ from typed import learned
 
 from manyheads.data.sources import Example
 from manyheads.evaluating import Evaluation, report, table
-from manyheads.models import Model, Written, load
+from manyheads.models import load
 from manyheads.tasks.writing import Writing
+from manyheads.trained.translator import Translator, Written
 
 EXAMPLES = [Example("ba du", "one two", 1), Example("ki lo", "three four", 2)]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return load(learned(tmp_path_factory.getbasetemp()), "cpu")
 
 
 @pytest.fixture
-def evaluation(model: Model) -> Evaluation:
+def evaluation(model: Translator) -> Evaluation:
     return Evaluation.of(model, EXAMPLES, Writing(beam=2))
 
 
@@ -39,7 +40,7 @@ def test_a_report_is_plain_values_and_reads_as_a_table(evaluation: Evaluation) -
     assert lines[-1].endswith("ours +0.00, 95% within +0.00 and +0.00, p = 1.000")
 
 
-def test_all_that_is_written_is_shown_as_it_passes(model: Model) -> None:
+def test_all_that_is_written_is_shown_as_it_passes(model: Translator) -> None:
     seen = []
 
     def shown(written: Iterator[list[Written]]) -> Iterator[list[Written]]:
@@ -51,6 +52,6 @@ def test_all_that_is_written_is_shown_as_it_passes(model: Model) -> None:
     assert seen == evaluation.outputs
 
 
-def test_nothing_to_evaluate_is_refused(model: Model) -> None:
+def test_nothing_to_evaluate_is_refused(model: Translator) -> None:
     with pytest.raises(ValueError, match=r"^there is nothing to evaluate: the files are empty$"):
         Evaluation.of(model, [], Writing())

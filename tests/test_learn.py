@@ -15,7 +15,7 @@ import torch
 from small import SAME, begun, contents, copied, course_of, recipe_in
 
 from manyheads.learn import begin, go_on
-from manyheads.recipe import Recipe
+from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load, write
 from manyheads.tasks.texts import Codec
 from manyheads.training.files import read_tensors

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from manyheads.commands.options import DeviceOption
-from manyheads.commands.training import KINDS, named, stoppable, wanted, watching
+from manyheads.commands.training import TASKS, Wish, given, stoppable, wanted, watching
+
+KINDS = TASKS[:3]  # text in, text out
 
 
 def compare(
@@ -60,9 +62,16 @@ def compare(
     begun = any((out / kind / RECIPE).exists() for kind in RATES)
     if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
-    files = named(source, target, pairs, valid_source, valid_target, valid_pairs)
+    files = given(
+        source=source,
+        target=target,
+        pairs=pairs,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_pairs=valid_pairs,
+    )
     world = join(device)
-    recipe, gathered = wanted(what, settings or [], files, None, preset, world.device.type)
+    recipe, gathered = wanted(Wish(what, settings or [], files, world.device.type, None, preset))
     with watching(world.first) as watch, stoppable() as asked:
         rows = compared(
             recipe,

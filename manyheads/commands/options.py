@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+
+T = TypeVar("T")
 
 BEAM = 5
 SEARCH = "Searching for the best"
@@ -20,3 +22,17 @@ LengthPenalty = Annotated[
         rich_help_panel=SEARCH,
     ),
 ]
+
+
+def loaded_as(kind: type[T], model: str, device: str | None) -> T:
+    """The model, if it is one that this command is for."""
+    from manyheads.models import load
+    from manyheads.recipes.table import FAMILIES
+
+    loaded = load(model, device)
+    if not isinstance(loaded, kind):
+        raise ValueError(
+            f"{model} is a model for {loaded.kind}; "
+            f"`manyheads {FAMILIES[loaded.kind].USE} --model {model}` is what it is for"
+        )
+    return loaded

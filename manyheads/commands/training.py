@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from manyheads.commands.options import DeviceOption
 
 if TYPE_CHECKING:
-    from manyheads.recipe import Recipe
-    from manyheads.tasks.prepare import Gathered
     from manyheads.training.course import Watch
     from manyheads.training.runs import Run
     from manyheads.training.world import World
 
-KINDS = ("translation", "summarization", "answering")
-FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
-DATA, MODEL = "What to learn from", "What to learn with"
+TASKS = (
+    "translation",
+    "summarization",
+    "answering",
+    "language",
+    "masked",
+    "classification",
+    "regression",
+    "labelling",
+)
+PAIRS, TEXT, LABELS = "Text in, text out", "Running text", "Texts with labels"
+MODEL = "What to learn with"
 
 
 def train(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="TASK|RECIPE", help=f"{', '.join(KINDS)}; or a recipe.yaml.", show_default=False
+            metavar="TASK|RECIPE", help=f"{', '.join(TASKS)}; or a recipe.yaml.", show_default=False
         ),
     ],
     settings: Annotated[
@@ -41,30 +49,56 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the run: a new one.")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=DATA)
+        Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=PAIRS)
     ] = None,
     target: Annotated[
         Path | None,
-        typer.Option(help="What is to be written for each.", rich_help_panel=DATA),
+        typer.Option(help="What is to be written for each.", rich_help_panel=PAIRS),
     ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(
             help="Or both in one file, .tsv or .jsonl. All files may be .gz, .xz or .bz2 too.",
-            rich_help_panel=DATA,
+            rich_help_panel=PAIRS,
         ),
     ] = None,
     valid_source: Annotated[
         Path | None,
         typer.Option(
-            help="The same for validation; else some pairs are held out.", rich_help_panel=DATA
+            help="The same for validation; else some pairs are held out.", rich_help_panel=PAIRS
         ),
     ] = None,
     valid_target: Annotated[
-        Path | None, typer.Option(help="What is wanted for each.", rich_help_panel=DATA)
+        Path | None, typer.Option(help="What is wanted for each.", rich_help_panel=PAIRS)
     ] = None,
     valid_pairs: Annotated[
-        Path | None, typer.Option(help="Or both in one file.", rich_help_panel=DATA)
+        Path | None, typer.Option(help="Or both in one file.", rich_help_panel=PAIRS)
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Running text: a file, a folder, a .jsonl; may be given again.",
+            rich_help_panel=TEXT,
+        ),
+    ] = None,
+    valid_text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The same for validation; else the last tenth is held out.", rich_help_panel=TEXT
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts with their labels: .tsv, .csv or .jsonl; words with theirs: CoNLL, .jsonl.",
+            rich_help_panel=LABELS,
+        ),
+    ] = None,
+    valid_data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for validation; else some are held out.", rich_help_panel=LABELS
+        ),
     ] = None,
     preset: Annotated[
         str | None,
@@ -76,26 +110,44 @@ def train(
         str | None,
         typer.Option(help="transformer, recurrent or convolutional.", rich_help_panel=MODEL),
     ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run or an imported model: its vocabulary, its network and its weights.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     device: DeviceOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the recipe and what it would cost; stop.")
     ] = False,
 ) -> None:
-    """Train a model from text files: one command, no configuration.
+    """Train a model from files: one command, no configuration.
 
     Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
     """
     from manyheads.training.runs import CORPUS, Run
     from manyheads.training.world import join
 
-    files = named(source, target, pairs, valid_source, valid_target, valid_pairs)
+    files = given(
+        source=source,
+        target=target,
+        pairs=pairs,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_pairs=valid_pairs,
+        text=tuple(text or ()),
+        valid_text=tuple(valid_text or ()),
+        data=data,
+        valid_data=valid_data,
+    )
     world = join(device)
-    asked = what, settings or [], files, network, preset, world.device.type
+    asked = Wish(what, settings or [], files, world.device.type, network, preset, start_from)
     if dry_run:
         from manyheads.estimate import estimate
         from manyheads.settings import write
 
-        recipe, gathered = wanted(*asked)
+        recipe, gathered = wanted(asked)
         print(write(recipe))
         print(estimate(recipe, gathered, world.device))
         return
@@ -109,7 +161,7 @@ def train(
     else:
         # The folder first: to read a long corpus for a folder that is refused helps nobody.
         with run.created():
-            recipe, gathered = wanted(*asked)
+            recipe, gathered = wanted(asked)
             begin(recipe, run, gathered, world)
     carry_on(run, world, (run / CORPUS).read_text(encoding="utf-8").rstrip())
 
@@ -129,72 +181,100 @@ def resume(
     carry_on(Run(folder), join(device))
 
 
-def named(*paths: Path | None) -> dict[str, Path | None]:
-    """The files that were given, in the order of FILES."""
-    return dict(zip(FILES, paths, strict=True))
+class Wish(NamedTuple):
+    """What a command line asks for."""
+
+    what: str
+    settings: list[str]
+    files: dict[str, Any]
+    device: str
+    network: str | None = None
+    preset: str | None = None
+    start_from: Path | None = None
 
 
-def wanted(
-    what: str,
-    settings: list[str],
-    files: dict[str, Path | None],
-    network: str | None,
-    preset: str | None,
-    device: str,
-) -> tuple[Recipe, Gathered]:
+def given(**files: Any) -> dict[str, Any]:
+    """Those that were."""
+    return {name: path for name, path in files.items() if path}
+
+
+def wanted(wish: Wish) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
-    from manyheads.recipe import Recipe, recipe_for
-    from manyheads.settings import load, read, write
-    from manyheads.tasks.prepare import gather
-    from manyheads.tasks.reading import Data
+    from manyheads.models import found
+    from manyheads.recipes.family import Asked
+    from manyheads.recipes.table import FAMILIES, load_recipe
+    from manyheads.settings import read, write
+    from manyheads.training.runs import RECIPE
 
-    if what not in KINDS:
-        refuse_no_recipe(what, files, network, preset)
-        chosen = load(Recipe, Path(what), settings)
-        return chosen, gather(chosen.task, chosen.data, chosen.training.seed)
-    kind: Any = what
-    data = Data(**cast(dict[str, Any], files))
+    if wish.what not in FAMILIES:
+        refuse_no_recipe(wish)
+        recipe, family = load_recipe(Path(wish.what), wish.settings)
+        return recipe, family.gather(recipe)
+    family = FAMILIES[wish.what]
+    refuse_foreign(wish, family.FILES)
+    data = family.data_of(wish.files)
+    start, folder = None, None
+    if wish.start_from is not None:
+        folder = found(wish.start_from)
+        start, _ = load_recipe(folder / RECIPE)
+    asked = Asked(wish.device, wish.network, wish.preset, start)
 
-    def settled(corpus: int) -> Recipe:
-        base = recipe_for(kind, data, corpus, device, network, preset)
-        return read(Recipe, write(base), "recipe.yaml", settings)
+    def settled(tokens: int) -> Any:
+        base = family.recipe_for(wish.what, data, tokens, asked)
+        return read(family.Recipe, write(replace(base, start_from=folder)), RECIPE, wish.settings)
 
     chosen = settled(0)  # mistakes are told before a long corpus is read
-    gathered = gather(kind, chosen.data, chosen.training.seed)
-    return settled(gathered.tokens()), gathered
+    gathered = family.gather(chosen)
+    return settled(family.tokens(gathered, chosen)), gathered
 
 
-def refuse_no_recipe(
-    what: str, files: dict[str, Path | None], network: str | None, preset: str | None
-) -> None:
+def refuse_foreign(wish: Wish, files: Sequence[str]) -> None:
+    """Files of another task."""
+    foreign = next((name for name in wish.files if name not in files), None)
+    if foreign is not None:
+        own = " and ".join(option(name) for name in files if not name.startswith("valid"))
+        raise ValueError(f"{wish.what} learns from {own}, {option(foreign)} was given")
+
+
+def refuse_no_recipe(wish: Wish) -> None:
     """What is no task is a recipe, and that says what the options would."""
+    what = wish.what
     if Path(what).is_dir():
         raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
     if not Path(what).suffix:
         raise ValueError(
-            f"there is no task {what!r}; there are {', '.join(KINDS)}, or name a recipe.yaml"
+            f"there is no task {what!r}; there are {', '.join(TASKS)}, or name a recipe.yaml"
         )
-    given = [f"--{name.replace('_', '-')}" for name, path in files.items() if path]
-    if given:
-        raise ValueError(f"{what} says what to read; {given[0]} is for a task without a recipe")
-    if network:
-        raise ValueError(f"{what} says which network; network.kind={network} changes it")
-    if preset:
+    if wish.files:
+        first = option(next(iter(wish.files)))
+        raise ValueError(f"{what} says what to read; {first} is for a task without a recipe")
+    if wish.network:
+        raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
+    if wish.preset:
         raise ValueError(f"{what} holds all settings; --preset is for a task without a recipe")
+    if wish.start_from:
+        raise ValueError(f"{what} says where to start; start_from={wish.start_from} changes it")
+
+
+def option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def carry_on(run: Run, world: World, words: str = "") -> None:
     """Train until the end or until asked to stop, telling these words first."""
     from manyheads.learn import go_on
+    from manyheads.recipes.table import load_recipe
+    from manyheads.training.runs import RECIPE
     from manyheads.training.world import leave
 
+    _, family = load_recipe(run / RECIPE)
     with watching(world.first) as watch, stoppable() as asked:
         if words:
             watch.say(words)
         ended = go_on(run, world, watch, asked)
     leave()
     if ended:
-        watch.say(f"done: `manyheads translate --model {run.folder}` writes with it")
+        watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
     else:
         watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
 

@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from manyheads.commands.incoming import Incoming
-from manyheads.commands.options import BEAM, SEARCH, DeviceOption, LengthPenalty, ModelOption
+from manyheads.commands.options import (
+    BEAM,
+    SEARCH,
+    DeviceOption,
+    LengthPenalty,
+    ModelOption,
+    loaded_as,
+)
 
 if TYPE_CHECKING:
-    from manyheads.models import Model, Written
     from manyheads.tasks.kinds import Kind
+    from manyheads.trained.translator import Translator, Written
 
 CHANCE = "Drawing at random"
 STDIN = Path("stdin")
@@ -86,8 +93,8 @@ def translate(
     Documents and questions have lines of their own: give them with --records,
     as they stand in a .jsonl file.
     """
-    from manyheads.models import AT_ONCE, load
     from manyheads.tasks.writing import Writing
+    from manyheads.trained.translator import AT_ONCE, Translator
 
     if records and texts:
         raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
@@ -107,7 +114,7 @@ def translate(
         min_new_tokens=min_new_tokens,
         max_new_tokens=max_new_tokens,
     )
-    loaded = load(model, device)
+    loaded = loaded_as(Translator, model, device)
     spoken = not texts and sys.stdin.isatty()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
@@ -155,7 +162,7 @@ def recorded(lines: Iterator[str], kind: Kind) -> Iterator[str]:
         yield KINDS[kind].records.source(record, f"{STDIN}:{number}")
 
 
-def described(model: Model, source: str, best: list[Written]) -> dict[str, Any]:
+def described(model: Translator, source: str, best: list[Written]) -> dict[str, Any]:
     return {
         "source": source,
         "best": [
@@ -197,16 +204,16 @@ def evaluate(
     exact match and F1 for answers.
     """
     from manyheads.evaluating import Evaluation, report, table
-    from manyheads.models import load
     from manyheads.screen import passing
     from manyheads.tasks.reading import read
     from manyheads.tasks.writing import Writing
+    from manyheads.trained.translator import Translator
 
     refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
     if write_to is not None and (write_to.is_dir() or not write_to.parent.is_dir()):
         raise ValueError(f"--write names a file in a folder that is there, got {write_to}")
     how = Writing(beam=beam, length_penalty=length_penalty)
-    models = [load(name, device) for name in (model, against) if name]
+    models = [loaded_as(Translator, name, device) for name in (model, against) if name]
     kinds = [loaded.task.kind for loaded in models]
     if len(set(kinds)) > 1:
         raise ValueError(f"{model} is for {kinds[0]}, {against} for {kinds[1]}: nothing to compare")

@@ -64,11 +64,13 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
     return Gathered(train, valid, report)
 
 
-def prepare(gathered: Gathered, codec: Codec, longest_tokens: int, run: Run) -> None:
-    """Learn the vocabulary, and lay the corpus down as numbers in the run's folder."""
+def prepare(
+    gathered: Gathered, codec: Codec, longest_tokens: int, run: Run, codecs: Codecs | None = None
+) -> None:
+    """Learn the vocabulary, if none is there, and lay the corpus down in numbers."""
     data, report = run / "data", copy.deepcopy(gathered.report)
     data.mkdir(exist_ok=True)
-    codecs = learned(codec, gathered.train)
+    codecs = codecs or learned(codec, gathered.train)
     save_codecs(codecs, run)
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
         sources = encoded(codecs.source, [example.source for example in examples])

@@ -4,6 +4,7 @@ recipe.yaml             what was asked for, every setting resolved
 corpus.txt              what was read, kept and left out, and why
 tokenizer.json          text to numbers (source.json and target.json where they are two)
 data/                   the corpus as numbers
+start.safetensors       the weights it began with, where it did not begin anew
 weights.safetensors     the result: the best weights so far, or the mean of the best
 checkpoint.safetensors  all that is needed to go on as if never stopped
 kept/                   the weights of the best moments
@@ -30,6 +31,7 @@ from manyheads.training.files import read_tensors, write_tensors, write_text
 from manyheads.training.loop import Learner
 
 RECIPE, WEIGHTS, CHECKPOINT = "recipe.yaml", "weights.safetensors", "checkpoint.safetensors"
+START = "start.safetensors"
 METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
 LOGS = (METRICS, TIMES, SAMPLES)
 

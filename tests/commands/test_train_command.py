@@ -30,7 +30,7 @@ def test_a_run_is_trained_from_two_files_and_told_in_plain_lines(
     assert [line[:18] for line in steps][:2] == ["step  5 of 20  epo", "step 10 of 20  epo"]
     assert all(line.endswith(" left") for line in steps), "a line in a log is never broken"
     assert sum("validated: bleu" in line for line in lines) == 2
-    assert lines[-1] == f"done: `manyheads translate --model {out}` writes with it"
+    assert lines[-1] == f"done: `manyheads translate --model {out}` uses it"
 
 
 def test_a_run_that_has_ended_says_so_when_resumed(manyheads: Command, run: Path) -> None:
@@ -235,8 +235,8 @@ def test_cuda_without_a_gpu_is_refused(
     [
         (
             ["translatoin"],
-            "there is no task 'translatoin'; there are translation, summarization, answering, or "
-            "name a recipe.yaml",
+            "there is no task 'translatoin'; there are translation, summarization, answering, "
+            "language, masked, classification, regression, labelling, or name a recipe.yaml",
         ),
         (["nope.yaml"], "settings are read from a file, and there is no nope.yaml"),
         (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),

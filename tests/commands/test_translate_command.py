@@ -11,8 +11,9 @@ from typing import IO
 import pytest
 from typed import SETTINGS, Command, Files, Refuses, trained
 
-from manyheads.models import AT_ONCE, load
+from manyheads.models import load
 from manyheads.tasks.writing import Writing
+from manyheads.trained.translator import AT_ONCE
 
 FEW = ("--max-new-tokens", "3", "--device", "cpu")
 UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"

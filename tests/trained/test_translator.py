@@ -6,40 +6,48 @@ import pytest
 import torch
 from typed import learned
 
-from manyheads.models import FIRST, MOST_TOKENS, Model, Written, added, load, together
+from manyheads.models import load
 from manyheads.tasks.writing import Writing
+from manyheads.trained.translator import (
+    FIRST,
+    MOST_TOKENS,
+    Translator,
+    Written,
+    added,
+    together,
+)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return load(learned(tmp_path_factory.getbasetemp()), "cpu")
 
 
-def test_a_list_of_texts_is_translated(model: Model) -> None:
+def test_a_list_of_texts_is_translated(model: Translator) -> None:
     assert model.translate(["ba du", "", "nu ki"], beam=3) == ["one two", "", "six three"]
 
 
-def test_blank_lines_change_nothing_that_is_drawn_for_others(model: Model) -> None:
+def test_blank_lines_change_nothing_that_is_drawn_for_others(model: Translator) -> None:
     how = Writing(temperature=3.0, seed=5)
     full = [best.text for best, *_ in model.write(["ba du", "ki", "lo me"], how)]
     some = [best.text for best, *_ in model.write(["ba du", "", "lo me"], how)]
     assert some == [full[0], "", full[2]]
 
 
-def test_nothing_more_is_read_than_is_asked_for(model: Model) -> None:
+def test_nothing_more_is_read_than_is_asked_for(model: Translator) -> None:
     asked = iter(["ba", "du", "ki"])
     written = model.write(asked, at_once=1)
     next(written)
     assert next(asked) == "du"
 
 
-def test_what_attention_shows_has_a_row_for_each_piece(model: Model) -> None:
+def test_what_attention_shows_has_a_row_for_each_piece(model: Translator) -> None:
     shown = model.attention("ba du", "one two")
     assert tuple(shown.weights.shape) == (2, 3, 3)
     assert torch.allclose(shown.weights.sum(-1), torch.ones(2, 3))
 
 
-def test_each_word_is_aligned_to_one_that_was_read(model: Model) -> None:
+def test_each_word_is_aligned_to_one_that_was_read(model: Translator) -> None:
     ((best,),) = model.write(["ba du"])
     assert [i for _, i in model.alignment("ba du", best)] == [0, 1]
     assert added(model.task.codecs.source, model.task.codecs.source.encode("ba what du")) == [
@@ -51,9 +59,9 @@ def test_each_word_is_aligned_to_one_that_was_read(model: Model) -> None:
 
 
 def test_without_attention_only_looking_at_it_is_refused(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+    model: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.models.looked", lambda *_: [])
+    monkeypatch.setattr("manyheads.trained.translator.looked", lambda *_: [])
     ((best,),) = model.write(["ba du"])
     assert model.alignment("ba du", best) == []
     with pytest.raises(
@@ -62,7 +70,7 @@ def test_without_attention_only_looking_at_it_is_refused(
         model.attention("ba du")
 
 
-def test_what_cannot_be_read_is_refused_after_what_came_before(model: Model) -> None:
+def test_what_cannot_be_read_is_refused_after_what_came_before(model: Translator) -> None:
     too_long = "ba " * (MOST_TOKENS + 1)
     written = model.write(["ba", "du", too_long])
     assert len([next(written), next(written)]) == 2

@@ -1,16 +1,30 @@
-"""All settings of a run, and good ones for those who give none."""
+"""Text in, text out: settings, and good ones for those who give none."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
 
 from manyheads.model.build import BUILDERS, Network
+from manyheads.recipes.family import Asked
+from manyheads.tasks import prepare as corpora
 from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Layout
+from manyheads.tasks.prepare import Gathered, corpus, load_codecs
 from manyheads.tasks.reading import Data
-from manyheads.tasks.texts import Codec
+from manyheads.tasks.texts import Codec, Codecs, HeldOut, Learning, Texts
+from manyheads.trained.translator import Translator
 from manyheads.training.loop import Training
+from manyheads.training.runs import Run
+
+FILES: tuple[str, ...] = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
+SIDES = 2
+USE = "translate"
 
 
 @dataclass(frozen=True)
@@ -23,6 +37,7 @@ class Recipe:
     network: Network = Network()
     training: Training = Training()
     layout: Layout = "packed"
+    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
 
     def __post_init__(self) -> None:
         if self.layout == "packed" and not self.network.packs:
@@ -102,25 +117,77 @@ def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int, learning_rate: 
     )
 
 
-def recipe_for(
-    task: Kind,
-    data: Data,
-    corpus: int,
-    device: str,
-    network: str | None = None,
-    preset: str | None = None,
-) -> Recipe:
+def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> Recipe:
     """All settings for a corpus of so many tokens on this device, where none were given."""
-    cuda = device == "cuda"
+    cuda = asked.device == "cuda"
     data = replace(data, filters=data.filters or KINDS[task].filters)
-    name = preset or fitting(corpus, cuda)
+    name = asked.preset or fitting(tokens, cuda)
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-    parts = PRESETS[name](corpus, cuda)
-    if network is not None:
-        if network not in BUILDERS:
-            raise ValueError(f"there is no network {network!r}; there are {', '.join(BUILDERS)}")
-        parts["network"] = replace(parts["network"], kind=network)
+    parts = PRESETS[name](tokens, cuda)
+    if asked.start is not None:
+        parts["network"], parts["codec"] = asked.start.network, asked.start.codec
+    if asked.network is not None:
+        if asked.network not in BUILDERS:
+            raise ValueError(
+                f"there is no network {asked.network!r}; there are {', '.join(BUILDERS)}"
+            )
+        parts["network"] = replace(parts["network"], kind=asked.network)
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
     layout: Layout = "packed" if cuda and parts["network"].packs else "padded"
     return Recipe(task, data, layout=layout, **parts)
+
+
+# ---- from files to a job ---------------------------------------------------------------------
+
+
+def data_of(files: Mapping[str, Any]) -> Data:
+    return Data(**cast(dict[str, Any], files))
+
+
+def gather(recipe: Recipe) -> Gathered:
+    return corpora.gather(recipe.task, recipe.data, recipe.training.seed)
+
+
+def tokens(gathered: Gathered, recipe: Recipe) -> int:
+    return gathered.tokens()
+
+
+def counted(gathered: Gathered) -> str:
+    return f"{len(gathered.train):,} pairs to train on, {len(gathered.valid):,} to validate on"
+
+
+def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
+    """With the vocabulary of the run it starts from, where there is one."""
+    codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
+    corpora.prepare(gathered, recipe.codec, recipe.data.longest_tokens, run, codecs)
+
+
+def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
+    codecs = corpora.learned(recipe.codec, gathered.train)
+    return Texts(recipe.task, codecs, recipe.network).network(), codecs.target.size
+
+
+def job(recipe: Recipe, run: Run) -> Learning:
+    codecs = load_codecs(run.folder)
+    return Learning(
+        Texts(recipe.task, codecs, recipe.network),
+        corpus(run, "train", codecs),
+        held_out(run, codecs),
+        layout=recipe.layout,
+        tokens=recipe.training.tokens_per_batch,
+        seed=recipe.training.seed,
+    )
+
+
+def held_out(run: Run, codecs: Codecs) -> HeldOut:
+    lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+    records = [json.loads(line) for line in lines if line]
+    sources = [record["source"] for record in records]
+    references = [record["references"] for record in records]
+    return HeldOut(sources, references, corpus(run, "valid", codecs))
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> Translator:
+    task = Texts(recipe.task, load_codecs(folder), recipe.network)
+    return Translator(task, task.network(), name)

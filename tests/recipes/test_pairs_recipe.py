@@ -7,7 +7,8 @@ import pytest
 
 from manyheads.data.corpus import Filters
 from manyheads.model.build import Network
-from manyheads.recipe import PRESETS, Recipe, fitting, recipe_for
+from manyheads.recipes.family import Asked
+from manyheads.recipes.pairs import PRESETS, Recipe, fitting, recipe_for
 from manyheads.settings import read, write
 from manyheads.tasks.reading import Data
 from manyheads.training.loop import Training
@@ -28,7 +29,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, network: str, device: str, corpus: int
 ) -> None:
-    recipe = recipe_for("translation", DATA, corpus, device, network, preset)
+    recipe = recipe_for("translation", DATA, corpus, Asked(device, network, preset))
     assert read(Recipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -41,25 +42,25 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_more_text_is_more_steps_of_the_same_epochs() -> None:
     one, ten = (
-        recipe_for("translation", DATA, corpus, "cuda", preset="base").training.steps
+        recipe_for("translation", DATA, corpus, Asked("cuda", preset="base")).training.steps
         for corpus in (10**7, 10**8)
     )
     assert ten == pytest.approx(10 * one, rel=0.01)
 
 
 def test_the_filters_of_the_task_are_written_down() -> None:
-    assert recipe_for("translation", DATA, 99, "cpu").data.filters == Filters()
-    assert recipe_for("answering", DATA, 99, "cpu").data.filters == Filters(0, ratio=0.0)
+    assert recipe_for("translation", DATA, 99).data.filters == Filters()
+    assert recipe_for("answering", DATA, 99).data.filters == Filters(0, ratio=0.0)
     own = replace(DATA, filters=Filters(ratio=3.0))
-    assert recipe_for("answering", own, 99, "cpu").data.filters == Filters(ratio=3.0)
+    assert recipe_for("answering", own, 99).data.filters == Filters(ratio=3.0)
 
 
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, "cpu", preset="huge")
+        recipe_for("translation", DATA, 99, Asked(preset="huge"))
     assert str(error.value) == "there is no preset 'huge'; there are tiny, small, base"
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, "cpu", network="perceptron")
+        recipe_for("translation", DATA, 99, Asked(network="perceptron"))
     assert str(error.value) == (
         "there is no network 'perceptron'; there are transformer, recurrent, convolutional"
     )

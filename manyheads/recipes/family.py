@@ -1,0 +1,72 @@
+"""What the commands ask of a task, whatever it learns.
+
+Each family is a module of this folder that has these names; table.py says which task is of which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from torch import nn
+
+from manyheads.training.course import Job
+from manyheads.training.runs import Run
+
+
+class Asked(NamedTuple):
+    """What a command line says beside the files and the settings."""
+
+    device: str = "cpu"
+    network: str | None = None
+    preset: str | None = None
+    start: Any = None  # the recipe of the run to start from
+
+
+class Trained(Protocol):
+    """A model as it is loaded; what else it offers is its family's own."""
+
+    network: Any
+    name: str
+
+    @property
+    def kind(self) -> str: ...
+
+
+class Family(Protocol):
+    """From files to a recipe, a corpus, a job and a model."""
+
+    FILES: tuple[str, ...]  # the options that say what to learn from, as fields of its data
+    SIDES: int  # stacks of layers that a network has
+    USE: str  # the command that a trained model is for
+
+    @property
+    def Recipe(self) -> Any: ...  # noqa: N802 - it is a class
+
+    def data_of(self, files: Mapping[str, Any]) -> Any:
+        """Where to learn from, of the options that were given."""
+
+    def recipe_for(self, task: Any, data: Any, tokens: int, asked: Asked) -> Any:
+        """Every choice made for a corpus of about so many tokens."""
+
+    def gather(self, recipe: Any) -> Any:
+        """Read and look through what is to be learned from."""
+
+    def tokens(self, gathered: Any, recipe: Any) -> int:
+        """Of an epoch, about: before the vocabulary is known."""
+
+    def counted(self, gathered: Any) -> str:
+        """How much there is, in words: 28,995 pairs to train on, 1,014 to validate on"""
+
+    def prepare(self, gathered: Any, recipe: Any, run: Run) -> None:
+        """Put all into the run's folder that it will read: vocabulary, numbers, a report."""
+
+    def sketch(self, gathered: Any, recipe: Any) -> tuple[nn.Module, int]:
+        """The network that would be trained, and how many words it would write."""
+
+    def job(self, recipe: Any, run: Run) -> Job:
+        """What a run learns, from its folder alone: the files it was read from may be gone."""
+
+    def model(self, recipe: Any, folder: Path, name: str) -> Trained:
+        """A model with weights as they were before training."""
