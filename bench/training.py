@@ -35,6 +35,7 @@ from manyheads import (
     Embedding,
     Encoder,
     EncoderDecoder,
+    Everything,
     Shape,
     Sinusoidal,
     Stack,
@@ -92,8 +93,9 @@ def ours(size: Size, device: torch.device) -> tuple[nn.Module, Scores]:
     reads = Stack.of(shape, position=Sinusoidal())
     writes = Stack.of(shape, Causal(), position=Sinusoidal(), cross=True)
     model = EncoderDecoder(Encoder(words, reads), Decoder(words, writes, Tied(words))).to(device)
-    at = line(size.length, device=device)
-    return model, lambda source, target: model(Tokens(source, at), Tokens(target, at))
+    at, seen = line(size.length, device=device), Everything()
+    # What is seen is said: its default value is one that torch's compiler stumbles over.
+    return model, lambda source, target: model(Tokens(source, at, seen), Tokens(target, at, seen))
 
 
 def marian(size: Size, device: torch.device) -> tuple[nn.Module, Scores]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from manyheads import __version__
-from manyheads.commands import about, comparing, training, writing
+from manyheads.commands import about, comparing, language, training, understanding, writing
 
 if TYPE_CHECKING:
     from manyheads.attention.places import Places
@@ -47,6 +47,10 @@ for command in (
     training.resume,
     writing.translate,
     writing.evaluate,
+    language.generate,
+    language.score,
+    understanding.classify,
+    understanding.embed,
     comparing.compare,
     about.models,
     about.env,

@@ -33,6 +33,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks": {"decoding", "training", "codecs", "data", "metrics"},
     "settings": set(),
     "trained": {"tasks", "inspect"},
+    "door": {"trained"},
     "recipes": {"trained", "settings"},
     "learn": {"recipes"},
     "models": {"recipes"},
@@ -41,7 +42,7 @@ KNOWS: dict[str, set[str]] = {
     "screen": {"training"},
     "demo": {"models", "learn", "screen"},
     "comparing": {"learn", "estimate"},
-    "commands": {"demo", "evaluating", "comparing"},
+    "commands": {"demo", "evaluating", "comparing", "door"},
     "cli": {"commands", "attention.notation"},
     "__main__": {"cli"},
 }

@@ -10,6 +10,7 @@ T = TypeVar("T")
 
 BEAM = 5
 SEARCH = "Searching for the best"
+CHANCE = "Drawing at random"
 
 ModelOption = Annotated[str, typer.Option(help="A run's folder, or the name of a built-in model.")]
 DeviceOption = Annotated[

@@ -16,6 +16,7 @@ import typer
 from manyheads.commands.incoming import Incoming
 from manyheads.commands.options import (
     BEAM,
+    CHANCE,
     SEARCH,
     DeviceOption,
     LengthPenalty,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from manyheads.tasks.kinds import Kind
     from manyheads.trained.translator import Translator, Written
 
-CHANCE = "Drawing at random"
 STDIN = Path("stdin")
 
 

@@ -30,10 +30,15 @@ class Example(NamedTuple):
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file; only a newline ends one, so that U+2028 stays inside."""
+    for number, raw in enumerate(raw_lines(path), start=1):
+        yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """With their ends."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
-                yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+            yield from file
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise ValueError(
             f"{path} is cut short or is not what its name says; pack it again"

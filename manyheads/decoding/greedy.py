@@ -6,8 +6,8 @@ B batch, T tokens, V vocabulary; S sentences that have W sequences each, one whe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,11 +18,21 @@ from manyheads.decoding.step import Step
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
 Choice: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
+# The number of a sequence in the input and the token it wrote -> whether that was its last.
+Over: TypeAlias = Callable[[int, int], bool]
 
 
-def greedy(step: Step, start: Tensor, bounds: Bounds) -> list[Hypothesis]:
+class Written(NamedTuple):
+    """One token of one sequence."""
+
+    row: int  # its number in the input
+    token: int
+    log: float
+
+
+def greedy(step: Step, start: Tensor, bounds: Bounds, over: Over | None = None) -> list[Hypothesis]:
     """Write on from `start` (B, T)."""
-    return written(step, start, bounds, likeliest)
+    return written(step, start, bounds, likeliest, over)
 
 
 def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
@@ -31,12 +41,28 @@ def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
     return among.gather(1, best)[:, 0]
 
 
-@torch.no_grad()
-def written(step: Step, start: Tensor, bounds: Bounds, choose: Choice) -> list[Hypothesis]:
+def written(
+    step: Step, start: Tensor, bounds: Bounds, choose: Choice, over: Over | None = None
+) -> list[Hypothesis]:
     """Each sequence by itself, one token after another, as `choose` says."""
+    ids: list[list[int]] = [[] for _ in start]
+    logs: list[list[float]] = [[] for _ in start]
+    for new in rounds(step, start, bounds, choose, over):
+        for row, token, log in new:
+            ids[row].append(token)
+            logs[row].append(log)
+    return [Hypothesis.of(*each, bounds.stop) for each in zip(ids, logs, strict=True)]
+
+
+@torch.no_grad()
+def rounds(
+    step: Step, start: Tensor, bounds: Bounds, choose: Choice, over: Over | None = None
+) -> Iterator[list[Written]]:
+    """A token more of every sequence that is not done, the stop included, until all are.
+
+    `over` is asked of each token that is not the last anyway.
+    """
     limits = bounds.limits(len(start))
-    ids: list[list[int]] = [[] for _ in limits]
-    logs: list[list[float]] = [[] for _ in limits]
     rows = [*range(len(limits))]  # in the batch; some of them may be done
     going = {row for row in rows if limits[row]}
     token, count = start, 0
@@ -49,13 +75,12 @@ def written(step: Step, start: Tensor, bounds: Bounds, choose: Choice) -> list[H
         token = choose(chances, rows)[:, None]  # (B, 1)
         found = chances.gather(1, token)
         count += 1
-        for row, number, log in zip(rows, token[:, 0].tolist(), found[:, 0].tolist(), strict=True):
-            if row not in going:
-                continue
+        each = zip(rows, token[:, 0].tolist(), found[:, 0].tolist(), strict=True)
+        new = [Written(row, number, log) for row, number, log in each if row in going]
+        for row, number, log in new:
             if not math.isfinite(log):
                 raise nothing_left(row, count - 1)
-            ids[row].append(number)
-            logs[row].append(log)
-            if number == bounds.stop or count == limits[row]:
+            done = number == bounds.stop or count == limits[row]
+            if done or (over is not None and over(row, number)):
                 going.remove(row)
-    return [Hypothesis.of(*each, bounds.stop) for each in zip(ids, logs, strict=True)]
+        yield new

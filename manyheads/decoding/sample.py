@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis
-from manyheads.decoding.greedy import written
+from manyheads.decoding.greedy import Choice, Over, written
 from manyheads.decoding.step import Step
 
 FEW = 1000  # tokens
@@ -21,7 +21,10 @@ FEW = 1000  # tokens
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is left to chance: all of it as it stands, less with each setting, in this order."""
+    """What is left to chance: all of it as it stands, less with each setting, in this order.
+
+    What a step does to its scores comes before all of them: `Repeats` makes tokens dearer there.
+    """
 
     temperature: float = 1.0  # below 1 favours the likely, above 1 the unlikely
     top_k: int = 0  # only this many of the likeliest; 0 for all
@@ -65,6 +68,7 @@ def sample(
     bounds: Bounds,
     how: Sampling = Sampling(),
     numbers: Sequence[int] | None = None,
+    over: Over | None = None,
 ) -> list[Hypothesis]:
     """Write on from `start` (B, T); scores are the model's own, whatever was drawn from.
 
@@ -74,12 +78,17 @@ def sample(
     numbers = range(len(start)) if numbers is None else numbers
     if len(numbers) != len(start):
         raise ValueError(f"{len(numbers)} numbers came for {len(start)} sequences")
+    return written(step, start, bounds, drawn(how, numbers), over)
+
+
+def drawn(how: Sampling, numbers: Sequence[int]) -> Choice:
+    """A token by chance for each of the sequences with these numbers in the whole input."""
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 
-    def drawn(logs: Tensor, rows: Sequence[int]) -> Tensor:
+    def choose(logs: Tensor, rows: Sequence[int]) -> Tensor:
         return pick(how.weights(logs), [chance[row].random() for row in rows])
 
-    return written(step, start, bounds, drawn)
+    return choose
 
 
 def likeliest(weights: Tensor, share: float) -> Tensor:

@@ -44,7 +44,7 @@ class Network:
     key_heads: int | None = None
     inner: int = 1024
     feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
-    bias: bool = True  # beside the weights of attention and of the feed-forward layers
+    bias: bool = True  # beside the weights of attention, feed-forward layers and norms
     norm: Literal["layer", "rms"] = "layer"
     norm_epsilon: float = 1e-5
     embedding_norm: bool = False  # one more, below the first layer
@@ -185,8 +185,10 @@ def reader(
     )
 
 
-def stack(network: Network, pattern: Pattern) -> Stack:
-    return Stack.of(network.shape(), pattern, position=below(network), relative=within(network))
+def stack(network: Network, pattern: Pattern, cross: bool = False) -> Stack:
+    return Stack.of(
+        network.shape(), pattern, position=below(network), relative=within(network), cross=cross
+    )
 
 
 # ---- both sides: translation, summaries, answers ---------------------------------------------
@@ -195,10 +197,8 @@ def stack(network: Network, pattern: Pattern) -> Stack:
 def transformer(
     network: Network, reading: Embedding, writing: Embedding, head: nn.Module
 ) -> EncoderDecoder:
-    shape = network.shape()
-    place: Any = {"position": below(network), "relative": within(network)}
-    read = Stack.of(shape, **place)
-    write = Stack.of(shape, Causal(), **place, cross=True)
+    read = stack(network, Everything())
+    write = stack(network, Causal(), cross=True)
     return EncoderDecoder(Encoder(reading, read), Decoder(writing, write, head))
 
 

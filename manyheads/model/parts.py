@@ -75,7 +75,11 @@ FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "geglu": partial(GatedFeedForward, activation=F.gelu),
 }
 
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+# Made for a width, an epsilon, and whether there is a bias where there can be one.
+NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
+    "layer": lambda width, epsilon, bias: nn.LayerNorm(width, epsilon, bias=bias),
+    "rms": lambda width, epsilon, bias: nn.RMSNorm(width, epsilon),
+}
 
 
 class Sublayer(nn.Module):

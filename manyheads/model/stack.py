@@ -291,7 +291,7 @@ def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
 
 
 def norm_of(shape: Shape) -> nn.Module:
-    return named(NORMS, "norm", shape.norm)(shape.width, eps=shape.norm_epsilon)
+    return named(NORMS, "norm", shape.norm)(shape.width, shape.norm_epsilon, shape.bias)
 
 
 def steady(blocks: Sequence[Block]) -> None:

@@ -5,7 +5,7 @@ Each family is a module of this folder that has these names; table.py says which
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -70,3 +70,14 @@ class Family(Protocol):
 
     def model(self, recipe: Any, folder: Path, name: str) -> Trained:
         """A model with weights as they were before training."""
+
+
+def chosen_preset(presets: Mapping[str, Any], name: str) -> Any:
+    if name not in presets:
+        raise ValueError(f"there is no preset {name!r}; there are {', '.join(presets)}")
+    return presets[name]
+
+
+def no_other_network(name: str, kinds: Sequence[str]) -> None:
+    if name not in kinds:
+        raise ValueError(f"there is no network {name!r} for this; there are {', '.join(kinds)}")

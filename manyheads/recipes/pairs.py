@@ -22,7 +22,14 @@ from manyheads.trained.translator import Translator
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
-FILES: tuple[str, ...] = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
+FILES: tuple[str, ...] = (
+    "source",
+    "target",
+    "pairs",
+    "valid_source",
+    "valid_target",
+    "valid_pairs",
+)
 SIDES = 2
 USE = "translate"
 

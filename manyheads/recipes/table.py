@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from manyheads.recipes import pairs
+from manyheads.recipes import labels, language, masked, pairs
 from manyheads.recipes.family import Family
 from manyheads.settings import load, peek
 
@@ -15,6 +15,11 @@ FAMILIES: dict[str, Family] = {
     "translation": pairs,
     "summarization": pairs,
     "answering": pairs,
+    "language": language,
+    "masked": masked,
+    "classification": labels,
+    "regression": labels,
+    "labelling": labels,
 }
 
 

@@ -1,0 +1,98 @@
+"""One query over the filled slots of a cache: the Triton program behind `Single`.
+
+Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor
+
+triton: Any = import_module("triton")
+tl: Any = import_module("triton.language")
+
+KEYS = 128  # read at once
+
+
+def attend(  # type: ignore[no-untyped-def]
+    query,
+    key,
+    value,
+    out,
+    place,
+    scale,
+    heads,
+    groups,
+    channels,
+    query_batch,
+    query_head,
+    key_batch,
+    key_head,
+    key_slot,
+    value_batch,
+    value_head,
+    value_slot,
+    place_batch,
+    KEYS: tl.constexpr,  # noqa: N803
+    WIDTH: tl.constexpr,  # noqa: N803
+):
+    """A program for each head of each sequence: softmax as it goes, largest score so far."""
+    row = tl.program_id(0)
+    b = (row // heads).to(tl.int64)
+    h = row % heads
+    c = tl.arange(0, WIDTH)
+    real = c < channels
+    asked = tl.load(query + b * query_batch + h * query_head + c, mask=real, other=0.0)
+    asked = asked.to(tl.float32) * scale
+    filled = tl.load(place + b * place_batch).to(tl.int32) + 1
+    key += b * key_batch + (h // groups) * key_head
+    value += b * value_batch + (h // groups) * value_head
+    best = tl.full([], -float("inf"), tl.float32)
+    total = tl.full([], 0.0, tl.float32)
+    mixed = tl.zeros([WIDTH], tl.float32)
+    for start in range(0, filled, KEYS):
+        slot = start + tl.arange(0, KEYS)
+        there = slot < filled
+        inside = there[:, None] & real[None, :]
+        keys = tl.load(key + slot[:, None] * key_slot + c[None, :], mask=inside, other=0.0)
+        values = tl.load(value + slot[:, None] * value_slot + c[None, :], mask=inside, other=0.0)
+        scores = tl.sum(keys.to(tl.float32) * asked[None, :], 1)
+        scores = tl.where(there, scores, -float("inf"))
+        higher = tl.maximum(best, tl.max(scores, 0))
+        shrunk = tl.exp(best - higher)
+        weights = tl.exp(scores - higher)
+        total = total * shrunk + tl.sum(weights, 0)
+        mixed = mixed * shrunk + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+        best = higher
+    tl.store(out + row.to(tl.int64) * channels + c, mixed / total, mask=real)
+
+
+attend_on_device = triton.jit(attend)
+
+
+def launched(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
+    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
+    batch, heads, _, channels = query.shape
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    out = query.new_empty(batch, heads, 1, channels)
+    attend_on_device[(batch * heads,)](
+        query,
+        key,
+        value,
+        out,
+        place,
+        scale,
+        heads,
+        heads // key.shape[1],
+        channels,
+        *query.stride()[:2],
+        *key.stride()[:3],
+        *value.stride()[:3],
+        place.stride(0) if place.dim() == 2 and len(place) > 1 else 0,
+        KEYS=KEYS,
+        WIDTH=triton.next_power_of_2(channels),
+        num_warps=8,
+    )
+    return out

@@ -1,0 +1,125 @@
+"""classify, embed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from manyheads.commands.incoming import Incoming
+from manyheads.commands.options import DeviceOption, ModelOption, loaded_as
+
+if TYPE_CHECKING:
+    from manyheads.tasks.labels import Judged
+
+AT_ONCE = 1024  # texts
+
+
+def classify(
+    model: ModelOption,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to read; without any, the lines of stdin."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line, with all probabilities.")
+    ] = False,
+    device: DeviceOption = None,
+) -> None:
+    """Say what each text is: its class and how sure that is, its number, or its words' tags.
+
+    A line is written for each line read. Two texts of one line have a tab between them.
+    """
+    from manyheads.trained.reader import Judge
+
+    loaded = loaded_as(Judge, model, device)
+    for some in chunks(read(texts)):
+        for text, judged in zip(some, loaded.classify([parts(one) for one in some]), strict=True):
+            print(described(text, judged) if as_json else line(judged), flush=True)
+
+
+def embed(
+    model: ModelOption,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to read; without any, the lines of stdin."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The .npy file to write; else stdout, or as --json.")
+    ] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="mean or first; else as the model was made.")
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="As they come, not brought to length 1.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list of numbers a line.")] = False,
+    device: DeviceOption = None,
+) -> None:
+    """A vector for each text: `manyheads embed --model runs/mlm < sentences.txt > vectors.npy`
+
+    The product of two is how alike the texts are.
+    """
+    import numpy as np
+
+    from manyheads.trained.reader import Reader
+
+    if pooling not in (None, "mean", "first"):
+        raise ValueError(f"--pooling is mean or first, got {pooling!r}")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ValueError(f"--out names a file in a folder that is there, got {out}")
+    if out is None and not as_json and sys.stdout.isatty():
+        raise ValueError("vectors are no text; `> vectors.npy`, --out vectors.npy or --json")
+    loaded = loaded_as(Reader, model, device)
+    how: Any = {"pooling": pooling, "normalise": False if plain else None}
+    each = [loaded.embed(some, **how) for some in chunks(read(texts))]
+    if not each:
+        raise ValueError("there is nothing to read: stdin has no lines")
+    vectors = np.concatenate(each)
+    if as_json:
+        for vector in vectors.tolist():
+            print(json.dumps([round(number, 6) for number in vector]))
+    elif out is not None:
+        with out.open("wb") as file:
+            np.save(file, vectors)
+    else:
+        np.save(sys.stdout.buffer, vectors)
+
+
+def read(texts: list[str] | None) -> Iterable[str]:
+    from manyheads.data.sources import decoded
+
+    if texts:
+        return texts
+    coming = Incoming(cast(BufferedIOBase, sys.stdin.buffer))
+    return (decoded(raw, Path("stdin"), number) for number, raw in enumerate(coming, start=1))
+
+
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    each = iter(texts)
+    while some := list(islice(each, AT_ONCE)):
+        yield some
+
+
+def parts(text: str) -> str | tuple[str, str]:
+    first, tab, second = text.partition("\t")
+    return (first, second) if tab else text
+
+
+def line(judged: Judged) -> str:
+    """The label and its probability with a tab between; or a number; or tags."""
+    from manyheads.tasks.labels import Verdict
+
+    if isinstance(judged, Verdict):
+        return f"{judged.label}\t{judged.probability:.4f}"
+    return str(judged)
+
+
+def described(text: str, judged: Judged) -> str:
+    return json.dumps({"text": text, **judged._asdict()}, ensure_ascii=False)

@@ -1,0 +1,127 @@
+"""Where running text comes from: files, folders and records, cut into documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from manyheads.data.sources import OPENERS, decoded, lines, objects, raw_lines
+
+Split = Literal["file", "line", "blank"]
+FIELDS = ("text", "content", "document")  # the first of them that a record has holds its text
+
+
+class Document(NamedTuple):
+    """A text, and where it begins."""
+
+    text: str
+    path: Path
+    line: int  # counted from 1
+
+
+def documents(paths: Sequence[Path], split: Split = "file") -> Iterator[Document]:
+    """Every text that is not blank, one at a time: what a file holds, its lines or its paragraphs.
+
+    A folder stands for all files below it. A .jsonl holds a document a line, however it is split.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"a file is split by {', '.join(SPLITS)}, got {split!r}")
+    if not paths:
+        raise ValueError("running text comes from files and folders, none were given")
+    empty = True
+    for file in chain.from_iterable(map(files_of, paths)):
+        for document in (records if is_jsonl(file) else SPLITS[split])(file):
+            if document.text.strip():
+                empty = False
+                yield document
+    if empty:
+        raise ValueError(f"there is no text in {', '.join(map(str, paths))}: all of it is blank")
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file itself; of a folder all that is not hidden, in the order of the names."""
+    if not path.is_dir():
+        return [path]
+    below = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
+    if not below:
+        raise ValueError(f"{path} is a folder without files; text files in it would do")
+    return below
+
+
+def is_jsonl(path: Path) -> bool:
+    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix == ".jsonl"
+
+
+def records(path: Path) -> Iterator[Document]:
+    for number, record in objects(path):
+        text = next((record[name] for name in FIELDS if name in record), None)
+        if not isinstance(text, str):
+            have = ", ".join(record) or "none"
+            raise ValueError(
+                f"{path}:{number}: no text under {' or '.join(FIELDS)}; its keys are {have}"
+            )
+        yield Document(text, path, number)
+
+
+def as_one(path: Path) -> Iterator[Document]:
+    """To its last newline: a language model is to write those too."""
+    each = enumerate(raw_lines(path), start=1)
+    parts = (decoded(raw, path, number).replace("\r\n", "\n") for number, raw in each)
+    yield Document("".join(parts), path, 1)
+
+
+def by_line(path: Path) -> Iterator[Document]:
+    for number, line in enumerate(lines(path), start=1):
+        yield Document(line, path, number)
+
+
+def by_blank(path: Path) -> Iterator[Document]:
+    """["a", "b", "", "c"] -> "a\\nb" and "c" """
+    some: list[str] = []
+    number = 0
+    for number, line in enumerate(lines(path), start=1):
+        if line.strip():
+            some.append(line)
+        elif some:
+            yield Document("\n".join(some), path, number - len(some))
+            some = []
+    if some:
+        yield Document("\n".join(some), path, number + 1 - len(some))
+
+
+SPLITS: dict[str, Callable[[Path], Iterator[Document]]] = {
+    "file": as_one,
+    "line": by_line,
+    "blank": by_blank,
+}
+
+
+def hold_out(texts: Sequence[str], share: float) -> tuple[list[str], list[str]]:
+    """What is learned from, and the last `share` of all characters.
+
+    One text is cut where that share begins. Of many, the last ones that come closest to it are
+    held out: at least one, never all.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share that is held out is over 0 and under 1, got {share}")
+    if not texts:
+        raise ValueError("some of a corpus is to be held out, but it has no documents")
+    if len(texts) == 1:
+        (text,) = texts
+        cut = int(len(text) * (1 - share))
+        if not text[:cut].strip() or not text[cut:].strip():
+            raise ValueError(
+                f"a text of {len(text)} characters is too short to hold out a share of {share}; "
+                "give a longer one, or files to validate on"
+            )
+        return [text[:cut]], [text[cut:]]
+    held = [*accumulate(len(text) for text in reversed(texts))]
+    wanted = share * held[-1]
+    last = min(range(1, len(texts)), key=lambda n: abs(held[n - 1] - wanted))
+    return list(texts[:-last]), list(texts[-last:])

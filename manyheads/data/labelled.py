@@ -1,0 +1,299 @@
+"""Texts with labels, and words with tags, from the files that people keep them in."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.data.sources import OPENERS, lines, objects
+
+LOOKED_AT = 1000  # lines, to tell columns without names apart
+SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word
+
+NAMES = {
+    "text": ("text", "sentence", "sentence1", "text1", "question", "question1", "premise"),
+    "label": ("label", "labels", "gold_label", "class", "category", "coarse", "score"),
+    "second": ("second", "sentence2", "text2", "question2", "hypothesis"),
+}
+WORDS, TAGS = ("words", "tokens"), ("tags", "labels", "ner_tags")
+
+
+class Labelled(NamedTuple):
+    """A text, what is said about it, and where it stands; `second` where texts come in pairs."""
+
+    text: str
+    label: str
+    line: int  # counted from 1
+    second: str = ""
+
+
+class Tagged(NamedTuple):
+    """The words of a sentence with a tag each, and where it begins."""
+
+    words: list[str]
+    tags: list[str]
+    line: int
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what: by its name in the first line, or by its number from 1 up."""
+
+    text: str = ""
+    label: str = ""
+    second: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.text) != bool(self.label):
+            raise ValueError("a column for the text and one for the label are asked for together")
+
+
+# ---- texts with a label ----------------------------------------------------------------------
+
+
+def labelled(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
+    """The texts of a .tsv, .csv or .jsonl file, plain or compressed.
+
+    Columns are known by the names in the first line. Without names, the label is the column with
+    the fewest different values, of equals the shorter; the text is the longest column, and another
+    that mostly holds several words is a second text.
+    """
+    kind = kind_of(path)
+    if kind == ".jsonl":
+        found = records(path, columns)
+    elif kind in (".tsv", ".csv"):
+        found = tabled(path, columns, separated(path) if kind == ".csv" else tabs(path))
+    else:
+        raise ValueError(f"{path}: labelled texts come as .tsv, .csv or .jsonl, this is {kind!r}")
+    yield from some(found, path, "text with a label")
+
+
+def kind_of(path: Path) -> str:
+    """train.TSV.gz -> .tsv"""
+    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix.lower()
+
+
+def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
+    """All that is found, if anything is."""
+    first = next(found, None)
+    if first is None:
+        raise ValueError(f"{path} is empty: no {what} is in it")
+    yield first
+    yield from found
+
+
+def unmarked(path: Path) -> Iterator[str]:
+    """Lines without the mark that some programs put before the first."""
+    for number, line in enumerate(lines(path)):
+        yield line if number else line.removeprefix("\ufeff")
+
+
+def tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(unmarked(path), start=1):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a CSV file; a quoted cell may go on over several lines."""
+    reader = csv.reader((f"{line}\n" for line in unmarked(path)), strict=True)
+    number = 1
+    try:
+        for row in reader:
+            if row:
+                yield number, row
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}:{number}: not CSV: {error}") from None
+
+
+def tabled(
+    path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[Labelled]:
+    looked_at = list(islice(rows, LOOKED_AT))
+    if not looked_at:
+        return
+    head = [cell.strip().lower() for cell in looked_at[0][1]]
+    width = len(head)
+    for number, row in looked_at:
+        same_width(path, number, row, width)
+    text, label, second, named = chosen(path, head, columns, [row for _, row in looked_at])
+    for number, row in chain(looked_at[named:], rows):
+        same_width(path, number, row, width)
+        beside = row[second] if second is not None else ""
+        yield Labelled(row[text], present(row[label], path, number), number, beside)
+
+
+def same_width(path: Path, number: int, row: Sequence[str], width: int) -> None:
+    if len(row) != width:
+        raise ValueError(
+            f"{path}:{number}: {width} columns as in the first line were asked for, "
+            f"{len(row)} are here"
+        )
+
+
+def present(label: str, path: Path, number: int) -> str:
+    if not label.strip():
+        raise ValueError(f"{path}:{number}: the label is empty")
+    return label.strip()
+
+
+Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
+
+
+def chosen(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -> Chosen:
+    text, label, second = (
+        next((head.index(name) for name in NAMES[what] if name in head), None)
+        for what in ("text", "label", "second")
+    )
+    if asked.text:
+        numbers = [numbered(path, head, one) for one in (asked.text, asked.label, asked.second)]
+        by_name = not all(one.isdigit() for one in (asked.text, asked.label))
+        named = by_name or (text is not None and label is not None)
+        return int(numbers[0] or 0), int(numbers[1] or 0), numbers[2], named
+    if text is not None and label is not None:
+        return text, label, second, True
+    if text is not None or label is not None:
+        missing = "label" if label is None else "text"
+        raise ValueError(
+            f"{path}: its first line names {', '.join(head)}, and none of them is the {missing}; "
+            f"{' or '.join(NAMES[missing][:3])} would do"
+        )
+    return (*guessed(path, rows), False)
+
+
+def numbered(path: Path, head: list[str], asked: str) -> int | None:
+    """The place of a column asked for by name or by number; none where none is asked for."""
+    if not asked:
+        return None
+    if asked.lower() in head:
+        return head.index(asked.lower())
+    if asked.isdigit() and 1 <= int(asked) <= len(head):
+        return int(asked) - 1
+    raise ValueError(
+        f"{path}: column {asked!r} was asked for; there are 1 to {len(head)}, "
+        f"and the first line holds {', '.join(head)}"
+    )
+
+
+def guessed(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
+    """Which columns without names are text, label and second text; refused where it is not clear.
+
+    [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
+    """
+    cells = list(zip(*rows, strict=True))
+    length = [sum(map(len, column)) / len(rows) for column in cells]
+    different = [len(set(column)) for column in cells]
+    several = [sum(" " in cell.strip() for cell in c) >= SEVERAL * len(rows) for c in cells]
+    label = min(range(len(cells)), key=lambda c: (different[c], length[c]))
+    text = max(range(len(cells)), key=lambda c: length[c])
+    if length[label] >= length[text]:
+        raise ValueError(
+            f"{path}: which of its {len(cells)} columns is the text and which the label is not "
+            "clear; a first line that names them (text, label) would do"
+        )
+    texts = [c for c in range(len(cells)) if c == text or (several[c] and c != label)]
+    if len(texts) > 2:
+        raise ValueError(
+            f"{path}: {len(texts)} of its columns look like texts; "
+            "a first line that names them (text, second, label) would do"
+        )
+    return texts[0], label, texts[1] if len(texts) == 2 else None
+
+
+def records(path: Path, asked: Columns) -> Iterator[Labelled]:
+    names = {
+        what: (getattr(asked, what),) if getattr(asked, what) else NAMES[what] for what in NAMES
+    }
+    for number, record in objects(path):
+        text = held(record, names["text"], "text", path, number)
+        label = held(record, names["label"], "label", path, number)
+        second = next((record[name] for name in names["second"] if name in record), "")
+        if not isinstance(text, str) or not isinstance(second, str):
+            raise ValueError(f"{path}:{number}: a text is a string of characters, got {text!r}")
+        yield Labelled(text, present(plain(label, path, number), path, number), number, second)
+
+
+def held(record: dict[str, Any], names: Sequence[str], what: str, path: Path, number: int) -> Any:
+    for name in names:
+        if name in record:
+            return record[name]
+    raise ValueError(
+        f"{path}:{number}: no {what} is here, only {', '.join(record) or 'nothing'}; "
+        f"{' or '.join(names[:3])} would do"
+    )
+
+
+def plain(label: Any, path: Path, number: int) -> str:
+    """A label as text: "positive", 1 -> "1", true -> "true"."""
+    if isinstance(label, str):
+        return label
+    if isinstance(label, int | float):
+        return json.dumps(label)
+    raise ValueError(f"{path}:{number}: a label is a word or a number, got {label!r}")
+
+
+# ---- words with a tag each -------------------------------------------------------------------
+
+
+def tagged(path: Path) -> Iterator[Tagged]:
+    """Sentences of a CoNLL file (a word and its tag a line, a blank line between) or of .jsonl."""
+    found = tagged_records(path) if kind_of(path) == ".jsonl" else tagged_lines(path)
+    yield from some(found, path, "sentence with tags")
+
+
+def tagged_lines(path: Path) -> Iterator[Tagged]:
+    """The first column is the word, the last its tag."""
+    words: list[str] = []
+    tags: list[str] = []
+    start = 0
+    for number, line in enumerate(chain(lines(path), [""]), start=1):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if not line.strip() or cells[0] == "-DOCSTART-":
+            if words:
+                yield Tagged(words, tags, start)
+            words, tags = [], []
+            continue
+        if len(cells) < 2 or not cells[0].strip() or not cells[-1].strip():
+            raise ValueError(
+                f"{path}:{number}: a word and its tag were asked for, only {line.strip()!r} is here"
+            )
+        start = start if words else number
+        words.append(cells[0].strip())
+        tags.append(cells[-1].strip())
+
+
+def tagged_records(path: Path) -> Iterator[Tagged]:
+    for number, record in objects(path):
+        words = held(record, WORDS, "list of words", path, number)
+        tags = held(record, TAGS, "list of tags", path, number)
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"{path}:{number}: words are a list of texts, got {words!r}")
+        if not isinstance(tags, list):
+            raise ValueError(f"{path}:{number}: tags are a list, got {tags!r}")
+        if len(words) != len(tags):
+            raise ValueError(
+                f"{path}:{number}: {len(words)} words came with {len(tags)} tags; each word has one"
+            )
+        if words:
+            named = [present(plain(tag, path, number), path, number) for tag in tags]
+            yield Tagged(words, named, number)
+
+
+# ---- kept ------------------------------------------------------------------------------------
+
+
+def as_lines(examples: Iterable[Labelled | Tagged]) -> Iterator[str]:
+    """A line of JSON each, which `labelled` or `tagged` reads back."""
+    for one in examples:
+        if isinstance(one, Tagged):
+            record: dict[str, Any] = {"words": one.words, "tags": one.tags}
+        else:
+            record = {"text": one.text, "label": one.label}
+            record |= {"second": one.second} if one.second else {}
+        yield json.dumps(record, ensure_ascii=False)

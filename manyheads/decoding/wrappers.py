@@ -1,0 +1,82 @@
+"""Steps around another step: text beyond the context, and fewer repetitions.
+
+B batch, T new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from manyheads.decoding.step import Step
+
+
+class Moving:
+    """Writes on past the `context` that a network was trained on.
+
+    When one token more would not fit, the network forgets all it has read and reads the last
+    `context // 2` tokens anew: half of the context lies behind every token at least, and one step
+    in so many costs more than one token.
+    """
+
+    def __init__(self, make: Callable[[], Step], context: int):
+        """`make` gives a step that has read nothing."""
+        if context < 1:
+            raise ValueError(f"a context has 1 token or more, got {context}")
+        self.make, self.context, self.step = make, context, make()
+        self.read: Tensor | None = None  # (B, tokens), what the step has read
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        if ids.shape[1] > self.context:
+            raise ValueError(
+                f"a context of {self.context} tokens does not hold the {ids.shape[1]} that came"
+            )
+        new = ids
+        self.read = ids if self.read is None else torch.cat([self.read, ids], 1)
+        if self.read.shape[1] > self.context:
+            self.step = self.make()
+            new = self.read = self.read[:, -max(self.context // 2, ids.shape[1]) :]
+        return self.step(new)
+
+    def select(self, rows: Tensor) -> None:
+        self.step.select(rows)
+        self.read = None if self.read is None else self.read[rows]
+
+    def reorder(self, rows: Tensor) -> None:
+        self.step.reorder(rows)
+        self.read = None if self.read is None else self.read[rows]
+
+
+class Repeats:
+    """Tokens that were read or written cost more: their scores are divided by the penalty where
+    they are over 0 and multiplied by it where they are under, before they are probabilities.
+
+    `spared` are never dearer: the stop, where a text begins with the same sign.
+    """
+
+    def __init__(self, step: Step, penalty: float, spared: Sequence[int] = ()):
+        if not penalty > 0:
+            raise ValueError(
+                f"a repetition penalty is over 0, and 1 changes nothing, got {penalty}"
+            )
+        self.step, self.penalty, self.spared = step, penalty, list(spared)
+        self.met: Tensor | None = None  # (B, V)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        scores = self.step(ids)  # (B, V)
+        if self.met is None:
+            self.met = torch.zeros_like(scores, dtype=torch.bool)
+        self.met.scatter_(1, ids, True)
+        self.met[:, self.spared] = False
+        dearer = torch.where(scores > 0, scores / self.penalty, scores * self.penalty)
+        return torch.where(self.met, dearer, scores)
+
+    def select(self, rows: Tensor) -> None:
+        self.step.select(rows)
+        self.met = None if self.met is None else self.met[rows]
+
+    def reorder(self, rows: Tensor) -> None:
+        self.step.reorder(rows)
+        self.met = None if self.met is None else self.met[rows]

@@ -1,0 +1,113 @@
+"""Which tensor here is which there: one table, read both ways.
+
+V vocabulary, D model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One tensor here and what it is there: itself, or several whose rows are one here."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    rows: tuple[int, ...] = ()  # of each, where they are several
+    turned: bool = False  # kept the other way round, as GPT-2 does
+    ahead: int = 0  # rows before the first that is used, as in BART's positions
+    lifted: bool = False  # (1, V) there, (V,) here
+
+    def here(self, parts: Sequence[Tensor]) -> Tensor:
+        whole = torch.cat([part.t() if self.turned else part for part in parts])
+        return (whole[0] if self.lifted else whole[self.ahead :]).contiguous()
+
+    def there(self, whole: Tensor) -> list[Tensor]:
+        if self.lifted:
+            whole = whole[None]
+        if self.ahead:
+            whole = torch.cat([whole.new_zeros(self.ahead, whole.shape[1]), whole])
+        parts = whole.split(self.rows) if self.rows else [whole]
+        return [(part.t() if self.turned else part).contiguous() for part in parts]
+
+
+def both(ours: str, *theirs: str, bias: bool = True, **how: object) -> list[Pair]:
+    """The weight, and the bias where there is one, of a linear layer or a norm."""
+    kinds = ("weight", "bias") if bias else ("weight",)
+    return [
+        Pair(f"{ours}.{kind}", tuple(f"{name}.{kind}" for name in theirs), **how)  # type: ignore[arg-type]
+        for kind in kinds
+    ]
+
+
+def taken(held: Tensors, pairs: Iterable[Pair], wanted: Tensors, folder: Path) -> Tensors:
+    """Tensors from there under the names here; `wanted` are those a network here asks for."""
+    weights: Tensors = {}
+    used: set[str] = set()
+    for pair in pairs:
+        for name, like in zip(pair.theirs, pair.there(wanted[pair.ours]), strict=True):
+            if name not in held:
+                raise ValueError(f"{folder} holds no tensor {name}, which its config.json asks for")
+            if held[name].shape != like.shape:
+                raise ValueError(
+                    f"{folder}: {name} is {tuple(held[name].shape)}, "
+                    f"its config.json asks for {tuple(like.shape)}"
+                )
+        weights[pair.ours] = pair.here([held[name].float() for name in pair.theirs])
+        used.update(pair.theirs)
+    if more := sorted(set(held) - used):
+        raise ValueError(f"{folder} holds {more[0]}, which has no place in its network here")
+    return {name: weights[name] for name in wanted}
+
+
+def given(weights: Tensors, pairs: Iterable[Pair]) -> Tensors:
+    """Tensors from here under the names there."""
+    return {
+        name: part
+        for pair in pairs
+        for name, part in zip(pair.theirs, pair.there(weights[pair.ours]), strict=True)
+    }
+
+
+# ---- tables that are one ---------------------------------------------------------------------
+
+
+def one_of(held: Tensors, names: Sequence[str]) -> Tensors:
+    """Tensors that are said to be one, under the first name alone."""
+    found = [name for name in names if name in held]
+    for name in found[1:]:
+        if not torch.equal(held[name], held[found[0]]):
+            raise ValueError(f"{found[0]} and {name} are said to be one and differ")
+    kept = {name: tensor for name, tensor in held.items() if name not in names}
+    return kept | ({names[0]: held[found[0]]} if found else {})
+
+
+def scaled_up(table: Tensor) -> Tensor:
+    """As a scaled embedding gives it: for a family that scales nothing."""
+    return table * table.shape[1] ** 0.5
+
+
+def unscaled(held: Tensors, table: str, head: str) -> tuple[Tensors, bool, bool]:
+    """The tensors, whether table and head are one, and whether the table is a scaled one.
+
+    A tied and scaled table is written as two, of which the one read is the root of the width times
+    the one that scores; two that are so come back as one.
+    """
+    if head not in held or table not in held:
+        return held, head not in held, False
+    if held[head].shape != held[table].shape or held[head].dim() != 2:
+        return held, False, False
+    for scaled in (False, True):
+        score = held[head].float()
+        if torch.equal(held[table].float(), scaled_up(score) if scaled else score):
+            kept = {name: tensor for name, tensor in held.items() if name != head}
+            return kept | {table: held[head]}, True, scaled
+    return held, False, False

@@ -1,0 +1,151 @@
+"""Whether what is said about a text is right: labels, spans of labels, and numbers.
+
+N examples, C classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Sized
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.metrics.measured import Measured, Numbers, percent
+
+Span = tuple[str, int, int]  # its type, its first word and the one after its last
+
+
+# ---- labels ----------------------------------------------------------------------------------
+
+
+def accuracy(outputs: Sequence[str], references: Sequence[str]) -> Measured:
+    """The percentage of labels that are right."""
+    matched(outputs, references)
+    return percent([float(a == b) for a, b in zip(outputs, references, strict=True)], "accuracy")
+
+
+def macro_f1(outputs: Sequence[str], references: Sequence[str]) -> Measured:
+    """The F1 of each label that is given or wanted, and their mean: a rare one counts as much."""
+    matched(outputs, references)
+    names = {name: c for c, name in enumerate(sorted({*outputs, *references}))}
+    rows = np.arange(len(outputs))
+    given, wanted = np.zeros((2, len(rows), len(names)))  # (N, C) each
+    given[rows, [names[name] for name in outputs]] = 1
+    wanted[rows, [names[name] for name in references]] = 1
+
+    def finish(sums: Numbers) -> float:
+        right, both = sums.reshape(2, -1)
+        met = both > 0
+        return float(100 * (2 * right[met] / both[met]).mean())
+
+    counts = np.concatenate([given * wanted, given + wanted], 1)
+    return Measured("F1|average:macro", counts, finish)
+
+
+# ---- spans -----------------------------------------------------------------------------------
+
+
+def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Measured:
+    """How many spans are found with their type and both their ends: the F1 of CoNLL."""
+    matched(outputs, references)
+    counts = np.zeros((len(outputs), 2))
+    for count, output, reference in zip(counts, outputs, references, strict=True):
+        if len(output) != len(reference):
+            raise ValueError(
+                f"{len(output)} tags cannot be held against {len(reference)}; each word has one"
+            )
+        given, wanted = spans(output), spans(reference)
+        count[:] = len(given & wanted), len(given) + len(wanted)
+    return Measured(
+        "F1|spans:exact|average:micro",
+        counts,
+        lambda sums: 100 * 2 * sums[0] / sums[1] if sums[1] else 0.0,
+    )
+
+
+def spans(tags: Sequence[str]) -> set[Span]:
+    """["B-PER", "I-PER", "O", "B-LOC"] -> {("PER", 0, 2), ("LOC", 3, 4)}
+
+    As conlleval reads them: a span also begins with I- where none of its type is open.
+    """
+    found: set[Span] = set()
+    open_type, start = "", 0
+    for i, tag in enumerate([*tags, "O"]):
+        mark, _, kind = tag.partition("-")
+        if open_type and (mark in ("B", "S", "O") or kind != open_type):
+            found.add((open_type, start, i))
+            open_type = ""
+        if mark != "O" and not open_type:
+            open_type, start = kind, i
+        if mark in ("E", "S"):
+            found.add((open_type, start, i + 1))
+            open_type = ""
+    return found
+
+
+def marks_spans(tags: Sequence[str]) -> bool:
+    """Whether tags say where spans begin and go on: O, B-PER, I-PER."""
+    return any(tag[:2] in ("B-", "I-") for tag in tags) and all(
+        re.fullmatch(r"O|[BIES]-.+", tag) for tag in tags
+    )
+
+
+# ---- numbers ---------------------------------------------------------------------------------
+
+
+def pearson(outputs: Sequence[float], references: Sequence[float]) -> Measured:
+    """How far outputs lie on a line with their references, -1 to 1; 0 where one never changes."""
+    return correlated(outputs, references, "pearson")
+
+
+def spearman(outputs: Sequence[float], references: Sequence[float]) -> Measured:
+    """The same of their ranks among all examples, ties sharing theirs."""
+    matched(outputs, references)
+    return correlated(ranks(outputs), ranks(references), "spearman|ties:mean")
+
+
+def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
+    """The root of the mean squared difference: less is better."""
+    matched(outputs, references)
+    squares = (np.asarray(outputs, float) - np.asarray(references, float)) ** 2
+    counts = np.stack([squares, np.ones(len(squares))], 1)
+    return Measured("rmse", counts, lambda sums: float(np.sqrt(sums[0] / sums[1])))
+
+
+def correlated(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name: str) -> Measured:
+    matched(x, y)
+    a, b = (standard(np.asarray(one, float)) for one in (x, y))
+
+    def finish(sums: Numbers) -> float:
+        n, sa, sb, saa, sbb, sab = sums
+        spread = (saa - sa * sa / n) * (sbb - sb * sb / n)
+        return float((sab - sa * sb / n) / np.sqrt(spread)) if spread > 1e-12 else 0.0
+
+    return Measured(name, np.stack([np.ones(len(a)), a, b, a * a, b * b, a * b], 1), finish)
+
+
+def standard(values: Numbers) -> Numbers:
+    """Mean 0 and spread 1, so that sums of squares lose nothing; 0 where nothing changes."""
+    apart = values - values.mean()
+    spread = apart.std()
+    # What is left of equal numbers after their mean is taken away is rounding, not spread.
+    return apart / spread if spread > 1e-12 * np.abs(values).max() else np.zeros_like(apart)
+
+
+def ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """[30, 10, 30] -> [2.5, 1, 2.5]"""
+    _, number, counts = np.unique(
+        np.asarray(values, float), return_inverse=True, return_counts=True
+    )
+    return (counts.cumsum() - (counts - 1) / 2)[number]
+
+
+def matched(outputs: Sized, references: Sized) -> None:
+    if len(outputs) != len(references):
+        raise ValueError(
+            f"{len(outputs)} outputs cannot be held against {len(references)} references; "
+            "each output needs its own"
+        )
+    if not len(outputs):
+        raise ValueError("nothing can be measured on 0 outputs; at least one is needed")

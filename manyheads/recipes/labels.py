@@ -1,0 +1,244 @@
+"""What is said about a text: settings, and good ones for those who give none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from manyheads.codecs.text import Text
+from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelled, tagged
+from manyheads.model.build import BUILDERS, Network
+from manyheads.model.heads import Pooling
+from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.masked import Codec
+from manyheads.recipes.masked import network as transformer
+from manyheads.tasks.labels import Corpus, Judging, Kind, Labels, Learning, lay_down
+from manyheads.trained.reader import Judge
+from manyheads.training.files import write_text
+from manyheads.training.loop import Training
+from manyheads.training.runs import CORPUS, Run
+
+FILES: tuple[str, ...] = ("data", "valid_data")
+SIDES = 1
+USE = "classify"
+LABELS = "labels.json"
+CHARACTERS_A_TOKEN = 4  # about
+
+Example = Labelled | Tagged
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where texts with labels come from."""
+
+    data: Path | None = None
+    valid_data: Path | None = None
+    columns: Columns = Columns()
+    held_out: int = 1000  # for validation, where no file for it is given; a tenth at most
+    longest_tokens: int = 128  # of longer texts the end is not read
+
+    def __post_init__(self) -> None:
+        if self.data is None:
+            raise ValueError("nothing to learn from: give data, a file of texts with labels")
+        if self.held_out < 1:
+            raise ValueError(f"held_out is 1 or more, got {self.held_out}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to learn, from what, with what."""
+
+    task: Kind
+    data: Data
+    codec: Codec = Codec()
+    network: Network = Network()
+    pooling: Pooling = "mean"  # of a text's states: the first token's, or the mean of all
+    training: Training = Training()
+    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+
+
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
+    """For a first look on a laptop: minutes."""
+    return {
+        "codec": Codec(size=4000),
+        "network": transformer(128, 2, 4, 0.2),
+        "training": scaled(tokens, cuda, epochs=5, batch=2048, learning_rate=1e-3),
+    }
+
+
+def small(tokens: int, cuda: bool) -> dict[str, Any]:
+    """For thousands of texts and more."""
+    return {
+        "codec": Codec(size=8000),
+        "network": transformer(256, 4, 4, 0.3),
+        "training": scaled(tokens, cuda, epochs=10, batch=8192, learning_rate=1e-3),
+    }
+
+
+PRESETS = {"tiny": tiny, "small": small}
+
+
+def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:
+    """So many epochs, validated twice in each."""
+    steps = max(100, epochs * tokens // batch)
+    every = max(10, steps // (2 * epochs))
+    return Training(
+        steps=steps,
+        tokens_per_batch=batch,
+        learning_rate=learning_rate,
+        schedule="linear",
+        warmup_steps=max(10, steps // 10),
+        label_smoothing=0.1,
+        precision="bfloat16" if cuda else "float32",
+        validate_every=every,
+        checkpoint_every=every,
+        log_every=max(1, min(50, every // 2)),
+        ema=0.99,
+    )
+
+
+def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> Recipe:
+    cuda = asked.device == "cuda"
+    parts = chosen_preset(PRESETS, asked.preset or ("small" if cuda else "tiny"))(tokens, cuda)
+    if asked.start is not None:
+        # What was learned before is changed little: lower and shorter.
+        batch = parts["training"].tokens_per_batch
+        parts["training"] = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=2e-4)
+        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        parts["pooling"] = getattr(asked.start, "pooling", "mean")
+    if task == "regression":
+        parts["training"] = replace(parts["training"], label_smoothing=0.0)
+    if asked.network is not None:
+        no_other_network(asked.network, tuple(BUILDERS))
+        parts["network"] = replace(parts["network"], kind=asked.network)
+    return Recipe(task, data, **parts)
+
+
+def begun(start: Any) -> Codec:
+    if start.task not in ("masked", "embedding", "classification", "regression", "labelling"):
+        raise ValueError(
+            f"what judges a text starts from an encoder, masked or another of its kind; "
+            f"the run to start from learned {start.task}"
+        )
+    codec: Codec = start.codec
+    return codec
+
+
+# ---- from files to a job ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Examples to train on and to validate on, and the files they are from."""
+
+    train: list[Example]
+    valid: list[Example]
+    source: Path
+    valid_source: Path
+
+
+def data_of(files: Mapping[str, Any]) -> Data:
+    return Data(**files)
+
+
+def read(kind: Kind, path: Path, columns: Columns) -> list[Example]:
+    return list(tagged(path)) if kind == "labelling" else list(labelled(path, columns))
+
+
+def gather(recipe: Recipe) -> Gathered:
+    data, seed = recipe.data, recipe.training.seed
+    source = Path(data.data or "")
+    train = read(recipe.task, source, data.columns)
+    if data.valid_data is not None:
+        valid = read(recipe.task, data.valid_data, data.columns)
+        return Gathered(train, valid, source, data.valid_data)
+    count = min(data.held_out, len(train) // 10)
+    if not count:
+        raise ValueError(
+            f"{source} has {len(train)} texts, too few to hold some out for validation; "
+            "give --valid-data, or 10 texts at least"
+        )
+    order = np.random.default_rng([seed, 1]).permutation(len(train)).tolist()
+    held = sorted(order[:count])
+    kept = sorted(order[count:])
+    return Gathered([train[i] for i in kept], [train[i] for i in held], source, source)
+
+
+def tokens(gathered: Gathered, recipe: Recipe) -> int:
+    return sum(map(length, gathered.train)) // CHARACTERS_A_TOKEN + 2 * len(gathered.train)
+
+
+def length(one: Example) -> int:
+    if isinstance(one, Tagged):
+        return sum(len(word) + 1 for word in one.words)
+    return len(one.text) + len(one.second)
+
+
+def counted(gathered: Gathered) -> str:
+    return f"{len(gathered.train):,} texts to train on, {len(gathered.valid):,} to validate on"
+
+
+def codec_of(gathered: Gathered, recipe: Recipe) -> Text:
+    if recipe.start_from is not None:
+        return Text.load(recipe.start_from / "tokenizer.json")
+    lines = (line for one in gathered.train for line in texts(one))
+    return Text.train(lines, recipe.codec.kind, recipe.codec.size, masked=True)
+
+
+def texts(one: Example) -> list[str]:
+    return [" ".join(one.words)] if isinstance(one, Tagged) else [one.text, one.second]
+
+
+def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
+    (run / "data").mkdir(exist_ok=True)
+    codec_of(gathered, recipe).save(run / "tokenizer.json")
+    Labels.of(recipe.task, gathered.train, gathered.source).save(run / LABELS)
+    task = task_of(recipe, run.folder)
+    cut = lay_down(task, gathered.train, run / "data" / "train", gathered.source)
+    lay_down(task, gathered.valid, run / "data" / "valid", gathered.valid_source)
+    write_text(run / "data" / "valid.jsonl", "".join(f"{o}\n" for o in as_lines(gathered.valid)))
+    shortened = (
+        f"\n  {cut:,} longer than {task.room} tokens: their ends are not read" if cut else ""
+    )
+    run.text(CORPUS, f"{counted(gathered)}{shortened}\n")
+
+
+def task_of(recipe: Recipe, folder: Path) -> Judging:
+    return Judging(
+        recipe.task,
+        Text.load(folder / "tokenizer.json"),
+        Labels.load(folder / LABELS),
+        recipe.network,
+        recipe.pooling,
+        recipe.data.longest_tokens,
+    )
+
+
+def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
+    labels = Labels.of(recipe.task, gathered.train, gathered.source)
+    codec = codec_of(gathered, recipe)
+    task = Judging(recipe.task, codec, labels, recipe.network, recipe.pooling)
+    return task.network(), task.outcomes
+
+
+def job(recipe: Recipe, run: Run) -> Learning:
+    return Learning(
+        task_of(recipe, run.folder),
+        Corpus.load(run / "data" / "train"),
+        read(recipe.task, run / "data" / "valid.jsonl", Columns()),
+        tokens=recipe.training.tokens_per_batch,
+        seed=recipe.training.seed,
+    )
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> Judge:
+    task = task_of(recipe, folder)
+    return Judge(task, task.network(), name)

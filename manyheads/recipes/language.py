@@ -1,0 +1,218 @@
+"""Text that goes on: settings, and good ones for those who give none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from manyheads.codecs.text import Text
+from manyheads.data.shards import Shard
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.tasks.language import HeldOut, Language, Learning
+from manyheads.tasks.pairs import Layout
+from manyheads.tasks.running import Running, Texts, about, held_bytes, learned
+from manyheads.tasks.running import gather as read
+from manyheads.tasks.running import prepare as lay_down
+from manyheads.trained.language import LanguageModel
+from manyheads.training.loop import Training
+from manyheads.training.runs import Run
+
+FILES: tuple[str, ...] = ("text", "valid_text")
+SIDES = 1
+USE = "generate"
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How text becomes numbers."""
+
+    kind: Literal["bpe", "unigram", "word", "character", "byte"] = "bpe"
+    size: int = 4000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to learn, from what, with what."""
+
+    task: Literal["language"]
+    data: Running
+    codec: Codec = Codec()
+    network: Network = Network()
+    training: Training = Training()
+    layout: Layout = "packed"
+    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+
+    def __post_init__(self) -> None:
+        if self.training.best_by != "loss":
+            raise ValueError("a language model is judged by its loss; training.best_by: loss")
+        if self.layout == "packed" and not self.network.packs:
+            raise ValueError(
+                f"a {self.network.kind} network reads one sequence a row; layout: padded would do"
+            )
+        room, context = self.network.longest, self.data.context
+        if self.network.position == "learned" and room < context:
+            raise ValueError(
+                f"a learned position for {room} places meets windows of {context} tokens; "
+                f"network.longest: {context} or data.context: {room} would do"
+            )
+
+
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def network(width: int, depth: int, heads: int, dropout: float) -> Network:
+    """Norms without a mean, gates, turned queries and keys: what language models settled on."""
+    return Network(
+        width=width,
+        depth=depth,
+        heads=heads,
+        inner=(8 * width // 3 + 63) // 64 * 64,
+        feed_forward="swiglu",
+        norm="rms",
+        bias=False,
+        scaled=False,
+        position="rotary",
+        dropout=dropout,
+    )
+
+
+def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
+    """For a first look on a laptop: minutes."""
+    return {
+        "codec": Codec(size=2000),
+        "context": 128,
+        "network": network(128, 4, 4, 0.1),
+        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=3e-3),
+    }
+
+
+def small(tokens: int, cuda: bool) -> dict[str, Any]:
+    """For a book or a hundred of them."""
+    return {
+        "codec": Codec(size=4000),
+        "context": 256,
+        "network": network(384, 6, 6, 0.3),
+        "training": scaled(tokens, cuda, epochs=40, batch=16384, learning_rate=1e-3),
+    }
+
+
+def base(tokens: int, cuda: bool) -> dict[str, Any]:
+    """For billions of tokens: the measures of the smallest GPT-2."""
+    return {
+        "codec": Codec(size=32000),
+        "context": 1024,
+        "network": network(768, 12, 12, 0.0),
+        "training": scaled(tokens, cuda, epochs=1, batch=131072, learning_rate=6e-4),
+    }
+
+
+PRESETS = {"tiny": tiny, "small": small, "base": base}
+
+
+def fitting(tokens: int, cuda: bool) -> str:
+    if not cuda:
+        return "tiny"
+    return "small" if tokens < 100_000_000 else "base"
+
+
+def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:
+    """So many epochs, validated some twenty times."""
+    steps = max(200, epochs * tokens // batch)
+    every = max(50, steps // 20)
+    return Training(
+        steps=steps,
+        tokens_per_batch=batch,
+        learning_rate=learning_rate,
+        schedule="cosine",
+        warmup_steps=max(20, min(2000, steps // 20)),
+        weight_decay=0.1,
+        betas=(0.9, 0.99),
+        precision="bfloat16" if cuda else "float32",
+        best_by="loss",
+        validate_every=every,
+        checkpoint_every=every,
+        log_every=max(1, min(50, every // 2)),
+        ema=0.99,
+    )
+
+
+def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
+    cuda = asked.device == "cuda"
+    parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda)
+    data = replace(data, context=parts.pop("context"))
+    if asked.start is not None:
+        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        data = replace(data, context=asked.start.data.context)
+    if asked.network is not None:
+        no_other_network(asked.network, ("transformer", "recurrent"))
+        parts["network"] = replace(parts["network"], kind=asked.network)
+    layout: Layout = "packed" if parts["network"].packs else "padded"
+    return Recipe(task, data, layout=layout, **parts)
+
+
+def begun(start: Any) -> Codec:
+    if start.task != "language":
+        raise ValueError(
+            f"a language model starts from one; the run to start from learned {start.task}"
+        )
+    codec: Codec = start.codec
+    return codec
+
+
+# ---- from files to a job ---------------------------------------------------------------------
+
+
+def data_of(files: Mapping[str, Any]) -> Running:
+    return Running(**files)
+
+
+def gather(recipe: Recipe) -> Texts:
+    return read(recipe.data)
+
+
+def tokens(gathered: Texts, recipe: Recipe) -> int:
+    return about(gathered.characters(), recipe.codec.kind)
+
+
+def counted(gathered: Texts) -> str:
+    return str(gathered)
+
+
+def codec_of(gathered: Texts, recipe: Recipe) -> Text:
+    if recipe.start_from is not None:
+        return Text.load(recipe.start_from / "tokenizer.json")
+    return learned(gathered, recipe.codec.kind, recipe.codec.size)
+
+
+def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
+    lay_down(gathered, codec_of(gathered, recipe), run, framed=True)
+
+
+def sketch(gathered: Texts, recipe: Recipe) -> tuple[nn.Module, int]:
+    codec = codec_of(gathered, recipe)
+    return task_of(recipe, codec).network(), codec.size
+
+
+def task_of(recipe: Recipe, codec: Text) -> Language:
+    return Language(codec, recipe.network, recipe.data.context)
+
+
+def job(recipe: Recipe, run: Run) -> Learning:
+    return Learning(
+        task_of(recipe, Text.load(run / "tokenizer.json")),
+        Shard(run / "data" / "train"),
+        HeldOut(Shard(run / "data" / "valid"), held_bytes(run)),
+        layout=recipe.layout,
+        tokens=recipe.training.tokens_per_batch,
+        seed=recipe.training.seed,
+    )
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> LanguageModel:
+    task = task_of(recipe, Text.load(folder / "tokenizer.json"))
+    return LanguageModel(task, task.network(), name)

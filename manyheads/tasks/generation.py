@@ -1,0 +1,255 @@
+"""How a language model writes on: the choices a user has, many prompts or one as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.codecs.text import Text
+from manyheads.decoding.beam import Beam, beam
+from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.greedy import greedy
+from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.step import CachedStep, Step
+from manyheads.decoding.stream import stream as stream_tokens
+from manyheads.decoding.wrappers import Moving, Repeats
+from manyheads.tasks.telling import Telling, told
+
+Ids = Sequence[int]
+AT_ONCE = 16384  # tokens, of all prompts that are written on together
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Drawn at random unless the temperature is 0: then the likeliest token, or a beam."""
+
+    max_new_tokens: int = 256
+    min_new_tokens: int = 0
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0  # above 1: what was read or written is less likely
+    stop: tuple[str, ...] = ()  # texts that end it, and are not part of it
+    seed: int = 0
+    beam: int = 1
+    nbest: int = 1
+    length_penalty: float = 1.0
+    truncate: bool = False  # of a prompt longer than the context, read the last tokens
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
+        if self.temperature and self.beam > 1:
+            raise ValueError(
+                f"a beam searches and a temperature of {self.temperature} draws; "
+                "temperature=0 goes with a beam"
+            )
+        if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
+            raise ValueError("top_k, top_p and min_p narrow what is drawn; give a temperature too")
+        if self.nbest > max(1, self.beam):
+            raise ValueError(
+                f"{self.nbest} best were asked for, a beam of {self.beam} finds {self.beam} at most"
+            )
+        if self.max_new_tokens < 1 or self.min_new_tokens < 0:
+            raise ValueError("max_new_tokens is 1 or more, min_new_tokens 0 or more")
+        if self.max_new_tokens < self.min_new_tokens:
+            raise ValueError(
+                f"min_new_tokens={self.min_new_tokens} is over max_new_tokens={self.max_new_tokens}"
+            )
+        if not self.repetition_penalty > 0:
+            raise ValueError(
+                "a repetition_penalty is over 0, and 1 changes nothing, "
+                f"got {self.repetition_penalty}"
+            )
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise ValueError(
+                f'stop lists texts of a character or more, as ("\\n",), got {self.stop!r}'
+            )
+        if self.stop and self.beam > 1:
+            raise ValueError("stop ends a text that is written once; leave it out with a beam")
+        self.sampling()
+        self.search()
+
+    def sampling(self) -> Sampling:
+        return Sampling(
+            self.temperature or 1.0,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+        )
+
+    def search(self) -> Beam:
+        return Beam(self.beam, nbest=self.nbest, length_penalty=self.length_penalty)
+
+    def bounds(self, codec: Text) -> Bounds:
+        return Bounds(
+            codec.signs.stop,
+            longest=self.max_new_tokens,
+            shortest=self.min_new_tokens,
+            never=codec.signs.never,
+        )
+
+
+class Continuation(NamedTuple):
+    """What follows a prompt, and what the model gives for it."""
+
+    text: str  # without the text that stopped it
+    ids: list[int]  # with it, but without the sign
+    score: float  # the sum of its logs
+    logs: list[float]  # the log-probability of each token, and of the sign where it was reached
+    finished: bool  # by the sign or a text, not by being as long as it may be
+
+
+def generate(
+    network: Any,
+    codec: Text,
+    prompts: Sequence[str],
+    how: Generation,
+    context: int,
+    first: int = 0,
+) -> list[list[Continuation]]:
+    """For each prompt what follows it, the best first where a beam gives several.
+
+    `first` is the number of the first prompt in the whole input: each draws by its own number, so
+    that nothing depends on what else is in the batch. Writing goes on past the context, from then
+    on with half of it at least in view (see `Moving`).
+    """
+    return write_on(network, codec, read(codec, prompts), how, context, first)
+
+
+def stream(
+    network: Any,
+    codec: Text,
+    prompt: str,
+    how: Generation,
+    context: int,
+    number: int = 0,
+) -> Iterator[str]:
+    """The text that `generate` gives for the prompt of this number, in pieces as it is written."""
+    if how.beam > 1:
+        raise ValueError("a beam knows its text only at the end; stream without it, or generate")
+    (ids,) = read(codec, [prompt])
+    network.eval()
+    start = starting(network, codec, [ids], how, context)
+    sampling = how.sampling() if how.temperature else None
+    step = stepping(network, codec, how, context)
+    return pieces(
+        stream_tokens(step, start, how.bounds(codec), sampling, number),
+        Telling(codec, ids, how.stop),
+        codec.signs.stop,
+    )
+
+
+def pieces(tokens: Iterator[tuple[int, float]], telling: Telling, stop: int) -> Iterator[str]:
+    for token, _ in tokens:
+        new = "" if token == stop else telling.add(token)
+        if new:
+            yield new
+        if telling.stopped:
+            return
+    rest = telling.end()
+    if rest:
+        yield rest
+
+
+def read(codec: Text, prompts: Sequence[str]) -> list[list[int]]:
+    if not all(prompts):
+        raise ValueError(
+            'a prompt has at least one character, an empty one came; a line break ("\\n") would do'
+        )
+    return codec.encode_all(prompts)
+
+
+def write_on(
+    network: Any,
+    codec: Text,
+    prompts: Sequence[Ids],
+    how: Generation,
+    context: int,
+    first: int = 0,
+) -> list[list[Continuation]]:
+    """Prompts of one length go together."""
+    network.eval()
+    found: dict[int, list[Continuation]] = {}
+    for rows in alike(prompts, max(1, AT_ONCE // (context * how.beam))):
+        some = [prompts[i] for i in rows]
+        start = starting(network, codec, some, how, context)
+        step = stepping(network, codec, how, context)
+        telling = [Telling(codec, ids, how.stop) for ids in some]
+        numbers = [first + i for i in rows]
+        for i, row, hypotheses in zip(
+            rows, telling, searched(step, start, how, codec, telling, numbers), strict=True
+        ):
+            found[i] = [
+                Continuation(
+                    told(codec, prompts[i], one.ids, how.stop),
+                    one.ids,
+                    one.score,
+                    one.logs,
+                    one.finished or row.stopped,
+                )
+                for one in hypotheses
+            ]
+    return [found[i] for i in range(len(prompts))]
+
+
+def searched(
+    step: Step,
+    start: Tensor,
+    how: Generation,
+    codec: Text,
+    telling: Sequence[Telling],
+    numbers: Sequence[int],
+) -> list[list[Hypothesis]]:
+    bounds = how.bounds(codec)
+
+    def over(row: int, token: int) -> bool:
+        telling[row].add(token)
+        return telling[row].stopped
+
+    ends = over if how.stop else None
+    if how.beam > 1:
+        return beam(step, start, bounds, how.search())
+    if how.temperature:
+        drawn = sample(step, start, bounds, how.sampling(), numbers, ends)
+        return [[one] for one in drawn]
+    return [[one] for one in greedy(step, start, bounds, ends)]
+
+
+def alike(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
+    """The numbers of prompts of one length, up to so many: [[a b], [c], [d e]] -> [1], [0, 2]"""
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    for _, same in groupby(order, key=lambda i: len(prompts[i])):
+        numbers = [*same]
+        yield from (numbers[i : i + rows] for i in range(0, len(numbers), rows))
+
+
+def starting(
+    network: Any, codec: Text, prompts: Sequence[Ids], how: Generation, context: int
+) -> Tensor:
+    """Prompts of one length (B, T), after the signs that a text starts with."""
+    framed = [[*codec.signs.starts, *ids] for ids in prompts]
+    length = len(framed[0])
+    if not length:
+        raise ValueError("a prompt has at least one token, and none of this one is known")
+    if length > context and not how.truncate:
+        raise ValueError(
+            f"the prompt has {length} tokens and the context {context}; shorten it, or have its "
+            "last tokens read with truncate=True"
+        )
+    device = next(network.parameters()).device
+    return torch.tensor([ids[-context:] for ids in framed], device=device)
+
+
+def stepping(network: Any, codec: Text, how: Generation, context: int) -> Step:
+    step: Step = Moving(lambda: CachedStep(network), context)
+    if how.repetition_penalty == 1:
+        return step
+    return Repeats(step, how.repetition_penalty, spared=[codec.signs.stop])

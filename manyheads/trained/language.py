@@ -1,0 +1,69 @@
+"""Text that goes on: written further, and found likely or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from manyheads.data.sources import whole
+from manyheads.tasks.language import Generation, Language, generate, scored, stream
+
+
+class Scored(NamedTuple):
+    """How likely a text is, token by token."""
+
+    pieces: list[str]
+    logs: list[float]  # natural logarithms of their probabilities, each given all before it
+    bytes: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        return -sum(self.logs) / math.log(2) / max(1, self.bytes)
+
+    @property
+    def perplexity(self) -> float:
+        """Of a token; infinite where that is more than a number holds."""
+        mean = -sum(self.logs) / max(1, len(self.logs))
+        return math.exp(mean) if mean < 700 else math.inf
+
+
+class LanguageModel:
+    """A trained network that writes on."""
+
+    kind = "language"
+
+    def __init__(self, task: Language, network: nn.Module, name: str = ""):
+        self.task, self.network, self.name = task, network.eval(), name
+
+    def generate(self, prompts: str | Sequence[str], **how: Any) -> list[str]:
+        """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]"""
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return [best.text for best, *_ in self.write(several, Generation(**how))]
+
+    def write(self, prompts: Sequence[str], how: Generation = Generation()) -> Any:
+        """For each prompt the best that can be written, or what was drawn."""
+        several = [whole(prompt, "the prompt") for prompt in prompts]
+        return generate(self.network, self.task.codec, several, how, self.task.context)
+
+    def stream(self, prompt: str, how: Generation = Generation()) -> Iterator[str]:
+        """The same in pieces, as they are written."""
+        prompt = whole(prompt, "the prompt")
+        return stream(self.network, self.task.codec, prompt, how, self.task.context)
+
+    def score(self, text: str, stride: int = 0) -> Scored:
+        """How likely a text is; past the context, each token sees the half of it before at least.
+
+        A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
+        """
+        if not text:
+            raise ValueError("a text to score has at least one character, an empty one came")
+        codec, context = self.task.codec, self.task.context
+        if not 0 <= stride <= context:
+            raise ValueError(f"a stride is 1 to the context of {context} tokens, got {stride}")
+        ids = codec.encode(whole(text, "the text"))
+        logs = scored(self.network, codec, ids, context, stride or max(1, context // 2))
+        # Where nothing starts a text its first token is given, and not scored.
+        return Scored(codec.pieces(ids)[len(ids) - len(logs) :], logs, len(text.encode()))

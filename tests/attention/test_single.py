@@ -1,0 +1,73 @@
+"""One new token over the filled slots of a cache."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from manyheads import Causal, Everything, Grid, Pairs, Window, Work, line, plan
+from manyheads.attention.kernels import single
+from manyheads.attention.kernels.single import Single
+
+SLOTS = 300
+
+
+def work(place: Any = (5,), pattern: Any = Causal(), heads: int = 4, **options: Any) -> Work:
+    order = torch.as_tensor(place, device=options.pop("device", "cpu"))
+    at = Grid(order, (order,), (SLOTS,))
+    return Work(pattern, Pairs(2, heads, at, line(SLOTS, device=order.device)), **options)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (work(), "it runs on CUDA, not on cpu"),
+        (work(pattern=Causal() & Window(4)), r"it computes Causal\(\) alone"),
+        (work(pattern=Everything()), r"it computes Causal\(\) alone"),
+        (work(place=(4, 5)), "it takes one query, over slots in their order from the first on"),
+        (work(features=frozenset({"distance bias"})), "it has no distance bias"),
+        (work(features=frozenset({"dropout"})), "it has no dropout"),
+        (work(device="meta"), "it runs on CUDA, not on meta"),
+    ],
+)
+def test_what_it_does_not_do_it_refuses(asked: Work, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"the single kernel refuses .*: {sentence}"):
+        plan(Single(), asked)
+
+
+def test_what_is_compiled_knows_its_shape() -> None:
+    query, slots = torch.empty(2, 4, 1, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
+    found = single.one_query(query, slots, slots, torch.empty(1, device="meta"), 1.0)
+    assert found.shape == query.shape
+
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="it runs on CUDA")
+
+
+@cuda
+@pytest.mark.parametrize("channels", [16, 48, 64, 128])
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+@pytest.mark.parametrize(
+    "place", [[0], [127], [128], [299], [[3], [290]]], ids=lambda place: f"at {place}"
+)
+def test_it_is_equal_to_the_definition(channels: int, key_heads: int, place: Any) -> None:
+    asked = work(place, channels=channels, key_heads=key_heads, device="cuda")
+    query = torch.randn(2, 1, 4, channels, device="cuda").transpose(1, 2)
+    # Slots beyond the filled ones may hold anything.
+    key, value = (torch.randn(2, key_heads, SLOTS, channels, device="cuda") for _ in range(2))
+    for row, last in enumerate(torch.tensor(place).expand(2, 1)[:, 0].tolist()):
+        key[row, :, last + 1 :] = 1e4
+    found = plan(Single(), asked)(query, key, value)
+    torch.testing.assert_close(found, plan("reference", asked)(query, key, value))
+
+
+@cuda
+def test_in_16_bits_it_is_as_exact_as_they_are() -> None:
+    asked = work([200], dtype=torch.bfloat16, device="cuda")
+    query, key, value = (
+        torch.randn(2, 4, count, 64, device="cuda", dtype=torch.bfloat16)
+        for count in (1, SLOTS, SLOTS)
+    )
+    wanted = plan("reference", asked)(query.float(), key.float(), value.float())
+    found = plan(Single(), asked)(query, key, value).float()
+    assert (found - wanted).norm() < 5e-3 * wanted.norm()

@@ -1,0 +1,218 @@
+"""The step of writing, recorded once and played again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from writers import translator
+
+from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
+from manyheads.decoding import sample as plain
+from manyheads.decoding.captured import BLOCK, Captured, biases_apart, pick, swapped, weights
+from manyheads.model.build import Network, decoder
+
+STOP, VOCABULARY = 7, 2 * BLOCK + 11
+NETWORK = Network(
+    width=16,
+    depth=2,
+    heads=2,
+    inner=32,
+    feed_forward="gelu-tanh",
+    position="learned",
+    longest=64,
+    scaled=False,
+    head_bias=True,
+)
+BOUNDS = Bounds(STOP, longest=20, shortest=3, never=(0, 1))
+CHOICES = [
+    Sampling(seed=3),
+    Sampling(temperature=0.6, top_k=40),
+    Sampling(top_p=0.8, min_p=0.01),
+    Sampling(top_k=30, top_p=0.7),
+]
+
+
+def writer(network: Network = NETWORK, dtype: torch.dtype = torch.float64) -> Decoder:
+    torch.manual_seed(0)
+    made: Any = decoder(network, VOCABULARY).to(dtype).eval()
+    with torch.no_grad():
+        made.embedding.table.weight.mul_(10)  # some tokens are likely
+        made.head.bias[STOP] = 4  # and so is the stop, now and then
+    return made
+
+
+def prompts(batch: int = 5, length: int = 3) -> torch.Tensor:
+    return torch.randint(8, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("how", CHOICES, ids=str)
+def test_the_tokens_are_those_of_the_plain_way(how: Sampling) -> None:
+    network = writer()
+    wanted = sample(CachedStep(network), prompts(), BOUNDS, how)
+    assert Captured(network, 5, 30, room=8, look_every=7).sample(prompts(), BOUNDS, how) == wanted
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "bias", "content", "none"])
+def test_so_they_are_whatever_says_where_a_token_is(position: Any) -> None:
+    network = writer(replace(NETWORK, position=position, window=6))
+    wanted = sample(CachedStep(network), prompts(), BOUNDS)
+    assert Captured(network, 5, 30, room=8).sample(prompts(), BOUNDS) == wanted
+
+
+def test_some_sequences_stop_and_some_do_not() -> None:
+    """What the tests above compare has both."""
+    found = sample(CachedStep(writer()), prompts(), BOUNDS, CHOICES[0])
+    assert {one.finished for one in found} == {True, False}
+
+
+def test_the_same_recorder_writes_again() -> None:
+    network = writer()
+    recorder = Captured(network, 5, 30, room=8)
+    first = recorder.sample(prompts(), BOUNDS)
+    other = recorder.sample(prompts(2, 9), BOUNDS, CHOICES[1], numbers=[4, 11])
+    wanted = sample(CachedStep(network), prompts(2, 9), BOUNDS, CHOICES[1], numbers=[4, 11])
+    assert other == wanted
+    assert recorder.sample(prompts(), BOUNDS) == first
+
+
+def test_a_choice_of_another_seed_is_no_other_recording() -> None:
+    recorder = Captured(writer(), 5, 30)
+    found = [recorder.sample(prompts(), BOUNDS, Sampling(seed=seed)) for seed in (0, 1)]
+    assert found[0] != found[1]
+    assert len(recorder.recordings) == 1
+
+
+def test_slots_that_are_filled_later_are_of_a_later_recording() -> None:
+    recorder = Captured(writer(), 5, 30, room=8)
+    recorder.sample(prompts(), Bounds(None, longest=20))
+    assert sorted(slots for slots, _ in recorder.recordings) == [8, 16, 24]
+
+
+def test_each_may_have_another_length() -> None:
+    network, bounds = writer(), Bounds(None, longest=[0, 4, 1, 9, 2])
+    found = Captured(network, 5, 30).sample(prompts(), bounds)
+    assert [len(one.ids) for one in found] == [0, 4, 1, 9, 2]
+    assert found == sample(CachedStep(network), prompts(), bounds)
+
+
+def test_who_looks_is_shown_each_token_once_and_nothing_after_the_stop() -> None:
+    looks: list[list[list[int]]] = []
+    found = Captured(writer(), 5, 30, look_every=4).sample(
+        prompts(), BOUNDS, CHOICES[0], look=looks.append
+    )
+    for row, one in enumerate(found):
+        shown = [token for look in looks for token in look[row]]
+        assert shown == [*one.ids, *[STOP] * one.finished]
+    assert all(len(new) <= 4 for look in looks for new in look)
+    assert len(looks) == 5
+
+
+def test_nothing_is_written_once_all_have_stopped() -> None:
+    recorder = Captured(writer(), 5, 64, look_every=2)
+    only_stop = Bounds(STOP, longest=60, never=tuple({*range(VOCABULARY)} - {STOP}))
+    found = recorder.sample(prompts(), only_stop)
+    assert all(one.ids == [] and one.finished for one in found)
+    assert int(recorder.count) == 2
+
+
+def test_a_compiled_step_writes_the_same() -> None:
+    network = writer(replace(NETWORK, depth=1))
+    recorder = Captured(network, 5, 30, compile={"backend": "eager"})
+    wanted = sample(CachedStep(network), prompts(), BOUNDS)
+    assert recorder.sample(prompts(), BOUNDS) == wanted
+    torch._dynamo.reset()
+
+
+def test_what_is_changed_to_record_is_changed_back() -> None:
+    network = writer()
+    ids, own = Tokens(prompts(), line(3)), network.stack.kernel
+    before = network(ids)
+    with biases_apart(network, True), swapped(network, network.stack.kernel):
+        torch.testing.assert_close(network(ids), before)
+    assert torch.equal(network(ids), before)
+    assert network.stack.kernel is own
+    assert not any("forward" in vars(part) for part in network.modules())
+
+
+def test_weights_are_those_of_the_plain_way_in_a_large_vocabulary() -> None:
+    for sharpness in (0.1, 5.0):  # where a few tokens are not enough, and where they are
+        logs = (sharpness * torch.randn(3, 4 * plain.FEW)).log_softmax(-1)
+        for how in CHOICES:
+            torch.testing.assert_close(weights(how, logs), how.weights(logs))
+
+
+def test_a_token_is_picked_as_in_the_plain_way() -> None:
+    chances = (3 * torch.randn(400, VOCABULARY)).softmax(-1)
+    chances[::2, ::3] = 0
+    shares = torch.rand(400, 1, dtype=torch.double)
+    assert torch.equal(pick(chances, shares)[:, 0], plain.pick(chances, shares[:, 0].tolist()))
+
+
+def test_a_token_without_weight_is_never_picked() -> None:
+    rows = torch.zeros(4, 3 * BLOCK)
+    rows[:, BLOCK - 1] = rows[:, 2 * BLOCK] = 0.5
+    shares = torch.tensor([[0.0], [0.4999], [0.5], [1 - 2**-53]], dtype=torch.double)
+    assert pick(rows, shares)[:, 0].tolist() == [2 * BLOCK] * 2 + [BLOCK - 1] * 2
+
+
+def test_where_nothing_can_be_written_it_says_so() -> None:
+    nothing = Bounds(None, longest=3, never=tuple(range(VOCABULARY)))
+    with pytest.raises(ValueError, match="sequence 0 can write nothing after 0 tokens"):
+        Captured(writer(), 5, 30).sample(prompts(), nothing)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"start": prompts(6)}, r"1 to 5 sequences that have begun are written on, \(6, 3\) arr"),
+        ({"start": prompts(2, 0)}, r"1 to 5 sequences that have begun are written on, \(2, 0\)"),
+        ({"numbers": [1, 2]}, "2 numbers came for 5 sequences"),
+        ({"bounds": Bounds(STOP, 29)}, "3 tokens and 29 more need 31 slots, there are 30"),
+        (
+            {"bounds": Bounds(STOP, 5, prefix=[[3]] * 5)},
+            "a recorded step forces no prefix; begin with it, or write with a CachedStep",
+        ),
+        ({"bounds": Bounds(999, 5)}, "stop names token 999; they are numbered 0 to 522"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(asked: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Captured(writer(), 5, 30).sample(**{"start": prompts(), "bounds": BOUNDS, **asked})
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"decoder": translator(0)}, "a Decoder's step can be recorded, a EncoderDecoder came; C"),
+        ({"decoder": translator(0).decoder}, "this decoder looks at a memory, whose step is not"),
+        ({"decoder": writer().train()}, "a step is recorded as it is used, not as it is trained"),
+        ({"batch": 0}, "batch is 1 or more, got 0"),
+        ({"slots": 0}, "slots is 1 or more, got 0"),
+        ({"look_every": 0}, "look_every is 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Captured(**{"decoder": writer(), "batch": 5, "slots": 30, **asked})
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
+@pytest.mark.parametrize(
+    ("compile", "batch", "window"),
+    [(None, 1, 0), (None, 5, 0), (None, 5, 6), ({}, 1, 0), ({}, 5, 0)],
+)
+def test_on_cuda_a_recording_writes_the_same(
+    compile: dict[str, Any] | None, batch: int, window: int
+) -> None:
+    network = writer(replace(NETWORK, window=window), torch.float32)
+    wanted = sample(CachedStep(network), prompts(batch), BOUNDS, CHOICES[1])
+    recorder = Captured(network.cuda(), batch, 30, compile=compile)
+    assert (recorder.kernel.name == "single") == (window == 0)
+    for _ in range(2):
+        found = recorder.sample(prompts(batch).cuda(), BOUNDS, CHOICES[1])
+        assert tokens(found) == tokens(wanted)
+
+
+def tokens(found: list[Hypothesis]) -> list[list[int]]:
+    return [one.ids for one in found]

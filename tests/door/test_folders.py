@@ -1,0 +1,525 @@
+"""Folders made by hand: what is read of them, and each sentence that refuses one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from tokenizers import Tokenizer, processors
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.door.family import Kind, built, skeleton
+from manyheads.door.huggingface import FAMILIES, read, write
+from manyheads.door.names import Pair, given, taken
+from manyheads.model.build import Network
+from manyheads.training.averages import weights_of
+
+LINES = [" ".join(f"w{i + j}" for j in range(9)) for i in range(18)]
+SHAPE: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24, "dropout": 0.1}
+LEARNED: dict[str, Any] = {"position": "learned", "longest": 24}
+LLAMA: dict[str, Any] = {
+    **SHAPE,
+    "position": "rotary",
+    "norm": "rms",
+    "feed_forward": "swiglu",
+    "bias": False,
+}
+BERT: dict[str, Any] = {
+    **SHAPE,
+    **LEARNED,
+    "order": "post",
+    "embedding_norm": True,
+    "feed_forward": "gelu",
+    "types": 2,
+}
+NETWORKS: dict[str, tuple[Kind, Network]] = {
+    "gpt2": ("language", Network(**SHAPE, **LEARNED, feed_forward="gelu-tanh", scaled=False)),
+    "llama": ("language", Network(**LLAMA, key_heads=2)),
+    "mistral": ("language", Network(**LLAMA, window=5, tied=False, scaled=False)),
+    "bert": ("masked", Network(**BERT)),
+    "pegasus": ("translation", Network(**SHAPE)),
+    "marian": ("translation", Network(**SHAPE, order="post", tied=False, head_bias=True)),
+}
+JUDGES: dict[Kind, tuple[int, Any]] = {
+    "classification": (3, "first"),
+    "regression": (1, "first"),
+    "labelling": (3, None),
+}
+WEIGHTS = "model.safetensors"
+
+
+def codec(kind: Kind) -> Text:
+    text = Text.train(LINES, "word", 30)
+    if kind in ("language", "translation"):
+        return text
+    return Text(text.tokenizer, Signs(opens=(1,)))
+
+
+def folder_of(family: str, folder: Path) -> Path:
+    kind, network = NETWORKS[family]
+    weights = weights_of(built(kind, network, (30,)))
+    write(folder, kind, network, weights, [codec(kind)], context=24)
+    return folder
+
+
+def judging(kind: Kind, folder: Path) -> Path:
+    outcomes, pooling = JUDGES[kind]
+    network = Network(**BERT, scaled=False)
+    weights = weights_of(built(kind, network, (30,), outcomes, pooling))
+    labels = ["a", "b", "c"][:outcomes] if outcomes > 1 else []
+    write(folder, kind, network, weights, [codec(kind)], context=24, labels=labels, pooling=pooling)
+    return folder
+
+
+def change(path: Path, **values: Any) -> None:
+    """Set these of a JSON file; what is set to ... is taken out."""
+    held = {**(json.loads(path.read_text()) if path.exists() else {}), **values}
+    path.write_text(json.dumps({k: v for k, v in held.items() if v is not ...}))
+
+
+def rename(folder: Path, names: dict[str, str]) -> None:
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    tensors = {names.get(name, name): tensor for name, tensor in held.items()}
+    safetensors.torch.save_file(tensors, folder / WEIGHTS)
+
+
+def put(folder: Path, **tensors: Any) -> None:
+    """Tensors by names whose dots are written as __; None takes one out."""
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    held |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+    kept = {name: tensor for name, tensor in held.items() if tensor is not None}
+    safetensors.torch.save_file(kept, folder / WEIGHTS)
+
+
+def refused(folder: Path, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        read(folder)
+    assert str(error.value) == sentence.replace("FOLDER", str(folder))
+
+
+# ---- one table, both ways --------------------------------------------------------------------
+
+
+def test_a_pair_gives_back_what_it_was_given() -> None:
+    whole = torch.randn(6, 4)
+    for pair in (
+        Pair("a", ("b",)),
+        Pair("a", ("b", "c", "d"), rows=(3, 2, 1)),
+        Pair("a", ("b", "c"), rows=(4, 2), turned=True),
+        Pair("a", ("b",), ahead=2),
+    ):
+        assert torch.equal(pair.here(pair.there(whole)), whole)
+    lifted = Pair("a", ("b",), lifted=True)
+    assert lifted.there(whole[0])[0].shape == (1, 4)
+    assert torch.equal(lifted.here(lifted.there(whole[0])), whole[0])
+
+
+def test_rows_before_the_first_place_are_empty_there_and_left_out_here() -> None:
+    pair = Pair("a", ("b",), ahead=2)
+    there = pair.there(torch.ones(3, 4))[0]
+    assert there.sum(1).tolist() == [0, 0, 4, 4, 4]
+
+
+@pytest.mark.parametrize("family", NETWORKS)
+def test_a_family_names_every_tensor_once(family: str, tmp_path: Path) -> None:
+    kind, network = NETWORKS[family]
+    weights = weights_of(built(kind, network, (30,)))
+    pairs = FAMILIES[family].pairs(network, kind, True)
+    assert sorted(pair.ours for pair in pairs) == sorted(weights)
+    names = [name for pair in pairs for name in pair.theirs]
+    assert len(names) == len(set(names))
+    back = taken(given(weights, pairs), pairs, skeleton(kind, network, (30,)), tmp_path)
+    assert all(torch.equal(back[name], tensor) for name, tensor in weights.items())
+
+
+@pytest.mark.parametrize("family", NETWORKS)
+def test_what_was_written_is_read_as_it_was(family: str, tmp_path: Path) -> None:
+    kind, network = NETWORKS[family]
+    torch.manual_seed(0)
+    weights = weights_of(built(kind, network, (30,)))
+    if "decoder.head.bias" in weights:
+        weights["decoder.head.bias"] += 1.0
+    write(tmp_path, kind, network, weights, [codec(kind)], context=24)
+    back = read(tmp_path)
+    assert (back.kind, back.context, back.network.longest) == (kind, 24, network.longest)
+    assert back.codecs()[0].encode("w3 w4") == codec(kind).encode("w3 w4")
+    assert back.signs == (codec(kind).signs,)
+    assert back.weights.keys() == weights.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(back.weights[name], tensor), name
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_a_judge_comes_back_with_its_labels(kind: Kind, tmp_path: Path) -> None:
+    back = read(judging(kind, tmp_path))
+    assert back.kind == kind
+    assert back.labels == (() if kind == "regression" else ("a", "b", "c"))
+    assert back.pooling == JUDGES[kind][1]
+    back.module()
+
+
+# ---- as others save it -----------------------------------------------------------------------
+
+
+def test_a_tied_head_may_be_there_twice_or_under_its_other_name(tmp_path: Path) -> None:
+    folder = folder_of("gpt2", tmp_path)
+    table = read(folder).weights["embedding.table.weight"]
+    put(folder, lm_head__weight=table.clone())
+    assert torch.equal(read(folder).weights["embedding.table.weight"], table)
+    put(folder, transformer__wte__weight=None)
+    assert torch.equal(read(folder).weights["embedding.table.weight"], table)
+    put(folder, transformer__wte__weight=table + 1)
+    refused(
+        folder,
+        "FOLDER: transformer.wte.weight and lm_head.weight are said to be one and differ",
+    )
+
+
+def test_an_old_bert_is_read(tmp_path: Path) -> None:
+    folder = folder_of("bert", tmp_path)
+    before = read(folder).weights
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    rename(folder, {n: n.replace(k, v) for n in held for k, v in old.items() if k in n})
+    put(
+        folder,
+        bert__embeddings__position_ids=torch.arange(24)[None],
+        cls__seq_relationship__weight=torch.zeros(2, 16),
+        bert__pooler__dense__weight=torch.zeros(16, 16),
+    )
+    after = read(folder).weights
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+
+
+def test_a_half_precise_model_is_read_as_float32(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    small = {name: tensor.bfloat16() for name, tensor in held.items()}
+    safetensors.torch.save_file(small, folder / WEIGHTS)
+    assert {tensor.dtype for tensor in read(folder).weights.values()} == {torch.float32}
+
+
+def test_a_language_model_begins_as_its_tokenizer_does(tmp_path: Path) -> None:
+    folder = folder_of("gpt2", tmp_path)
+    assert read(folder).signs[0].starts == (1,)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    change(folder / "config.json", pad_token_id=None)
+    change(folder / "generation_config.json", pad_token_id=...)
+    change(folder / "tokenizer_config.json", pad_token=...)
+    signs = read(folder).signs[0]
+    assert (signs.starts, signs.pad, signs.stop) == ((), 2, 2)
+
+
+def test_of_several_ends_the_tokenizers_own_is_taken(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    change(folder / "generation_config.json", eos_token_id=[5, 2])
+    assert read(folder).signs[0].stop == 2
+    change(folder / "tokenizer_config.json", eos_token=...)
+    assert read(folder).signs[0].stop == 5
+
+
+def test_writing_may_begin_with_two_signs(tmp_path: Path) -> None:
+    folder = folder_of("pegasus", tmp_path)
+    change(folder / "generation_config.json", decoder_start_token_id=2, forced_bos_token_id=0)
+    assert read(folder).signs[0].starts == (2, 0)
+
+
+def test_states_are_pooled_as_sentence_transformers_says(tmp_path: Path) -> None:
+    network = Network(**BERT, scaled=False)
+    weights = weights_of(built("embedding", network, (30,)))
+    codecs = [codec("embedding")]
+    write(tmp_path, "embedding", network, weights, codecs, context=24, pooling="first")
+    assert read(tmp_path).pooling == "first"
+    change(tmp_path / "sentence_bert_config.json", max_seq_length=12)
+    assert read(tmp_path).context == 12
+    pooling = tmp_path / "1_Pooling" / "config.json"
+    change(pooling, pooling_mode_max_tokens=True)
+    refused(
+        tmp_path,
+        "FOLDER: states are pooled by pooling_mode_cls_token and pooling_mode_max_tokens, which "
+        "is not computed here; one of pooling_mode_cls_token, pooling_mode_mean_tokens would do",
+    )
+    modules = tmp_path / "modules.json"
+    modules.write_text(json.dumps([{"type": "sentence_transformers.models.Dense", "path": "2"}]))
+    refused(
+        tmp_path,
+        "FOLDER: modules.json has a Dense, which is not computed here; "
+        "Transformer, Pooling and Normalize are",
+    )
+    modules.write_text(json.dumps([{"type": "Pooling", "path": "../1_Pooling"}]))
+    refused(tmp_path, "FOLDER/modules.json names '../1_Pooling', which is no folder of its own")
+
+
+# ---- folders that are refused ----------------------------------------------------------------
+
+
+def test_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
+    refused(tmp_path / "none", f"there is no folder {tmp_path / 'none'}")
+    refused(
+        tmp_path,
+        "FOLDER holds no config.json; a folder that model.save_pretrained(...) wrote is wanted",
+    )
+    folder = folder_of("gpt2", tmp_path)
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[:-10])
+    with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file \("):
+        read(folder)
+    (folder / WEIGHTS).unlink()
+    refused(folder, "FOLDER holds no weights; model.safetensors is wanted")
+    (folder / "pytorch_model.bin").write_bytes(b"\x80")
+    refused(
+        folder,
+        "FOLDER holds pickled weights (pytorch_model.bin), which can run code; save it as "
+        "safetensors: model.save_pretrained(..., safe_serialization=True)",
+    )
+    (folder / "tokenizer.json").write_text("{}")
+    refused(folder, "FOLDER/tokenizer.json is not a tokenizer.json")
+    (folder / "tokenizer.json").unlink()
+    refused(
+        folder,
+        "FOLDER holds no tokenizer.json; a fast tokenizer writes one: "
+        "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...)",
+    )
+    (folder / "config.json").write_text("{")
+    refused(folder, "FOLDER/config.json is not JSON")
+
+
+def test_an_index_names_files_of_its_own_folder(tmp_path: Path) -> None:
+    folder = folder_of("gpt2", tmp_path)
+    (folder / WEIGHTS).rename(folder / "model-1.safetensors")
+    index = folder / "model.safetensors.index.json"
+    change(index, weight_map={"transformer.wte.weight": "model-1.safetensors"})
+    read(folder)
+    change(index, weight_map={"more": "model-1.safetensors"})
+    refused(folder, "FOLDER/model.safetensors.index.json lists more, which none of its files holds")
+    change(index, weight_map={"more": "../model-1.safetensors"})
+    refused(
+        folder,
+        "FOLDER/model.safetensors.index.json names '../model-1.safetensors', "
+        "which is no file of its folder",
+    )
+    change(index, weight_map={"more": "model-2.safetensors"})
+    refused(folder, "there is no FOLDER/model-2.safetensors")
+    change(index, weight_map=...)
+    refused(folder, "FOLDER/model.safetensors.index.json has no weight_map")
+
+
+def test_tensors_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    name = "model.layers.1.self_attn.k_proj.weight"
+    put(folder, **{name: torch.zeros(16, 16)})
+    refused(folder, f"FOLDER: {name} is (16, 16), its config.json asks for (8, 16)")
+    put(folder, **{name: None})
+    refused(folder, f"FOLDER holds no tensor {name}, which its config.json asks for")
+    put(folder, **{name: torch.zeros(8, 16), "model.extra": torch.zeros(1)})
+    refused(folder, "FOLDER holds model.extra, which has no place in its network here")
+
+
+CONFIGS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "gpt2",
+        {"model_type": "t5"},
+        "model_type 't5' is not known here; there are "
+        "gpt2, llama, mistral, bert, pegasus, marian, bart, mbart",
+    ),
+    (
+        "gpt2",
+        {"architectures": ["GPT2ForSequenceClassification"]},
+        "architecture GPT2ForSequenceClassification is not known here; "
+        "there are GPT2LMHeadModel, GPT2Model",
+    ),
+    ("gpt2", {"n_head": 0}, "n_head is a whole number from 1 up, got 0"),
+    (
+        "gpt2",
+        {"scale_attn_by_inverse_layer_idx": True},
+        "scale_attn_by_inverse_layer_idx: True is not computed here; False would do",
+    ),
+    ("gpt2", {"layer_norm_epsilon": "x"}, "layer_norm_epsilon is a number, got 'x'"),
+    ("gpt2", {"eos_token_id": 99}, "eos_token_id is 0 to 29, got 99"),
+    ("llama", {"hidden_size": ...}, "hidden_size is a whole number from 1 up, got None"),
+    ("llama", {"head_dim": 8}, "head_dim: 8 is not computed here; 4 would do"),
+    (
+        "llama",
+        {"hidden_act": "relu2"},
+        "hidden_act: relu2 is not computed here; there are gelu, swish, silu",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"rope_type": "llama3"}},
+        "rotary positions of type llama3 are not computed here; default ones are",
+    ),
+    (
+        "llama",
+        {"quantization_config": {"bits": 4}},
+        "its weights are quantized; those before that would do",
+    ),
+    (
+        "pegasus",
+        {"decoder_layers": 1},
+        "encoder_layers: 2, decoder_layers: 1; a network here has the same on both sides",
+    ),
+    ("bert", {"is_decoder": True}, "is_decoder: True is not computed here; False would do"),
+]
+
+
+@pytest.mark.parametrize(("family", "values", "sentence"), CONFIGS)
+def test_a_setting_that_is_not_computed_here_is_named(
+    family: str, values: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    folder = folder_of(family, tmp_path)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    change(folder / "config.json", **values)
+    refused(folder, f"FOLDER: config.json: {sentence}")
+
+
+def test_signs_that_are_not_said_are_asked_for(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path / "a")
+    for name in ("config", "generation_config"):
+        change(folder / f"{name}.json", eos_token_id=...)
+    change(folder / "tokenizer_config.json", eos_token=...)
+    refused(folder, "FOLDER: config.json names no eos_token_id, the sign that ends a text")
+    folder = folder_of("pegasus", tmp_path / "b")
+    for name in ("config", "generation_config"):
+        change(folder / f"{name}.json", decoder_start_token_id=...)
+    refused(
+        folder,
+        "FOLDER: config.json names no decoder_start_token_id, which all writing begins with",
+    )
+
+
+def test_a_text_has_one_sign_after_it(tmp_path: Path) -> None:
+    folder = folder_of("pegasus", tmp_path)
+    path = str(folder / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(path)
+    two = [("</s>", 2), ("<unk>", 3)]
+    for after, said in (("", "none"), (" </s> <unk>", "</s> <unk>")):
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A{after}", pair="$A $B", special_tokens=two
+        )
+        tokenizer.save(path)
+        refused(
+            folder,
+            f"FOLDER: a text is read with one sign after it, its tokenizer puts {said} there",
+        )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <unk>", pair="$A $B", special_tokens=two
+    )
+    tokenizer.save(path)
+    refused(
+        folder,
+        "FOLDER: what is read ends with number 3 and what is written with 2; "
+        "one sign ends both here",
+    )
+
+
+def test_a_tokenizer_of_more_words_than_the_model_is_refused(tmp_path: Path) -> None:
+    folder = folder_of("llama", tmp_path)
+    change(folder / "config.json", vocab_size=20)
+    refused(folder, "FOLDER: its tokenizer numbers 30 words up to 29, its model knows 0 to 19")
+
+
+def test_several_labels_for_one_text_are_refused(tmp_path: Path) -> None:
+    folder = judging("classification", tmp_path)
+    change(folder / "config.json", problem_type="multi_label_classification")
+    refused(
+        folder,
+        "FOLDER: config.json: several labels for one text are not computed here; one is",
+    )
+
+
+# ---- networks that are refused ---------------------------------------------------------------
+
+REFUSED: list[tuple[Kind, Network, str]] = [
+    (
+        "translation",
+        Network(**SHAPE, position="bias"),
+        "network.position: bias has no counterpart in Hugging Face's models; "
+        "pegasus, the nearest, has sinusoidal",
+    ),
+    (
+        "translation",
+        Network(**SHAPE, key_heads=2),
+        "network.key_heads: 2 has no counterpart in Hugging Face's models; "
+        "pegasus, the nearest, has None",
+    ),
+    (
+        "language",
+        Network(kind="recurrent"),
+        "network.kind: recurrent has no counterpart in Hugging Face's models; "
+        "gpt2, the nearest, has transformer",
+    ),
+    (
+        "language",
+        Network(**{**LLAMA, "bias": True}, window=4),
+        "network.window: 4 has no counterpart in Hugging Face's models; llama, the nearest, has 0",
+    ),
+    (
+        "language",
+        Network(**{**LLAMA, "width": 12}),
+        "network.position: rotary over 3 channels has no counterpart in Hugging Face's models; "
+        "an even number has",
+    ),
+    (
+        "masked",
+        Network(**{**BERT, "feed_forward": "relu"}),
+        "network.feed_forward: relu has no counterpart in Hugging Face's models; "
+        "bert, the nearest, has gelu",
+    ),
+    (
+        "classification",
+        Network(**BERT),
+        "pooling: mean has no counterpart in Hugging Face's models; first has",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "network", "sentence"), REFUSED)
+def test_a_network_that_no_family_holds_is_refused_by_its_setting(
+    kind: Kind, network: Network, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError) as error:
+        write(tmp_path / "out", kind, network, {}, [codec(kind)], context=24, pooling="mean")
+    assert str(error.value) == sentence
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_more_is_promised_than_learned_positions_reach(tmp_path: Path) -> None:
+    kind, network = NETWORKS["gpt2"]
+    weights = weights_of(built(kind, network, (30,)))
+    write(tmp_path, kind, network, weights, [codec(kind)], context=512)
+    said = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert said["model_max_length"] == network.longest == 24
+
+
+def test_two_vocabularies_are_marians_alone(tmp_path: Path) -> None:
+    codecs = [codec("translation")] * 2
+    with pytest.raises(ValueError) as error:
+        write(tmp_path, "translation", Network(**SHAPE), {}, codecs, context=24)
+    assert str(error.value) == (
+        "two vocabularies have no counterpart in pegasus; marian has them, which is "
+        "network.order: post and network.position: sinusoidal"
+    )
+
+
+def test_a_kind_that_is_none_is_refused(tmp_path: Path) -> None:
+    kind: Any = "song"
+    with pytest.raises(ValueError) as error:
+        write(tmp_path, kind, Network(), {}, [codec("language")], context=24)
+    assert str(error.value) == (
+        "there is no kind 'song'; there are language, masked, embedding, classification, "
+        "regression, labelling, translation"
+    )
+
+
+def test_writing_begins_with_one_sign_or_two(tmp_path: Path) -> None:
+    network = Network(**SHAPE)
+    weights = weights_of(built("translation", network, (30,)))
+    text = Text(codec("translation").tokenizer, Signs(starts=(1, 3, 3)))
+    with pytest.raises(ValueError, match=r"begins with 1 or 2 signs in .* models, here with 3"):
+        write(tmp_path, "translation", network, weights, [text], context=24)

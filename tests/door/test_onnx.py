@@ -1,0 +1,202 @@
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.attention.places import line
+from manyheads.codecs.text import Text
+from manyheads.decoding.beam import beam
+from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.step import CachedStep
+from manyheads.door import exports, onnx
+from manyheads.model import build
+from manyheads.model.build import Network
+from manyheads.model.networks import Tokens
+
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
+CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
+WORDS = CODEC.size
+LENGTHS = (4, 1, 7)
+VARIED: list[dict[str, Any]] = [
+    {},
+    {"order": "post", "embedding_norm": True},
+    {"norm": "rms", "bias": False, "feed_forward": "swiglu"},
+    {"feed_forward": "gelu-tanh", "tied": False, "head_bias": True},
+    {"position": "learned", "longest": 20, "scaled": False},
+    {"position": "rotary", "key_heads": 2},
+    {"position": "bias", "key_heads": 1},
+    {"position": "content", "residual": False},
+    {"position": "none", "types": 2},
+    {"window": 3},
+]
+
+
+def rows_of(*lengths: int) -> list[list[int]]:
+    chance = random.Random(0)
+    return [[chance.randrange(4, WORDS) for _ in range(length)] for length in lengths]
+
+
+def shaken(network: Any) -> Any:
+    """With weights so large that every part of it matters, and what it writes is no one word."""
+    for name, weight in network.named_parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, std=1.0)
+        else:
+            nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.1)
+    return network.eval()
+
+
+def installed() -> bool:
+    try:
+        return all(map(exports.needed, ("onnxscript", "onnxruntime")))
+    except ValueError:
+        return False
+
+
+exported = pytest.mark.skipif(not installed(), reason=exports.EXTRA)
+
+# ---- what is exported is the network ---------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("setting", VARIED, ids=str)
+def test_the_plain_encoder_gives_the_states_of_the_network(setting: dict[str, Any]) -> None:
+    network = shaken(build.encoder(Network(**SMALL | setting), WORDS)).double()
+    rows = rows_of(*LENGTHS)
+    found = onnx.Understanding(network)(*onnx.filled(rows, pad=0))
+    wanted = network(Tokens.padded(rows))
+    for i, row in enumerate(rows):
+        torch.testing.assert_close(found[i, : len(row)], wanted[i, : len(row)])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("setting", VARIED, ids=str)
+def test_the_plain_step_gives_the_scores_of_the_network(setting: dict[str, Any]) -> None:
+    design = Network(**SMALL | setting)
+    network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True)).double()
+    sources, targets = rows_of(*LENGTHS), torch.tensor(rows_of(5, 5, 5))
+    ids, mask = onnx.filled(sources, pad=0)
+    memory, step = onnx.Remembering(network)(ids, mask), onnx.Stepping(network.decoder)
+    past = torch.zeros(2, 2, 3, design.key_heads or 4, 0, 4, dtype=torch.float64)
+    first, past = step(targets[:, :2], past, memory, mask)
+    second, _ = step(targets[:, 2:], past, memory, mask)
+    wanted = network(Tokens.padded(sources), Tokens(targets, line(5)))
+    torch.testing.assert_close(torch.cat([first, second], 1), wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pooling", ["first", "mean", None])
+def test_the_plain_reader_gives_the_verdict_of_the_network(pooling: Any) -> None:
+    network = shaken(build.reader(Network(**SMALL), WORDS, outcomes=3, pooling=pooling)).double()
+    rows = rows_of(3, 5)
+    found = onnx.Understanding(network)(*onnx.filled(rows, pad=0))
+    wanted = network(Tokens.padded(rows))
+    if pooling is None:  # a verdict on each token: those of the padding are nobody's
+        found, wanted = found[:, :3], wanted[:, :3]
+    torch.testing.assert_close(found, wanted)
+
+
+# ---- what the runtime computes ---------------------------------------------------------------
+
+
+@exported
+def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Path) -> None:
+    design = Network(**SMALL | {"depth": 1, "position": "bias"})
+    network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    onnx.translation(network, design, (CODEC, CODEC), tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "encoder.onnx",
+        "step.onnx",
+        "tokenizer.json",
+    }
+    for lengths in ((3,), (1, 1), (9, 2, 5, 1, 6)):
+        pairs = list(zip(rows_of(*lengths), rows_of(*reversed(lengths)), strict=True))
+        parity = onnx.translation_parity(
+            network, (CODEC, CODEC), tmp_path / "out", pairs, max_new_tokens=12
+        )
+        assert parity.largest < 1e-4
+        assert (parity.different, parity.texts) == (0, len(lengths))
+    assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
+
+    # A beam keeps some sequences, drops others and goes on from others' words: so can the export.
+    sources = rows_of(5, 2, 3)
+    steps = (
+        CachedStep(network.decoder, network.encode(Tokens.padded(sources))),
+        onnx.translating(tmp_path / "out", sources),
+    )
+    start, bounds = torch.full((3, 1), 1), Bounds(stop=2, longest=8, never=(0, 1))
+    ours, theirs = (beam(step, start, bounds) for step in steps)
+    assert [best.ids for best, *_ in ours] == [best.ids for best, *_ in theirs]
+
+    other = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
+    parity = onnx.translation_parity(other, (CODEC, CODEC), tmp_path / "out", pairs)
+    assert parity.largest > 0.1
+
+
+@exported
+def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
+    setting = {"position": "rotary", "key_heads": 2, "norm": "rms", "bias": False, "window": 4}
+    design = Network(**SMALL | setting | {"depth": 1, "feed_forward": "swiglu"})
+    network = shaken(build.decoder(design, WORDS))
+    onnx.language(network, design, CODEC, tmp_path)
+    for lengths in ((1,), (2, 9, 4)):
+        texts = [[1, *row] for row in rows_of(*lengths)]
+        parity = onnx.language_parity(network, CODEC, tmp_path, texts, max_new_tokens=12)
+        assert parity.largest < 1e-4
+        assert parity.different == 0
+
+
+@exported
+def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
+    design = Network(**SMALL | {"depth": 1})
+    network = shaken(build.reader(design, WORDS, outcomes=3))
+    onnx.encoder(network, design, CODEC, tmp_path)
+    session = onnx.Session(tmp_path / "encoder.onnx")
+    for lengths in ((4,), (1, 7, 3)):
+        ids, mask = onnx.filled(rows_of(*lengths), pad=0)
+        (found,) = session(ids=ids, mask=mask)
+        with torch.no_grad():
+            wanted = network(Tokens.padded(rows_of(*lengths)))
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+# ---- what is refused -------------------------------------------------------------------------
+
+
+def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> None:
+    design = Network(kind="recurrent", width=16)
+    network: Any = build.decoder(design, WORDS)
+    sentence = "^kind: recurrent is not exported to ONNX; transformer is$"
+    with pytest.raises(ValueError, match=sentence):
+        onnx.language(network, design, CODEC, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@exported
+def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    design = Network(**SMALL)
+    network: Any = build.decoder(design, WORDS)
+    with pytest.raises(ValueError, match="is not empty; an export goes into a folder that is new"):
+        onnx.language(network, design, CODEC, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_missing_library_is_named_with_what_brings_it() -> None:
+    with pytest.raises(ValueError, match=r"needs no_such_library; `pip install 'manyheads\[exp"):
+        exports.needed("no_such_library")
+
+
+def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    def fill() -> None:
+        with exports.written_whole(tmp_path / "out") as beside:
+            (beside / "half").write_text("half")
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        fill()
+    assert not any(tmp_path.iterdir())

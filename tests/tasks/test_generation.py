@@ -1,0 +1,188 @@
+"""What follows a prompt."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.model.build import Network, decoder
+from manyheads.model.networks import Tokens
+from manyheads.tasks.generation import Generation, generate, stream
+
+CODEC = Text.train(["ein hund läuft", "日本 a b c"], "byte")
+SMALL = Network(width=16, depth=1, heads=2, inner=32, position="rotary")
+GREEDY = Generation(max_new_tokens=20, temperature=0)
+WAYS = {
+    "greedy": GREEDY,
+    "drawn": Generation(max_new_tokens=20),
+    "narrowed": Generation(max_new_tokens=20, top_k=9, top_p=0.8, min_p=0.1, seed=4),
+    "penalised": Generation(max_new_tokens=20, temperature=0, repetition_penalty=1.5),
+    "beam": Generation(max_new_tokens=10, temperature=0, beam=3, nbest=2),
+}
+PROMPTS = ["a b", "hund", "c a", "läuft", "e"]
+
+
+def model(seed: int = 0, kind: Any = "transformer") -> nn.Module:
+    torch.manual_seed(seed)
+    return decoder(replace(SMALL, kind=kind), CODEC.size).double().eval()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_written_does_not_depend_on_the_batch(way: str) -> None:
+    network, how = model(), WAYS[way]
+    together = generate(network, CODEC, PROMPTS, how, context=12)
+    for n, prompt in enumerate(PROMPTS):
+        (alone,) = generate(network, CODEC, [prompt], how, context=12, first=n)
+        assert [one.ids for one in alone] == [one.ids for one in together[n]]
+        assert [one.text for one in alone] == [one.text for one in together[n]]
+    assert {len(found) for found in together} == {how.nbest}
+
+
+@torch.no_grad()
+def by_hand(network: nn.Module, prompt: str, context: int, count: int) -> list[int]:
+    """The likeliest token each time, everything read anew."""
+    seen, out = [*CODEC.signs.starts, *CODEC.encode(prompt)], []
+    for _ in range(count):
+        seen = seen[-(context // 2) :] if len(seen) > context else seen
+        scores = network(Tokens.padded([seen]))[0, -1]
+        scores[[CODEC.signs.stop, *CODEC.signs.never]] = -torch.inf
+        out.append(int(scores.argmax()))
+        seen = [*seen, out[-1]]
+    return out
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+@pytest.mark.parametrize("context", [7, 12, 100])
+def test_writing_goes_on_past_the_context_from_its_last_half(kind: str, context: int) -> None:
+    network = model(1, kind)
+    how = replace(GREEDY, max_new_tokens=40, min_new_tokens=40)
+    ((found,),) = generate(network, CODEC, ["hund"], how, context)
+    assert found.ids == by_hand(network, "hund", context, 40)
+    assert not found.finished
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("stop", [(), ("a", "\ufffd"), ("zz", "h")])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_pieces_of_a_stream_are_the_text(
+    seed: int, stop: tuple[str, ...], temperature: float
+) -> None:
+    how = Generation(max_new_tokens=40, temperature=temperature, stop=stop, seed=seed)
+    network = model(seed)
+    ((one,),) = generate(network, CODEC, ["läuft"], how, context=16)
+    found = [*stream(network, CODEC, "läuft", how, context=16)]
+    assert "".join(found) == one.text
+    assert all(found)
+    assert not any(text in one.text for text in stop)
+    assert stop or one.text == CODEC.render(one.ids)
+
+
+class Says(nn.Module):
+    """Writes this text, then the stop, whatever it read."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.ids = [*CODEC.encode(text), CODEC.signs.stop]
+
+    def new_cache(self) -> list[int]:
+        return [0]
+
+    def forward(self, tokens: Tokens, memory: None = None, cache: Any = None) -> torch.Tensor:
+        scores = torch.full((*tokens.ids.shape, CODEC.size), -50.0)
+        scores[:, -1, self.ids[cache[0]]] = 50
+        cache[0] += 1
+        return scores
+
+
+def test_a_text_ends_with_its_sign_or_before_a_stop_or_at_its_longest() -> None:
+    def said(**how: Any) -> tuple[str, bool, int]:
+        ((one,),) = generate(Says("日本 a b c"), CODEC, ["x"], Generation(**how), context=99)
+        assert one.score == pytest.approx(sum(one.logs))
+        return one.text, one.finished, len(one.ids)
+
+    assert said() == ("日本 a b c", True, 12)
+    assert said(stop=(" b",)) == ("日本 a", True, 10)
+    assert said(stop=("本",)) == ("日", True, 6)
+    assert said(stop=("q",)) == ("日本 a b c", True, 12)
+    assert said(max_new_tokens=4) == ("日\ufffd", False, 4)
+
+
+def test_a_stream_says_each_character_once_it_is_whole() -> None:
+    found = stream(Says("日 a"), CODEC, "x", Generation(), context=99)
+    assert [*found] == ["日", " ", "a"]
+
+
+def test_a_prompt_longer_than_the_context_is_refused_or_cut() -> None:
+    network, prompt = model(), "hund läuft"
+    with pytest.raises(ValueError, match="the prompt has 12 tokens and the context 8; shorten it"):
+        generate(network, CODEC, [prompt], GREEDY, 8)
+    with pytest.raises(ValueError, match="the prompt has 12 tokens and the context 8"):
+        stream(network, CODEC, prompt, GREEDY, 8)
+    ((cut,),) = generate(network, CODEC, [prompt], replace(GREEDY, truncate=True), 8)
+    bare = Text(CODEC.tokenizer, Signs(starts=()))
+    ((short,),) = generate(network, bare, ["d läuft"], replace(GREEDY), 8)
+    assert cut.ids == short.ids
+
+
+class Ready(Says):
+    """The stop is a little likelier than all else."""
+
+    def forward(self, tokens: Tokens, memory: None = None, cache: Any = None) -> torch.Tensor:
+        scores = torch.full((*tokens.ids.shape, CODEC.size), 0.9)
+        scores[..., CODEC.signs.stop] = 1
+        return scores
+
+
+def test_the_start_does_not_make_the_stop_dearer_where_they_are_one_sign() -> None:
+    codec = Text(CODEC.tokenizer, Signs(starts=(CODEC.signs.stop,)))
+    how = replace(GREEDY, repetition_penalty=2.0)
+    ((one,),) = generate(Ready(""), codec, ["a"], how, 9)
+    assert one.finished
+    assert one.ids == []
+
+
+@pytest.mark.parametrize("prompts", [[""], ["a", ""]])
+def test_an_empty_prompt_is_refused(prompts: list[str]) -> None:
+    sentence = "a prompt has at least one character, an empty one came"
+    with pytest.raises(ValueError, match=sentence):
+        generate(model(), CODEC, prompts, GREEDY, 8)
+    with pytest.raises(ValueError, match=sentence):
+        stream(model(), CODEC, "", GREEDY, 8)
+
+
+def test_a_prompt_of_nothing_known_is_refused_where_no_sign_starts_it() -> None:
+    words = Text(Text.train(["a b"], "word").tokenizer, Signs(starts=()))
+    with pytest.raises(ValueError, match="at least one token, and none of this one is known"):
+        generate(model(), words, [" "], GREEDY, 8)
+
+
+def test_a_beam_is_not_streamed() -> None:
+    with pytest.raises(ValueError, match="a beam knows its text only at the end"):
+        stream(model(), CODEC, "a", WAYS["beam"], 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"temperature": -1}, r"a temperature is 0 \(greedy\) or more, got -1"),
+        ({"beam": 2}, r"a temperature of 0\.8 draws; temperature=0 goes with a beam"),
+        ({"temperature": 0, "top_k": 3}, "top_k, top_p and min_p narrow what is drawn; give a"),
+        ({"temperature": 0, "min_p": 0.1}, "narrow what is drawn"),
+        ({"temperature": 0, "beam": 2, "nbest": 3}, "3 best were asked for, a beam of 2 finds 2"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 1 or more, min_new_tokens 0 or more"),
+        ({"max_new_tokens": 3, "min_new_tokens": 4}, "min_new_tokens=4 is over max_new_tokens=3"),
+        ({"repetition_penalty": 0}, "a repetition_penalty is over 0, and 1 changes nothing, got 0"),
+        ({"stop": ("",)}, r"stop lists texts of a character or more, .* got \(''"),
+        ({"stop": "ab"}, "stop lists texts of a character or more, .* got 'ab'"),
+        ({"stop": ("a",), "beam": 2, "temperature": 0}, "stop ends a text that is written once"),
+        ({"top_p": 2}, "top_p is a probability"),
+        ({"beam": 0}, "a beam has a width from 1 up, got 0"),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused(settings: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Generation(**settings)

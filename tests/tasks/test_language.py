@@ -1,0 +1,204 @@
+"""A language model learns, is judged, and scores a text."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.data.shards import Shard, write
+from manyheads.model.build import Network
+from manyheads.model.networks import Tokens
+from manyheads.tasks.language import HeldOut, Language, Learning, places, scored
+from manyheads.tasks.windows import Windows, framed
+
+TEXTS = ["ein hund läuft und ein hund schläft. " * 4, "eine katze läuft", "ja 日本"]
+CODEC = Text.train(TEXTS, "byte")
+
+
+def language(kind: Any = "transformer", context: int = 16) -> Language:
+    design = Network(
+        kind=kind, width=16, depth=1, heads=2, inner=32, dropout=0.0, position="rotary"
+    )
+    return Language(CODEC, design, context)
+
+
+def shard(folder: Path, name: str, texts: list[str]) -> Shard:
+    write(folder / name, framed(texts, CODEC), CODEC.size)
+    return Shard(folder / name)
+
+
+def learning(folder: Path, task: Language, layout: Any = "packed", valid: int = 2) -> Learning:
+    texts = TEXTS[:valid]
+    held = HeldOut(shard(folder, "valid", texts), sum(len(text.encode()) for text in texts))
+    return Learning(task, shard(folder, "train", TEXTS), held, layout, tokens=64, seed=0)
+
+
+@torch.no_grad()
+def alone(network: nn.Module, ids: list[int], first: int) -> list[float]:
+    """The log-probability of each token of one window, from `first` on."""
+    logs = network(Tokens.padded([ids[:-1]]))[0].log_softmax(-1)
+    return [logs[i - 1, ids[i]].item() for i in range(max(1, first), len(ids))]
+
+
+# ---- learning --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("transformer", "packed"), ("recurrent", "padded")])
+def test_it_learns_what_it_reads(kind: Any, layout: Any, tmp_path: Path) -> None:
+    job = learning(tmp_path, language(kind), layout)
+    network = job.network()
+    before, _ = job.judge(network)
+    assert before["loss"] == pytest.approx(math.log(CODEC.size), rel=0.5)
+    network.train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    for epoch in range(12):
+        for rows in job.plan.epoch(epoch):
+            loss = job.loss(network, job.plan.batch(rows), 0.0) / job.plan.count(rows)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    after, _ = job.judge(network)
+    assert after["loss"] < before["loss"] / 2
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("transformer", "packed"), ("recurrent", "padded")])
+@pytest.mark.parametrize("context", [5, 16, 500])
+def test_judged_is_every_token_once_after_what_its_window_holds(
+    kind: Any, layout: Any, context: int, tmp_path: Path
+) -> None:
+    job = learning(tmp_path, language(kind, context), layout)
+    network = job.network().double().eval()
+    scores, _ = job.judge(network)
+    logs = []
+    for text in TEXTS[:2]:
+        ids = [*CODEC.signs.starts, *CODEC.encode(text), CODEC.signs.stop]
+        for begin in range(0, len(ids) - 1, context):
+            logs += alone(network, ids[begin : begin + context + 1], 1)
+    total = -math.fsum(logs)
+    assert [*scores] == ["bits_per_byte", "perplexity", "loss"]
+    assert scores["loss"] == pytest.approx(total / len(logs), rel=1e-5)
+    assert scores["perplexity"] == pytest.approx(math.exp(total / len(logs)), rel=1e-4)
+    size = len("".join(TEXTS[:2]).encode())
+    assert scores["bits_per_byte"] == pytest.approx(total / math.log(2) / size, rel=1e-5)
+
+
+def test_the_loss_is_summed_whatever_the_batch_holds_and_smoothed_if_asked(tmp_path: Path) -> None:
+    task = language()
+    network = task.network().eval()
+    documents = shard(tmp_path, "train", TEXTS)
+    sums = []
+    for tokens in (16, 64, 4096):
+        plan = Windows(documents, 16, tokens)
+        batches = [plan.batch(rows) for rows in plan.epoch(0)]
+        sums.append(sum(task.loss(network, batch).item() for batch in batches))
+        assert task.loss(network, batches[0], 0.1) != task.loss(network, batches[0])
+    assert sums == pytest.approx([sums[0]] * 3, rel=1e-5)
+
+
+def test_samples_show_the_same_places_and_what_follows_them(tmp_path: Path) -> None:
+    job = learning(tmp_path, language(), valid=1)
+    (_, first), (_, second) = (job.judge(job.network().eval()) for _ in range(2))
+    assert len(first) == 3
+    for one, other in zip(first, second, strict=True):
+        assert one[:2] == other[:2]
+        assert one.source + one.reference in TEXTS[0]
+        assert one.source
+        assert one.reference
+
+
+def test_samples_begin_with_documents_unless_one_is_most_of_the_text(tmp_path: Path) -> None:
+    write(tmp_path / "many", [range(10)] * 9, 50)
+    assert places(Shard(tmp_path / "many")) == [0, 30, 60]
+    write(tmp_path / "two", [range(10), range(50)], 50)
+    assert places(Shard(tmp_path / "two")) == [0, 20, 40]
+    write(tmp_path / "one", [range(30)], 50)
+    assert places(Shard(tmp_path / "one")) == [0, 10, 20]
+
+
+def test_the_judge_asks_for_less_memory_until_there_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = learning(tmp_path, language())
+    network = job.network()
+    wanted, _ = job.judge(network)
+    plain = Language.loss
+
+    def short_of_memory(
+        self: Language, network: nn.Module, batch: Any, smoothing: float = 0
+    ) -> Any:
+        if batch.wanted.numel() > room:
+            raise torch.OutOfMemoryError
+        return plain(self, network, batch, smoothing)
+
+    monkeypatch.setattr(Language, "loss", short_of_memory)
+    room = 64
+    found, _ = job.judge(network)
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+    room = 8
+    with pytest.raises(torch.OutOfMemoryError):
+        job.judge(network)
+
+
+def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a context has 2 tokens or more, got 1"):
+        language(context=1)
+    with pytest.raises(
+        ValueError, match=r"knows 8 places and the context has 9 tokens; network\.lo"
+    ):
+        Language(CODEC, Network(position="learned", longest=8), 9)
+    with pytest.raises(ValueError, match="the held-out text has no bytes"):
+        HeldOut(shard(tmp_path, "valid", ["a"]), 0)
+
+
+# ---- scoring ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+@pytest.mark.parametrize(
+    ("context", "stride"), [(8, 8), (8, 3), (8, 1), (7, 4), (500, 100), (48, 6)]
+)
+def test_each_token_is_scored_once_as_one_window_at_a_time_would(
+    kind: Any, context: int, stride: int
+) -> None:
+    network = language(kind).network().double().eval()
+    text = CODEC.encode("ein hund läuft, eine katze schläft, ja 日本.")
+    ids = [*CODEC.signs.starts, *text]
+    wanted = alone(network, ids[: context + 1], 1)
+    begin = stride
+    while len(wanted) < len(text):
+        window = ids[begin : begin + context + 1]
+        wanted += alone(network, window, len(wanted) + 1 - begin)
+        begin += stride
+    for tokens in (1, 20, 10_000):  # whatever is computed at once
+        found = scored(network, CODEC, text, context, stride, tokens)
+        assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> None:
+    job = learning(tmp_path, language())
+    network = job.network().eval()
+    scores, _ = job.judge(network)
+    logs = [
+        scored(network, CODEC, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
+        for text in TEXTS[:2]
+    ]
+    flat = [log for some in logs for log in some]
+    assert scores["loss"] == pytest.approx(-sum(flat) / len(flat), abs=1e-5)
+
+
+def test_the_first_token_is_scored_where_a_sign_stands_before_it() -> None:
+    network, text = language().network(), CODEC.encode("ein")
+    for starts, count in (((), 2), ((1,), 3), ((1, 1), 3)):
+        codec = Text(CODEC.tokenizer, Signs(starts=starts))
+        assert len(scored(network, codec, text, 8, 8)) == count
+    assert scored(network, CODEC, [], 8, 8) == []
+
+
+@pytest.mark.parametrize("stride", [0, 9])
+def test_a_stride_that_leaves_tokens_out_is_refused(stride: int) -> None:
+    with pytest.raises(ValueError, match=f"a window of 8 tokens moves by 1 to 8, got {stride}"):
+        scored(language().network(), CODEC, [5, 6], 8, stride)
