@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from manyheads import __version__
-from manyheads.commands import about, comparing, language, training, understanding, writing
+from manyheads.commands import (
+    about,
+    comparing,
+    door,
+    language,
+    training,
+    understanding,
+    writing,
+)
 
 if TYPE_CHECKING:
     from manyheads.attention.places import Places
@@ -42,6 +50,7 @@ def root(
         raise typer.Exit
 
 
+app.command("import")(door.import_)
 for command in (
     training.train,
     training.resume,
@@ -51,6 +60,8 @@ for command in (
     language.score,
     understanding.classify,
     understanding.embed,
+    door.export,
+    door.verify,
     comparing.compare,
     about.models,
     about.env,

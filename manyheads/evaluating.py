@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.sources import Example
 from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
+from manyheads.tasks.judging import readable
 from manyheads.tasks.kinds import KINDS
+from manyheads.tasks.verdicts import measures
 from manyheads.tasks.writing import Writing
+from manyheads.trained.language import LanguageModel
+from manyheads.trained.reader import Judge
 from manyheads.trained.translator import Translator, Written
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
@@ -86,14 +92,63 @@ def report(ours: Evaluation, theirs: Evaluation | None = None) -> dict[str, Any]
     return told
 
 
+def of_text(model: LanguageModel, documents: Iterable[str], stride: int = 0) -> dict[str, Any]:
+    """How likely a model finds documents it was not trained on."""
+    began, nats, tokens, size, count = time.perf_counter(), 0.0, 0, 0, 0
+    for document in documents:
+        found = model.score(document, stride)
+        nats -= sum(found.logs)
+        tokens, size, count = tokens + len(found.logs), size + found.bytes, count + 1
+    loss = nats / max(1, tokens)
+    window = f"context:{model.task.context}|stride:{stride or max(1, model.task.context // 2)}"
+    scores = {
+        "bits_per_byte": nats / math.log(2) / max(1, size),
+        "perplexity": math.exp(min(loss, 700)),
+        "loss": loss,
+    }
+    return {
+        "model": model.name,
+        "examples": count,
+        "tokens": tokens,
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {
+            name: {"value": round(value, 4), "signature": window} for name, value in scores.items()
+        },
+    }
+
+
+def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, Any]:
+    """How often a model says what was said before it."""
+    began = time.perf_counter()
+    given = model.classify([readable(one) for one in examples])
+    measured = measures(model.task.kind, given, examples)
+    return {
+        "model": model.name,
+        "examples": len(examples),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {
+            name: {"value": round(one.value, 4), "signature": one.signature}
+            for name, one in measured.items()
+        },
+    }
+
+
+def places(name: str) -> int:
+    """Behind the point: of what is small, more."""
+    return 4 if name in ("bits_per_byte", "loss", "spearman", "pearson", "rmse") else 2
+
+
 def table(told: dict[str, Any]) -> str:
     """A report as a person reads it."""
     lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
     for name, score in told["scores"].items():
-        lines.append(f"  {name:<12} {score['value']:7.2f}   {score['signature']}")
-    lines.append(f"\n  {'words read':<12} {told['by_length']['measure']:>7}   examples")
-    for bucket in told["by_length"]["buckets"]:
-        lines.append(f"  {bucket['words']:<12} {bucket['value']:7.2f}   {bucket['examples']:8,}")
+        lines.append(f"  {name:<13} {score['value']:7.{places(name)}f}   {score['signature']}")
+    if "by_length" in told:
+        lines.append(f"\n  {'words read':<12} {told['by_length']['measure']:>7}   examples")
+        for bucket in told["by_length"]["buckets"]:
+            lines.append(
+                f"  {bucket['words']:<12} {bucket['value']:7.2f}   {bucket['examples']:8,}"
+            )
     if "against" in told:
         other = told["against"]
         lines.append(f"\n  against {other['model']}")

@@ -17,6 +17,8 @@ from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.runs import RECIPE, START, WEIGHTS, Run
 from manyheads.training.world import World
 
+HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
+
 
 def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
     """Make the folder of a run and put all into it that the run will read."""
@@ -80,19 +82,20 @@ class Begun:
 
 
 def adopted(network: nn.Module, held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What of the weights held fits this network: an encoder's also where it is part of one.
+    """The weights held, by their names here: an encoder's also where it is part of a network.
 
-    A head of another size begins anew.
+    A head of another size begins anew; all else has to fit.
     """
     taken = {}
     for name, own in weights_of(network).items():
-        for other in (name, name.removeprefix("encoder."), f"encoder.{name}"):
-            if other in held and held[other].shape == own.shape:
-                taken[name] = held[other].to(own.dtype)
-                break
-    if not taken:
-        raise ValueError(
-            "none of the weights to start from fit this network; it takes the settings of the run "
-            "it starts from where no others are given"
-        )
+        names = (name, name.removeprefix("encoder."), f"encoder.{name}")
+        found = next((held[other] for other in names if other in held), None)
+        if found is not None and found.shape == own.shape:
+            taken[name] = found.to(own.dtype)
+        elif not name.startswith(HEADS):
+            there = "missing" if found is None else tuple(found.shape)
+            raise ValueError(
+                f"the weights to start from do not fit: {name} is {tuple(own.shape)} here and "
+                f"{there} there; without network settings the network is the one it starts from"
+            )
     return taken

@@ -91,7 +91,13 @@ def translation() -> str:
             " / ".join(f"{value:.1f}" for value in tokenised),
         )
     )
-    head = "| Multi30k, one NVIDIA H200 | sacreBLEU |\n|---|---|\n"
+    for name, what, score in (
+        ("dialogsum", "DialogSum, three references, beam 5: ROUGE-L", "rouge_l"),
+        ("squadshifts", "SQuADShifts, answers written from nothing, greedy: F1", "f1"),
+    ):
+        found = json.loads((runs / name / "test.json").read_text())["scores"][score]["value"]
+        rows.append((what, f"{found:.1f}"))
+    head = "| Multi30k where no other is named, one NVIDIA H200 | sacreBLEU |\n|---|---|\n"
     return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
 
 
@@ -119,6 +125,42 @@ def training() -> str:
         lines.append(
             f"| {row['network']}, {row['way']} | {row['ms']:.1f} | "
             f"{row['tokens_per_second']:,.0f} | {row['mfu']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def language() -> str:
+    """What a book of characters, and labelled sentences, taught."""
+    runs = HERE / "language"
+    lines = (json.loads(line) for line in (runs / "shakespeare" / "metrics.jsonl").open())
+    best = min(line["valid"]["loss"] for line in lines if "valid" in line)
+    accuracy = json.loads((runs / "accuracy.json").read_text())
+    rows = [("tiny Shakespeare, characters: validation loss, best of the run", f"{best:.4f}")]
+    for corpus, name in (("sst2", "SST-2, phrases"), ("trec", "TREC, coarse")):
+        for kind, told in (
+            ("transformer", "Transformer from nothing"),
+            ("from-masked", "Transformer that guessed hidden words first"),
+            ("recurrent", "LSTM"),
+        ):
+            found = accuracy[f"{corpus}-{kind}"]
+            dev = f"{found['dev']:.1f} / " if "dev" in found else ""
+            rows.append((f"{name}: {told}", f"{dev}{found['test']:.1f} %"))
+    head = "| one NVIDIA H200 | loss; accuracy, dev / test |\n|---|---|\n"
+    return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
+
+
+def gpt2() -> str:
+    """Learning and writing at the size of the smallest GPT-2, ours and others'."""
+    lines = ["| GPT-2 124M | tokens/s | MFU |", "|---|---|---|"]
+    for row in json.loads((HERE / "gpt2-training-h200.json").read_text())["rows"]:
+        lines.append(
+            f"| a training step of 32 × 1024, {row['network']}, {row['way']} | "
+            f"{row['tokens_per_second']:,.0f} | {row['mfu']:.3f} |"
+        )
+    for row in json.loads((HERE / "sampling-h200.json").read_text())["rows"]:
+        lines.append(
+            f"| sampling, {row['batch']} at once, {row['network']}, {row['way']} | "
+            f"{row['tokens_per_second']:,.0f} | |"
         )
     return "\n".join(lines)
 
@@ -162,6 +204,8 @@ TABLES = {
     "translation": translation,
     "training": training,
     "decoding": decoding,
+    "language": language,
+    "gpt2": gpt2,
 }
 
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,17 @@ import torch
 from small import SAME, begun, contents, copied, course_of, recipe_in
 
 from manyheads.learn import begin, go_on
+from manyheads.model.build import Network
+from manyheads.recipes import labels, language, masked
 from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load, write
+from manyheads.tasks.running import Running
 from manyheads.tasks.texts import Codec
+from manyheads.training.averages import weights_of
+from manyheads.training.course import Note, Watch
 from manyheads.training.files import read_tensors
-from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, Run
+from manyheads.training.loop import Training
+from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
 
 EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumulate": 2}
 
@@ -221,3 +229,154 @@ def test_a_checkpoint_of_another_network_is_refused_and_the_folder_left(tmp_path
         " is (16, 16), here it is (16, 32)"
     )
     assert contents(run) == before
+
+
+# ---- other tasks ----
+
+SMALL = Network(width=16, depth=1, heads=2, inner=32, dropout=0.1, position="rotary")
+WORDS, FEW = "ba du ki lo me nu", {"steps": 9, "warmup_steps": 2, "tokens_per_batch": 96}
+OFTEN = {"log_every": 2, "validate_every": 4, "checkpoint_every": 3, "ema": 0.9, "average": 2}
+
+
+def training_of(**settings: Any) -> Training:
+    return Training(**{**FEW, **OFTEN, **settings})
+
+
+def language_in(folder: Path, **settings: Any) -> language.Recipe:
+    kind = settings.pop("kind", "transformer")
+    (folder / "book.txt").write_text(f"{WORDS}.\n" * 60, encoding="utf-8")
+    return language.Recipe(
+        "language",
+        Running((folder / "book.txt",), context=24),
+        language.Codec("character"),
+        replace(SMALL, kind=kind),
+        training_of(best_by="loss", **settings),
+        layout="packed" if kind == "transformer" else "padded",
+    )
+
+
+def masked_in(folder: Path, **settings: Any) -> masked.Recipe:
+    (folder / "book.txt").write_text(f"{WORDS}.\n" * 60, encoding="utf-8")
+    data = Running((folder / "book.txt",), context=24)
+    codec, network = masked.Codec("character"), replace(SMALL, **settings.pop("network", {}))
+    return masked.Recipe("masked", data, codec, network=network, training=training_of(**settings))
+
+
+def classification_in(folder: Path, **settings: Any) -> labels.Recipe:
+    rows = [f"{WORDS[: 3 + i % 9]}\t{'good' if i % 3 else 'poor'}\n" for i in range(60)]
+    (folder / "judged.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+    data = labels.Data(folder / "judged.tsv")
+    codec = masked.Codec("character")
+    return labels.Recipe("classification", data, codec, SMALL, training=training_of(**settings))
+
+
+TASKS: list[Any] = [
+    language_in,
+    partial(language_in, kind="recurrent"),
+    masked_in,
+    classification_in,
+]
+
+
+class Killed(Exception):  # noqa: N818 - it is no error
+    """Whatever ends a process from outside."""
+
+
+class Deadly(Watch):
+    """Ends it all at a step, with nothing written after the last checkpoint but the logs."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def note(self, note: Note) -> None:
+        if note.step >= self.step:
+            raise Killed
+
+
+@pytest.mark.parametrize("recipe_of", TASKS)
+def test_a_run_of_any_task_that_was_killed_and_resumed_is_the_run_that_was_not(
+    tmp_path: Path, recipe_of: Any
+) -> None:
+    recipe = recipe_of(tmp_path)
+    whole = begun(recipe, tmp_path / "whole")
+    killed = copied(whole, tmp_path / "killed")
+    assert go_on(whole)
+    for step in (2, 4, 8):  # before the first checkpoint, after one, after two
+        with pytest.raises(Killed):
+            go_on(killed, watch=Deadly(step))
+    for path in (tmp_path / "book.txt", tmp_path / "judged.tsv"):
+        path.unlink(missing_ok=True)  # what it was read from is no longer needed
+    assert go_on(killed)
+    assert_equal_runs(killed, whole)
+    assert len(losses(whole)) == 5
+
+
+@pytest.fixture
+def guesser(tmp_path: Path) -> Run:
+    """A run that has learned to guess hidden words."""
+    folder = tmp_path / "guesser"
+    folder.mkdir()
+    run = begun(masked_in(folder, steps=4), folder / "run")
+    assert go_on(run)
+    return run
+
+
+def test_a_run_that_starts_from_another_begins_with_its_weights_and_words(
+    tmp_path: Path, guesser: Run
+) -> None:
+    recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
+    run = begun(recipe, tmp_path / "run")
+    for name in ("tokenizer.json", "tokenizer.signs.json"):
+        assert (run / name).read_bytes() == (guesser / name).read_bytes()
+    held, _ = read_tensors(guesser / WEIGHTS)
+    network = course_of(recipe, run).learner.network
+    mine = {n.removeprefix("encoder."): w for n, w in weights_of(network).items()}
+    heads = {name for name in mine if name.startswith("head.")}
+    assert heads == {"head.weight", "head.bias"}
+    assert mine.keys() - heads == {name for name in held if not name.startswith("head.")}
+    assert all(torch.equal(mine[name], held[name]) for name in mine.keys() - heads)
+    anew = course_of(recipe, begun(classification_in(tmp_path, steps=2), tmp_path / "anew"))
+    table = weights_of(anew.learner.network)["encoder.embedding.table.weight"]
+    assert not torch.equal(table, held["embedding.table.weight"])
+
+
+def test_a_run_goes_on_when_what_it_started_from_is_gone(tmp_path: Path, guesser: Run) -> None:
+    recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
+    whole = begun(recipe, tmp_path / "whole")
+    killed = copied(whole, tmp_path / "killed")
+    assert go_on(whole)
+    shutil.rmtree(guesser.folder)
+    for step in (2, 6):  # before the first checkpoint, and after one
+        with pytest.raises(Killed):
+            go_on(killed, watch=Deadly(step))
+    assert go_on(killed)
+    assert_equal_runs(killed, whole)
+
+
+def test_weights_that_do_not_fit_are_refused_and_no_folder_is_left(
+    tmp_path: Path, guesser: Run
+) -> None:
+    recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
+    wider = replace(recipe, network=replace(recipe.network, inner=64))
+    with pytest.raises(ValueError) as error:
+        begin(wider, Run(tmp_path / "run"))
+    assert str(error.value) == (
+        "the weights to start from do not fit: "
+        "encoder.stack.blocks.0.feed_forward.part.inward.weight is (64, 16) here and (32, 16) "
+        "there; without network settings the network is the one it starts from"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_head_of_another_size_begins_anew(tmp_path: Path) -> None:
+    first = begun(classification_in(tmp_path, steps=2), tmp_path / "first")
+    assert go_on(first)
+    three = (tmp_path / "judged.tsv").read_text(encoding="utf-8") + "nu\tfine\nme\tfine\n"
+    recipe = replace(classification_in(tmp_path), start_from=first.folder)
+    (tmp_path / "judged.tsv").write_text(three, encoding="utf-8")
+    run = begun(recipe, tmp_path / "second")
+    network = weights_of(course_of(recipe, run).learner.network)
+    held, _ = read_tensors(first / WEIGHTS)
+    assert tuple(network["head.weight"].shape) == (3, 16)
+    table = "encoder.embedding.table.weight"
+    assert torch.equal(network[table], held[table])

@@ -86,7 +86,9 @@ class Text:
 
     def save(self, path: Path) -> None:
         path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
-        if self.signs != Signs():
+        if self.signs == Signs():
+            beside(path).unlink(missing_ok=True)  # another codec's
+        else:
             beside(path).write_text(json.dumps(asdict(self.signs)) + "\n", encoding="utf-8")
 
     @staticmethod
@@ -112,11 +114,10 @@ class Text:
         """
         if kind not in KINDS:
             raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
-        if size <= len(SIGNS):
-            raise ValueError(f"a vocabulary needs more than its {len(SIGNS)} signs, got {size}")
-        tokenizer, trainer = KINDS[kind](size)
-        if masked:
-            trainer.special_tokens = [*SIGNS, MASK]
+        signs = [*SIGNS, MASK] if masked else SIGNS
+        if size <= len(signs):
+            raise ValueError(f"a vocabulary needs more than its {len(signs)} signs, got {size}")
+        tokenizer, trainer = KINDS[kind](size, signs)
         tokenizer.train_from_iterator(lines, trainer)
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, Signs(opens=(START,), mask=mask) if masked else None)
@@ -150,55 +151,55 @@ def read_signs(path: Path, size: int) -> Signs | None:
 Parts = tuple[Tokenizer, Any]
 
 
-def byte_pairs(size: int) -> Parts:
+def byte_pairs(size: int, signs: list[str]) -> Parts:
     """Bytes, and the pairs of them that are met most: knows every text there is."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    least = len(SIGNS) + len(alphabet)
+    least = len(signs) + len(alphabet)
     if size < least:
         raise ValueError(f"byte pairs need {least} numbers for all bytes, got {size}")
     return tokenizer, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=SIGNS, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=signs, initial_alphabet=alphabet, show_progress=False
     )
 
 
-def bytes_alone(size: int) -> Parts:
+def bytes_alone(size: int, signs: list[str]) -> Parts:
     """256 numbers for 256 bytes, whatever size is asked for."""
-    return byte_pairs(len(SIGNS) + len(pre_tokenizers.ByteLevel.alphabet()))
+    return byte_pairs(len(signs) + len(pre_tokenizers.ByteLevel.alphabet()), signs)
 
 
-def pieces_of_words(size: int) -> Parts:
+def pieces_of_words(size: int, signs: list[str]) -> Parts:
     """Pieces chosen by their likelihood (unigram), spaces among them."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
     return tokenizer, trainers.UnigramTrainer(
-        vocab_size=size, special_tokens=SIGNS, unk_token=SIGNS[UNKNOWN], show_progress=False
+        vocab_size=size, special_tokens=signs, unk_token=SIGNS[UNKNOWN], show_progress=False
     )
 
 
-def words(size: int) -> Parts:
+def words(size: int, signs: list[str]) -> Parts:
     """What stands between spaces."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SIGNS[UNKNOWN]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer, whole_words(size)
+    return tokenizer, whole_words(size, signs)
 
 
-def characters(size: int) -> Parts:
+def characters(size: int, signs: list[str]) -> Parts:
     """Each character by itself."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SIGNS[UNKNOWN]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return tokenizer, whole_words(size)
+    return tokenizer, whole_words(size, signs)
 
 
-def whole_words(size: int) -> trainers.WordLevelTrainer:
-    return trainers.WordLevelTrainer(vocab_size=size, special_tokens=SIGNS, show_progress=False)
+def whole_words(size: int, signs: list[str]) -> trainers.WordLevelTrainer:
+    return trainers.WordLevelTrainer(vocab_size=size, special_tokens=signs, show_progress=False)
 
 
-KINDS: dict[str, Callable[[int], Parts]] = {
+KINDS: dict[str, Callable[[int, list[str]], Parts]] = {
     "bpe": byte_pairs,
     "unigram": pieces_of_words,
     "word": words,

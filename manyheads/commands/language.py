@@ -80,7 +80,7 @@ def generate(
     device: DeviceOption = None,
 ) -> None:
     """Write on from a prompt, word by word as it comes."""
-    from manyheads.tasks.language import Generation
+    from manyheads.tasks.generation import Generation
     from manyheads.trained.language import LanguageModel
 
     how = Generation(
@@ -158,7 +158,8 @@ def piped() -> str:
     if sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     raw = sys.stdin.buffer.read().split(b"\n")
-    return "\n".join(decoded(line, Path("stdin"), i) for i, line in enumerate(raw, start=1))
+    each = (line.removesuffix(b"\r") for line in raw)  # as a corpus is read
+    return "\n".join(decoded(line, Path("stdin"), i) for i, line in enumerate(each, start=1))
 
 
 def summary(found: Scored) -> str:

@@ -209,9 +209,12 @@ def wanted(wish: Wish) -> tuple[Any, Any]:
     if wish.what not in FAMILIES:
         refuse_no_recipe(wish)
         recipe, family = load_recipe(Path(wish.what), wish.settings)
+        if recipe.start_from is not None:
+            recipe = replace(recipe, start_from=found(recipe.start_from))
         return recipe, family.gather(recipe)
     family = FAMILIES[wish.what]
-    refuse_foreign(wish, family.FILES)
+    if family.FILES:
+        refuse_foreign(wish, family.FILES)
     data = family.data_of(wish.files)
     start, folder = None, None
     if wish.start_from is not None:
@@ -224,6 +227,8 @@ def wanted(wish: Wish) -> tuple[Any, Any]:
         return read(family.Recipe, write(replace(base, start_from=folder)), RECIPE, wish.settings)
 
     chosen = settled(0)  # mistakes are told before a long corpus is read
+    if start is not None and chosen.codec != start.codec:
+        raise ValueError(f"{folder} brings its vocabulary with it; leave out codec settings")
     gathered = family.gather(chosen)
     return settled(family.tokens(gathered, chosen)), gathered
 

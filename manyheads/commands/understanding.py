@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -16,7 +17,7 @@ from manyheads.commands.incoming import Incoming
 from manyheads.commands.options import DeviceOption, ModelOption, loaded_as
 
 if TYPE_CHECKING:
-    from manyheads.tasks.labels import Judged
+    from manyheads.tasks.verdicts import Judged
 
 AT_ONCE = 1024  # texts
 
@@ -34,13 +35,15 @@ def classify(
 ) -> None:
     """Say what each text is: its class and how sure that is, its number, or its words' tags.
 
-    A line is written for each line read. Two texts of one line have a tab between them.
+    A line is written for each line read, as they come.
+    Two texts of one line have a tab between them.
     """
     from manyheads.trained.reader import Judge
 
     loaded = loaded_as(Judge, model, device)
-    for some in chunks(read(texts)):
-        for text, judged in zip(some, loaded.classify([parts(one) for one in some]), strict=True):
+    cut = str if loaded.kind == "labelling" else parts  # words have a tag each, tabs or not
+    for some in chunks(texts):
+        for text, judged in zip(some, loaded.classify([*map(cut, some)]), strict=True):
             print(described(text, judged) if as_json else line(judged), flush=True)
 
 
@@ -78,7 +81,8 @@ def embed(
         raise ValueError("vectors are no text; `> vectors.npy`, --out vectors.npy or --json")
     loaded = loaded_as(Reader, model, device)
     how: Any = {"pooling": pooling, "normalise": False if plain else None}
-    each = [loaded.embed(some, **how) for some in chunks(read(texts))]
+    with warned():
+        each = [loaded.embed(some, **how) for some in chunks(texts)]
     if not each:
         raise ValueError("there is nothing to read: stdin has no lines")
     vectors = np.concatenate(each)
@@ -92,19 +96,27 @@ def embed(
         np.save(sys.stdout.buffer, vectors)
 
 
-def read(texts: list[str] | None) -> Iterable[str]:
+@contextmanager
+def warned() -> Iterator[None]:
+    """What is warned of inside is told in a line."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in told:
+        print(f"manyheads: {one.message}", file=sys.stderr)
+
+
+def chunks(texts: list[str] | None) -> Iterator[list[str]]:
+    """Those given, or the lines of stdin as they come: who sends one and waits is answered."""
     from manyheads.data.sources import decoded
+    from manyheads.trained.translator import together
 
     if texts:
-        return texts
+        yield texts
+        return
     coming = Incoming(cast(BufferedIOBase, sys.stdin.buffer))
-    return (decoded(raw, Path("stdin"), number) for number, raw in enumerate(coming, start=1))
-
-
-def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    each = iter(texts)
-    while some := list(islice(each, AT_ONCE)):
-        yield some
+    lines = (decoded(raw, Path("stdin"), number) for number, raw in enumerate(coming, start=1))
+    yield from together(lines, 1 if sys.stdin.isatty() else AT_ONCE, coming.ready)
 
 
 def parts(text: str) -> str | tuple[str, str]:
@@ -114,7 +126,7 @@ def parts(text: str) -> str | tuple[str, str]:
 
 def line(judged: Judged) -> str:
     """The label and its probability with a tab between; or a number; or tags."""
-    from manyheads.tasks.labels import Verdict
+    from manyheads.tasks.verdicts import Verdict
 
     if isinstance(judged, Verdict):
         return f"{judged.label}\t{judged.probability:.4f}"

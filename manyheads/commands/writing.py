@@ -182,6 +182,12 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="Texts to read, one a line.")] = None,
     reference: Annotated[Path | None, typer.Option(help="What is wanted for each.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Or both in one file, .tsv or .jsonl.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="For a language model: files, folders, .jsonl.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For a model that judges: texts with their labels.")
+    ] = None,
     against: Annotated[
         str | None, typer.Option(help="Another model: is the difference more than chance?")
     ] = None,
@@ -201,8 +207,16 @@ def evaluate(
     """Measure a model on a test set, alone or against another.
 
     By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries,
-    exact match and F1 for answers.
+    exact match and F1 for answers; bits per byte and perplexity for text that goes on;
+    accuracy and F1, or correlations, for what is said about texts.
     """
+    if text or data:
+        others: dict[str, Any] = {"--source": source, "--reference": reference, "--pairs": pairs}
+        others |= {"--against": against, "--write": write_to, "--data": data if text else None}
+        alone("--text" if text else "--data", others)
+        told = measured_text(model, text, device) if text else measured_labels(model, data, device)
+        print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_table(told))
+        return
     from manyheads.evaluating import Evaluation, report, table
     from manyheads.screen import passing
     from manyheads.tasks.reading import read
@@ -225,6 +239,35 @@ def evaluate(
     theirs = [Evaluation.of(other, examples, how, tokenize, shown) for other in models[1:]]
     told = report(ours, *theirs)
     print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(told))
+
+
+def alone(asked: str, others: dict[str, Any]) -> None:
+    if other := next((name for name, value in others.items() if value), None):
+        raise ValueError(f"{asked} is evaluated by itself, {other} was given too")
+
+
+def shown_table(told: dict[str, Any]) -> str:
+    from manyheads.evaluating import table
+
+    return table(told)
+
+
+def measured_text(model: str, text: list[Path], device: str | None) -> dict[str, Any]:
+    from manyheads.data.documents import documents
+    from manyheads.evaluating import of_text
+    from manyheads.trained.language import LanguageModel
+
+    loaded = loaded_as(LanguageModel, model, device)
+    return of_text(loaded, (document.text for document in documents(text)))
+
+
+def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:
+    from manyheads.data.labelled import labelled, tagged
+    from manyheads.evaluating import of_labels
+    from manyheads.trained.reader import Judge
+
+    loaded, path = loaded_as(Judge, model, device), Path(data or "")
+    return of_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
 
 
 def refuse_half(files: dict[str, Path | None]) -> None:

@@ -55,7 +55,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def is_jsonl(path: Path) -> bool:
-    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix == ".jsonl"
+    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix.lower() == ".jsonl"
 
 
 def records(path: Path) -> Iterator[Document]:

@@ -51,6 +51,10 @@ class Columns:
     def __post_init__(self) -> None:
         if bool(self.text) != bool(self.label):
             raise ValueError("a column for the text and one for the label are asked for together")
+        if self.second and not self.text:
+            raise ValueError(
+                "a column for a second text is asked for with those for text and label"
+            )
 
 
 # ---- texts with a label ----------------------------------------------------------------------
@@ -87,21 +91,15 @@ def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
     yield from found
 
 
-def unmarked(path: Path) -> Iterator[str]:
-    """Lines without the mark that some programs put before the first."""
-    for number, line in enumerate(lines(path)):
-        yield line if number else line.removeprefix("\ufeff")
-
-
 def tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(unmarked(path), start=1):
+    for number, line in enumerate(lines(path), start=1):
         if line.strip():
             yield number, line.split("\t")
 
 
 def separated(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows of a CSV file; a quoted cell may go on over several lines."""
-    reader = csv.reader((f"{line}\n" for line in unmarked(path)), strict=True)
+    reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     number = 1
     try:
         for row in reader:
@@ -214,8 +212,11 @@ def records(path: Path, asked: Columns) -> Iterator[Labelled]:
         text = held(record, names["text"], "text", path, number)
         label = held(record, names["label"], "label", path, number)
         second = next((record[name] for name in names["second"] if name in record), "")
-        if not isinstance(text, str) or not isinstance(second, str):
-            raise ValueError(f"{path}:{number}: a text is a string of characters, got {text!r}")
+        for given in (text, second):
+            if not isinstance(given, str):
+                raise ValueError(
+                    f"{path}:{number}: a text is a string of characters, got {given!r}"
+                )
         yield Labelled(text, present(plain(label, path, number), path, number), number, second)
 
 

@@ -7,8 +7,9 @@ import gzip
 import json
 import lzma
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +36,10 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """With their ends."""
+    """With their ends, without the mark that some programs put before the first."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            yield from (first.removeprefix(BOM_UTF8) for first in islice(file, 1))
             yield from file
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise ValueError(

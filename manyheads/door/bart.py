@@ -53,6 +53,7 @@ class Bart:
             "key_heads": (None,),
             "residual": (True,),
             "types": (0,),
+            "window": (0,),
             **({} if self.normed else {"longest_wave": (10_000.0,)}),
         }
 

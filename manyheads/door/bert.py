@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -130,9 +131,8 @@ class Bert:
             held[TYPES] = torch.zeros(1, network.width)
         if network.scaled and kind == "masked":
             held[BIAS_TOO] = held[BIAS]
-        tied = kind == "masked"
-        kept = apart(held, network, TABLE, HEAD)
-        return kept if tied else {name: tensor for name, tensor in kept.items() if name != HEAD}
+        # Hidden words are guessed by the one table, whatever `tied` says; all else scores no words.
+        return apart(held, replace(network, tied=kind == "masked"), TABLE, HEAD)
 
     def context(self, config: Config) -> int:
         return config.whole("max_position_embeddings", 512)

@@ -235,8 +235,8 @@ def think(spec: Any, sublayer: Sublayer) -> None:
 
 def norm(spec: Any, norm: Any) -> None:
     spec.gamma = numbers(norm.weight)
-    if hasattr(spec, "beta"):
-        spec.beta = numbers(norm.bias)
+    if hasattr(spec, "beta"):  # its layer norms always have one
+        spec.beta = numbers(torch.zeros_like(norm.weight) if norm.bias is None else norm.bias)
 
 
 def linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:

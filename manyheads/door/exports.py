@@ -20,6 +20,7 @@ class Parity(NamedTuple):
     largest: float  # difference between two log-probabilities of one token
     different: int  # texts of which greedy decoding wrote other tokens
     texts: int
+    by: str = ""  # by what it was found, where not by what it was written for
 
 
 def needed(name: str) -> Any:

@@ -8,7 +8,8 @@
 `ids` (B, T) come with a `mask` of 1 where a token counts and 0 where a row was filled up. `past`
 (L, 2, B, G, P, C) are the keys and values of the tokens before these, of none at first; `present`
 (L, 2, B, G, P + T, C) are those to go on with. `memory` (L, 2, B, G, S, C) are the source's, and
-`scores` (B, T, V) are of what comes after each token.
+`scores` (B, T, V) are of what comes after each token. Where a network tells parts of a text apart,
+all tokens are of the first.
 
 B batch, T tokens, P tokens before them, S tokens of a source, V vocabulary, L layers, H heads,
 G key heads, C channels of one head, Q queries, K keys, D model width.

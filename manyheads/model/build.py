@@ -54,7 +54,7 @@ class Network:
     position: Place = "sinusoidal"
     longest: int = 1024  # places a learned position knows
     longest_wave: float = 10_000.0  # of sinusoidal and rotary positions
-    window: int = 0  # tokens back that one sees, itself counted; 0: all
+    window: int = 0  # tokens back, and ahead where they are read, itself counted; 0: all
 
     cell: Literal["lstm", "gru"] = "lstm"
     score: Literal["dot", "multiplicative", "additive", "none"] = "additive"
@@ -139,10 +139,7 @@ def decoder(network: Network, vocabulary: int) -> nn.Module:
             "a convolutional network writes from a source and has none here; "
             "transformer or recurrent would do"
         )
-    pattern: Pattern = Causal()
-    if network.window:
-        pattern = pattern & Window(network.window - 1)
-    return Decoder(table, stack(network, pattern), head)
+    return Decoder(table, stack(network, written(network)), head)
 
 
 def encoder(network: Network, vocabulary: int) -> nn.Module:
@@ -157,8 +154,7 @@ def encoder(network: Network, vocabulary: int) -> nn.Module:
         return ConvolutionalEncoder(
             table, network.width, dilations, position=Sinusoidal(), dropout=network.dropout
         )
-    pattern: Pattern = Window(network.window - 1) if network.window else Everything()
-    return Encoder(table, stack(network, pattern))
+    return Encoder(table, stack(network, seen(network)))
 
 
 def guesser(network: Network, vocabulary: int) -> Encoder:
@@ -197,9 +193,19 @@ def stack(network: Network, pattern: Pattern, cross: bool = False) -> Stack:
 def transformer(
     network: Network, reading: Embedding, writing: Embedding, head: nn.Module
 ) -> EncoderDecoder:
-    read = stack(network, Everything())
-    write = stack(network, Causal(), cross=True)
+    read = stack(network, seen(network))
+    write = stack(network, written(network), cross=True)
     return EncoderDecoder(Encoder(reading, read), Decoder(writing, write, head))
+
+
+def seen(network: Network) -> Pattern:
+    """What a token that is read sees: all others, or those near it."""
+    return Window(network.window - 1) if network.window else Everything()
+
+
+def written(network: Network) -> Pattern:
+    """What a token that is written sees of the others."""
+    return Causal() & seen(network) if network.window else Causal()
 
 
 def below(network: Network) -> Position | None:

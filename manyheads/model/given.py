@@ -50,6 +50,15 @@ def counted(seen: Pattern, at: Places, batch: int) -> Tensor | None:
     return evaluated(seen, Pairs(batch, 1, at, at).everywhere())[:, 0, 0]
 
 
+def mean(states: Tensor, seen: Pattern, at: Places) -> Tensor:
+    """(B, T, D) -> (B, D), padding left out; zeros where nothing else is."""
+    counts = counted(seen, at, len(states))
+    if counts is None:
+        return states.mean(1)
+    weights = counts[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
 def looked_at(memory: Any, x: Tensor, width: int, network: str) -> Memory:
     """The memory, if it is one that fits these tokens."""
     if not isinstance(memory, Memory):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from manyheads.model.given import counted
+from manyheads.model.given import mean, one_a_row
 from manyheads.model.networks import Embedding, Tied, Tokens, as_tokens
 from manyheads.model.parts import started
 
@@ -57,18 +57,11 @@ class Reader(nn.Module):
         started(self.head, *([self.pooler] if self.pooler is not None else []))
 
     def forward(self, tokens: Tokens) -> Tensor:
+        if self.pooling is not None:
+            one_a_row(as_tokens(tokens).seen, "a verdict on the whole")
         states = self.encoder(tokens)
         if self.pooler is not None:
             states = torch.tanh(self.pooler(states[:, 0]))
         elif self.pooling == "mean":
-            states = mean(states, tokens)
+            states = mean(states, tokens.seen, tokens.at)
         return self.head(self.dropout(states))
-
-
-def mean(states: Tensor, tokens: Tokens) -> Tensor:
-    """(B, T, D) -> (B, D) of the tokens that are not padding."""
-    counts = counted(as_tokens(tokens).seen, tokens.at, len(states))
-    if counts is None:
-        return states.mean(1)
-    weights = counts[..., None].to(states.dtype)
-    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)

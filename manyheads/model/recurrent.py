@@ -22,7 +22,15 @@ from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import computed_in
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.scores import Additive, Dot, Multiplicative, Score
-from manyheads.model.given import counted, embedded, goes_on, looked_at, measured, same_width
+from manyheads.model.given import (
+    counted,
+    embedded,
+    goes_on,
+    looked_at,
+    mean,
+    measured,
+    same_width,
+)
 from manyheads.model.networks import Tokens, as_tokens
 from manyheads.model.parts import started
 from manyheads.model.stack import Memory, named
@@ -257,12 +265,7 @@ def cells_of(
 
 
 def mean_of(memory: Memory) -> Tensor:
-    """(B, S, D) -> (B, D), padding left out; zeros where nothing else is."""
-    counts = counted(memory.seen, memory.at, len(memory.states))
-    if counts is None:
-        return memory.states.mean(1)
-    weights = counts[..., None].to(memory.states.dtype)
-    return (memory.states * weights).sum(1) / weights.sum(1).clamp(min=1)
+    return mean(memory.states, memory.seen, memory.at)
 
 
 def fits(score: Any, width: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,10 @@ from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked, chosen_preset, no_other_network
 from manyheads.recipes.masked import Codec
 from manyheads.recipes.masked import network as transformer
-from manyheads.tasks.labels import Corpus, Judging, Kind, Labels, Learning, lay_down
+from manyheads.tasks.examples import Corpus, lay_down
+from manyheads.tasks.judging import Judging
+from manyheads.tasks.labels import Kind, Labels, tags_of
+from manyheads.tasks.verdicts import Learning
 from manyheads.trained.reader import Judge
 from manyheads.training.files import write_text
 from manyheads.training.loop import Training
@@ -41,9 +46,10 @@ class Data:
     columns: Columns = Columns()
     held_out: int = 1000  # for validation, where no file for it is given; a tenth at most
     longest_tokens: int = 128  # of longer texts the end is not read
+    imported: Path | None = None  # where a model came from that was not trained here
 
     def __post_init__(self) -> None:
-        if self.data is None:
+        if self.data is None and self.imported is None:
             raise ValueError("nothing to learn from: give data, a file of texts with labels")
         if self.held_out < 1:
             raise ValueError(f"held_out is 1 or more, got {self.held_out}")
@@ -155,7 +161,9 @@ def read(kind: Kind, path: Path, columns: Columns) -> list[Example]:
 
 def gather(recipe: Recipe) -> Gathered:
     data, seed = recipe.data, recipe.training.seed
-    source = Path(data.data or "")
+    source = data.data
+    if source is None:
+        raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
     train = read(recipe.task, source, data.columns)
     if data.valid_data is not None:
         valid = read(recipe.task, data.valid_data, data.columns)
@@ -167,9 +175,25 @@ def gather(recipe: Recipe) -> Gathered:
             "give --valid-data, or 10 texts at least"
         )
     order = np.random.default_rng([seed, 1]).permutation(len(train)).tolist()
-    held = sorted(order[:count])
-    kept = sorted(order[count:])
-    return Gathered([train[i] for i in kept], [train[i] for i in held], source, source)
+    may = order if recipe.task == "regression" else spared(train, order)
+    held = {*islice(may, count)}
+    if not held:
+        raise ValueError(
+            f"{source}: no label is met twice, none can be held out for validation; "
+            "give --valid-data"
+        )
+    kept = [one for i, one in enumerate(train) if i not in held]
+    return Gathered(kept, [train[i] for i in sorted(held)], source, source)
+
+
+def spared(examples: Sequence[Example], order: Sequence[int]) -> Iterator[int]:
+    """Those whose labels training still meets without them: others could not be judged."""
+    left = Counter(tag for one in examples for tag in set(tags_of(one)))
+    for i in order:
+        tags = set(tags_of(examples[i]))
+        if all(left[tag] > 1 for tag in tags):
+            left.subtract(tags)
+            yield i
 
 
 def tokens(gathered: Gathered, recipe: Recipe) -> int:

@@ -31,7 +31,7 @@ USE = "generate"
 class Codec:
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
     size: int = 4000
 
 
@@ -43,13 +43,18 @@ class Recipe:
     data: Running
     codec: Codec = Codec()
     network: Network = Network()
-    training: Training = Training()
+    training: Training = Training(best_by="loss")
     layout: Layout = "packed"
     start_from: Path | None = None  # a run whose weights and vocabulary these begin with
 
     def __post_init__(self) -> None:
         if self.training.best_by != "loss":
             raise ValueError("a language model is judged by its loss; training.best_by: loss")
+        if self.network.kind == "convolutional":
+            raise ValueError(
+                "a language model is a transformer or a recurrent network; "
+                "network.kind: recurrent would do"
+            )
         if self.layout == "packed" and not self.network.packs:
             raise ValueError(
                 f"a {self.network.kind} network reads one sequence a row; layout: padded would do"

@@ -30,7 +30,7 @@ USE = "embed"
 class Codec:
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
     size: int = 8000
 
 

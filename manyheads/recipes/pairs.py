@@ -133,6 +133,11 @@ def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> R
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
     parts = PRESETS[name](tokens, cuda)
     if asked.start is not None:
+        if asked.start.task not in KINDS:
+            raise ValueError(
+                f"{task} starts from a run of {', '.join(KINDS)}; "
+                f"the run to start from learned {asked.start.task}"
+            )
         parts["network"], parts["codec"] = asked.start.network, asked.start.codec
     if asked.network is not None:
         if asked.network not in BUILDERS:
@@ -153,7 +158,10 @@ def data_of(files: Mapping[str, Any]) -> Data:
 
 
 def gather(recipe: Recipe) -> Gathered:
-    return corpora.gather(recipe.task, recipe.data, recipe.training.seed)
+    data = recipe.data
+    if data.pairs is None and data.source is None:
+        raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
+    return corpora.gather(recipe.task, data, recipe.training.seed)
 
 
 def tokens(gathered: Gathered, recipe: Recipe) -> int:
@@ -166,12 +174,16 @@ def counted(gathered: Gathered) -> str:
 
 def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
     """With the vocabulary of the run it starts from, where there is one."""
-    codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
+    codecs = begun(recipe)
     corpora.prepare(gathered, recipe.codec, recipe.data.longest_tokens, run, codecs)
 
 
+def begun(recipe: Recipe) -> Codecs | None:
+    return None if recipe.start_from is None else load_codecs(recipe.start_from)
+
+
 def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
-    codecs = corpora.learned(recipe.codec, gathered.train)
+    codecs = begun(recipe) or corpora.learned(recipe.codec, gathered.train)
     return Texts(recipe.task, codecs, recipe.network).network(), codecs.target.size
 
 

@@ -18,7 +18,7 @@ from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
-from manyheads.tasks.telling import Telling, told
+from manyheads.tasks.telling import Telling
 
 Ids = Sequence[int]
 AT_ONCE = 16384  # tokens, of all prompts that are written on together
@@ -183,21 +183,17 @@ def write_on(
         start = starting(network, codec, some, how, context)
         step = stepping(network, codec, how, context)
         telling = [Telling(codec, ids, how.stop) for ids in some]
-        numbers = [first + i for i in rows]
-        for i, row, hypotheses in zip(
-            rows, telling, searched(step, start, how, codec, telling, numbers), strict=True
-        ):
-            found[i] = [
-                Continuation(
-                    told(codec, prompts[i], one.ids, how.stop),
-                    one.ids,
-                    one.score,
-                    one.logs,
-                    one.finished or row.stopped,
-                )
-                for one in hypotheses
-            ]
+        each = searched(step, start, how, codec, telling, [first + i for i in rows])
+        for i, hypotheses in zip(rows, each, strict=True):
+            found[i] = [continuation(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]
+
+
+def continuation(codec: Text, prompt: Ids, one: Hypothesis, stops: Sequence[str]) -> Continuation:
+    # Told anew: who searches asks nothing of the last token that there may be.
+    telling = Telling(codec, prompt, stops)
+    text = telling.all(one.ids)
+    return Continuation(text, one.ids, one.score, one.logs, one.finished or telling.stopped)
 
 
 def searched(

@@ -20,12 +20,9 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network, decoder
 from manyheads.model.networks import Tokens
-from manyheads.tasks.generation import Generation as Generation
-from manyheads.tasks.generation import generate as generate
-from manyheads.tasks.generation import stream as stream
-from manyheads.tasks.generation import write_on
+from manyheads.tasks.generation import Generation, write_on
 from manyheads.tasks.pairs import Layout
-from manyheads.tasks.telling import told
+from manyheads.tasks.telling import Telling
 from manyheads.tasks.windows import Batch, Windows, whole
 from manyheads.training.course import Sample
 
@@ -131,29 +128,35 @@ class Learning:
 
     def samples(self, network: nn.Module) -> list[Sample]:
         codec = self.task.codec
-        tokens, silent = self.held_out.documents.tokens, codec.signs.silent
+        documents, silent = self.held_out.documents, codec.signs.silent
         read, follows = [], []
-        for place in places(self.held_out.documents):
-            ids = [i for i in tokens[place : place + READ].tolist() if i not in silent]
-            read.append(ids)
-            follows.append(tokens[place + READ : place + READ + FOLLOWING].tolist())
+        for begin, end in places(documents):
+            shown = documents.tokens[begin : min(end, begin + READ + FOLLOWING)].tolist()
+            ids = [i for i in shown if i not in silent]
+            if ids:
+                cut = min(READ, max(1, len(ids) // 2))  # of a short one something follows, too
+                read.append(ids[:cut])
+                follows.append(ids[cut:])
         how = Generation(max_new_tokens=FOLLOWING, truncate=True)
         written = write_on(network, codec, read, how, self.task.context)
         return [
-            Sample(codec.render(ids), told(codec, ids, after), best.text)
+            Sample(codec.render(ids), Telling(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)
         ]
 
 
-def places(documents: Shard) -> list[int]:
-    """Where the samples begin, evenly over all tokens: with a document, unless it is very long."""
+def places(documents: Shard) -> list[tuple[int, int]]:
+    """Where samples begin, evenly over all tokens, and where the document of each ends.
+
+    They begin with a document, unless it is very long.
+    """
     total, ends = len(documents.tokens), documents.ends
     found = []
     for place in (total * i // SHOWN for i in range(SHOWN)):
         number = int(np.searchsorted(ends, place, side="right"))
         begin = int(ends[number - 1]) if number else 0
         long = int(ends[number]) - begin > total // SHOWN
-        found.append(place if long else begin)
+        found.append((place if long else begin, int(ends[number])))
     return [*dict.fromkeys(found)]
 
 

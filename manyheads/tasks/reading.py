@@ -29,6 +29,7 @@ class Data:
     held_out: int = 500  # for validation, where no files for it are given; a tenth at most
     longest_tokens: int = 512
     filters: Filters | None = None  # those of the task, unless given
+    imported: Path | None = None  # where a model came from that was not trained here
 
     def __post_init__(self) -> None:
         for names in (
@@ -36,7 +37,7 @@ class Data:
             ("valid_source", "valid_target", "valid_pairs"),
         ):
             self.check(*names)
-        if not (self.pairs or self.source):
+        if not (self.pairs or self.source or self.imported):
             raise ValueError("nothing to learn from: give source and target, or pairs")
         if self.longest_tokens < 2:
             raise ValueError(f"longest_tokens is 2 or more, got {self.longest_tokens}")

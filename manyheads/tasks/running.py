@@ -27,9 +27,10 @@ class Running:
     split: Literal["file", "line", "blank"] = "file"  # what a document is, where a file is not one
     held_out: float = 0.1  # the last of it, where no text to validate on is given
     context: int = 256  # tokens
+    imported: Path | None = None  # where a model came from that was not trained here
 
     def __post_init__(self) -> None:
-        if not self.text:
+        if not self.text and self.imported is None:
             raise ValueError("nothing to learn from: give text, a file or a folder")
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}")
@@ -48,13 +49,16 @@ class Texts:
         return sum(map(len, self.train))
 
     def __str__(self) -> str:
+        documents = "document" if len(self.train) == 1 else "documents"
         return (
-            f"{len(self.train):,} documents of {self.characters():,} characters to train on, "
+            f"{len(self.train):,} {documents} of {self.characters():,} characters to train on, "
             f"{sum(map(len, self.valid)):,} characters to validate on"
         )
 
 
 def gather(data: Running) -> Texts:
+    if not data.text:
+        raise ValueError(f"nothing to learn from: {data.imported} is a model, not a text")
     train = [document.text for document in documents(data.text, data.split)]
     if data.valid_text:
         valid = [document.text for document in documents(data.valid_text, data.split)]

@@ -39,6 +39,10 @@ class Telling:
         rest, self.held = ("" if self.stopped else rest + self.held), ""
         return rest
 
+    def all(self, ids: Sequence[int]) -> str:
+        """Tokens that nothing follows, at once."""
+        return "".join([*map(self.add, ids), self.end()])
+
     def rendered(self) -> str:
         before = self.codec.render(self.ids[self.first : self.told])
         return self.codec.render(self.ids[self.first :])[len(before) :]
@@ -61,9 +65,3 @@ def begun(text: str, stops: Sequence[str]) -> int:
     return next(
         (n for n in range(longest, 0, -1) if any(s.startswith(text[-n:]) for s in stops)), 0
     )
-
-
-def told(codec: Text, prompt: Sequence[int], ids: Sequence[int], stops: Sequence[str] = ()) -> str:
-    """All of it at once."""
-    telling = Telling(codec, prompt, stops)
-    return "".join([*map(telling.add, ids), telling.end()])

@@ -30,7 +30,7 @@ VALIDATED_AT_ONCE = 16384  # tokens
 class Codec:
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
     size: int = 8000
     joint: bool = True  # one vocabulary for both sides, or one each
 

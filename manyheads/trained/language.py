@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from manyheads.data.sources import whole
-from manyheads.tasks.language import Generation, Language, generate, scored, stream
+from manyheads.tasks.generation import Generation, generate, stream
+from manyheads.tasks.language import Language, scored
 
 
 class Scored(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from manyheads.codecs.text import Text
+from manyheads.data.sources import whole
+from manyheads.model.build import Network, encoder
 from manyheads.model.heads import Pooling
-from manyheads.tasks.labels import Judged, Judging, embed, judge_texts
+from manyheads.tasks.judging import Judging
 from manyheads.tasks.masked import Masked
+from manyheads.tasks.vectors import embed
+from manyheads.tasks.verdicts import Judged, judge_texts
 
 Vectors = NDArray[np.float32]
 
@@ -20,6 +25,8 @@ Vectors = NDArray[np.float32]
 class Reader:
     """A trained network that sees both ways."""
 
+    kind: str
+    longest = sys.maxsize  # tokens of a text that are read, where the network could read more
     pooling: Pooling = "mean"
     normalised = True
 
@@ -33,9 +40,23 @@ class Reader:
         normalise: bool | None = None,
     ) -> Vectors:
         """A vector for each text, (N, D): close where the texts are."""
+        readable(texts)
         how = pooling or self.pooling
         length = self.normalised if normalise is None else normalise
-        return embed(self.network, self.codec, texts, how, length)
+        return embed(self.network, self.codec, texts, how, length, longest=self.longest)
+
+
+class Embedder(Reader):
+    """It was made for vectors, elsewhere."""
+
+    kind = "embedding"
+
+    def __init__(
+        self, codec: Text, design: Network, context: int, pooling: Pooling, name: str = ""
+    ):
+        super().__init__(codec, encoder(design, codec.size), name)
+        self.design, self.context, self.pooling = design, context, pooling
+        self.longest = context
 
 
 class Guesser(Reader):
@@ -53,14 +74,18 @@ class Judge(Reader):
 
     def __init__(self, task: Judging, network: nn.Module, name: str = ""):
         super().__init__(task.codec, network, name)
-        self.task = task
-
-    @property
-    def kind(self) -> str:
-        return self.task.kind
+        self.task, self.kind, self.pooling = task, task.kind, task.pooling
 
     def classify(self, texts: Sequence[Any]) -> list[Judged]:
         """model.classify(["A lovely film."]) -> [Verdict("positive", 0.98, ...)]"""
-        if isinstance(texts, str):
-            raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
+        readable(texts)
         return judge_texts(self.task, self.network, texts)
+
+
+def readable(texts: Sequence[Any]) -> None:
+    """Refuse what is no list of texts, of pairs of them or of lists of words."""
+    if isinstance(texts, str):
+        raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
+    for number, one in enumerate(texts, start=1):
+        for part in [one] if isinstance(one, str) else one:
+            whole(part, f"text {number}")

@@ -28,6 +28,7 @@ def work(place: Any = (5,), pattern: Any = Causal(), heads: int = 4, **options: 
         (work(features=frozenset({"distance bias"})), "it has no distance bias"),
         (work(features=frozenset({"dropout"})), "it has no dropout"),
         (work(device="meta"), "it runs on CUDA, not on meta"),
+        (work(dtype=torch.float64), "it computes in 32 bits, these tensors have 64"),
     ],
 )
 def test_what_it_does_not_do_it_refuses(asked: Work, sentence: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.text import KINDS, PAD, START, STOP, UNKNOWN, Text
+from manyheads.codecs.text import KINDS, PAD, START, STOP, UNKNOWN, Signs, Text
 
 LINES = ["Ein Hund rennt.", "Zwei Hunde rennen schnell.", "Ein Kind lacht über den Hund."] * 20
 BPE = Text.train(LINES, "bpe", 300)
@@ -57,6 +57,29 @@ def test_pieces_label_each_number() -> None:
     assert BPE.pieces([STOP]) == ["</s>"]
 
 
+def test_signs_are_kept_beside_a_codec_and_go_with_it(tmp_path: Path) -> None:
+    path, signs = tmp_path / "tokenizer.json", Signs(opens=(START, 5), unknown=None, mask=7)
+    Text(BPE.tokenizer, signs).save(path)
+    assert Text.load(path).signs == signs
+    BPE.save(path)  # over the other: its signs are not ours
+    assert Text.load(path).signs == Signs()
+
+
+@pytest.mark.parametrize(
+    ("held", "sentence"),
+    [
+        ("[]", r"tokenizer\.signs\.json beside it does not say what its signs are"),
+        ('{"starts": [1], "opens": [], "last": 2}', "does not say what its signs are"),
+        ('{"starts": [999], "opens": []}', f"names signs that are not 0 to {BPE.size - 1}"),
+    ],
+)
+def test_signs_that_cannot_be_are_refused(held: str, sentence: str, tmp_path: Path) -> None:
+    BPE.save(tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.signs.json").write_text(held)
+    with pytest.raises(ValueError, match=sentence):
+        Text.load(tmp_path / "tokenizer.json")
+
+
 def test_impossible_codecs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no codec 'bep'; there are bpe, unigram, word"):
         Text.train(LINES, "bep")
@@ -64,6 +87,10 @@ def test_impossible_codecs_are_refused(tmp_path: Path) -> None:
         Text.train(LINES, "bpe", 100)
     with pytest.raises(ValueError, match="more than its 4 signs, got 3"):
         Text.train(LINES, "word", 3)
+    with pytest.raises(ValueError, match="byte pairs need 261 numbers for all bytes, got 260"):
+        Text.train(LINES, "bpe", 260, masked=True)
+    with pytest.raises(ValueError, match="more than its 5 signs, got 5"):
+        Text.train(LINES, "word", 5, masked=True)
     (tmp_path / "t.json").write_text("{}")
     with pytest.raises(ValueError, match=r"t\.json is not a tokenizer\.json"):
         Text.load(tmp_path / "t.json")

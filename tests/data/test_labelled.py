@@ -81,6 +81,8 @@ def test_a_quoted_cell_may_go_on_over_lines(tmp_path: Path) -> None:
 def test_a_mark_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
     assert found(tmp_path, "a.tsv", "\ufeff1\ta fine film\n0\tno wit, only gags\n") == FILM
     assert found(tmp_path, "b.csv", '\ufeff"1",a fine film\n0,"no wit, only gags"\n') == FILM
+    path = written(tmp_path, "c.conll", "\ufeffAnna B-PER\nsleeps O\n")
+    assert list(tagged(path)) == [Tagged(["Anna", "sleeps"], ["B-PER", "O"], 1)]
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:
@@ -115,6 +117,8 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         list(labelled(path, Columns(text="text", label="fine")))
     with pytest.raises(ValueError, match="asked for together"):
         Columns(text="text")
+    with pytest.raises(ValueError, match="a second text is asked for with those for text"):
+        Columns(second="2")
 
 
 @pytest.mark.parametrize(
@@ -129,6 +133,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a"}\n', "a.jsonl:1: no label is here, only text; label or labels"),
         ("a.jsonl", '{"label": 1}\n', "a.jsonl:1: no text is here, only label; text or sentence"),
         ("a.jsonl", '{"text": 5, "label": 1}\n', "a.jsonl:1: a text is a string of characters"),
+        ("a.jsonl", '{"text": "a", "label": 1, "second": 6}\n', "string of characters, got 6"),
         ("a.jsonl", '{"text": "a", "label": [1]}\n', r"a label is a word or a number, got \[1\]"),
     ],
 )

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ def test_lines_end_at_newlines_alone_however_packed(
 ) -> None:
     (tmp_path / name).write_bytes(pack(TEXT.encode()))  # type: ignore[operator]
     assert list(lines(tmp_path / name)) == LINES
+
+
+def test_a_mark_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(BOM_UTF8 + TEXT.encode())
+    assert list(lines(tmp_path / "a.txt")) == LINES
+    (tmp_path / "a.jsonl").write_bytes(BOM_UTF8 + b'{"a": 1}')
+    assert list(objects(tmp_path / "a.jsonl")) == [(1, {"a": 1})]
+    (tmp_path / "empty.txt").write_bytes(b"")
+    assert list(lines(tmp_path / "empty.txt")) == []
 
 
 def test_what_is_not_utf8_is_named_with_its_line_and_byte(tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # what inductor says
 @pytest.mark.parametrize(
     ("compile", "batch", "window"),
     [(None, 1, 0), (None, 5, 0), (None, 5, 6), ({}, 1, 0), ({}, 5, 0)],

@@ -28,6 +28,7 @@ VARIED: list[dict[str, Any]] = [
     {"position": "rotary", "longest_wave": 500.0, "width": 20},  # 5 channels: one does not turn
     {"position": "none", "key_heads": 1},
     {"longest_wave": 100.0},
+    {"bias": False},
 ]
 
 

@@ -40,7 +40,7 @@ NETWORKS: dict[str, tuple[Kind, Network]] = {
     "gpt2": ("language", Network(**SHAPE, **LEARNED, feed_forward="gelu-tanh", scaled=False)),
     "llama": ("language", Network(**LLAMA, key_heads=2)),
     "mistral": ("language", Network(**LLAMA, window=5, tied=False, scaled=False)),
-    "bert": ("masked", Network(**BERT)),
+    "bert": ("masked", Network(**BERT, tied=False)),  # it guesses by its one table all the same
     "pegasus": ("translation", Network(**SHAPE)),
     "marian": ("translation", Network(**SHAPE, order="post", tied=False, head_bias=True)),
 }

@@ -1,3 +1,5 @@
+"""What an ONNX runtime computes is what the network does."""
+
 import random
 from pathlib import Path
 from typing import Any

@@ -72,7 +72,7 @@ def test_judged_is_every_token_once_after_what_its_window_holds(
 ) -> None:
     job = learning(tmp_path, language(kind, context), layout)
     network = job.network().double().eval()
-    scores, _ = job.judge(network)
+    scores = job.measured(network)
     logs = []
     for text in TEXTS[:2]:
         ids = [*CODEC.signs.starts, *CODEC.encode(text), CODEC.signs.stop]
@@ -110,13 +110,26 @@ def test_samples_show_the_same_places_and_what_follows_them(tmp_path: Path) -> N
         assert one.reference
 
 
+def test_a_sample_of_a_short_document_holds_nothing_of_the_next(tmp_path: Path) -> None:
+    texts = ["eins", "zwei", "drei"]
+    task = language()
+    held = HeldOut(shard(tmp_path, "valid", texts), 12)
+    job = Learning(task, shard(tmp_path, "train", TEXTS), held, "packed", tokens=64, seed=0)
+    samples = job.samples(task.network().eval())
+    assert [(one.source, one.reference) for one in samples] == [
+        ("ei", "ns"),
+        ("zw", "ei"),
+        ("dr", "ei"),
+    ]
+
+
 def test_samples_begin_with_documents_unless_one_is_most_of_the_text(tmp_path: Path) -> None:
     write(tmp_path / "many", [range(10)] * 9, 50)
-    assert places(Shard(tmp_path / "many")) == [0, 30, 60]
+    assert places(Shard(tmp_path / "many")) == [(0, 10), (30, 40), (60, 70)]
     write(tmp_path / "two", [range(10), range(50)], 50)
-    assert places(Shard(tmp_path / "two")) == [0, 20, 40]
+    assert places(Shard(tmp_path / "two")) == [(0, 10), (20, 60), (40, 60)]
     write(tmp_path / "one", [range(30)], 50)
-    assert places(Shard(tmp_path / "one")) == [0, 10, 20]
+    assert places(Shard(tmp_path / "one")) == [(0, 30), (10, 30), (20, 30)]
 
 
 def test_the_judge_asks_for_less_memory_until_there_is_enough(
@@ -181,7 +194,7 @@ def test_each_token_is_scored_once_as_one_window_at_a_time_would(
 def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> None:
     job = learning(tmp_path, language())
     network = job.network().eval()
-    scores, _ = job.judge(network)
+    scores = job.measured(network)
     logs = [
         scored(network, CODEC, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
         for text in TEXTS[:2]

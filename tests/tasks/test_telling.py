@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from manyheads.codecs.text import Text
-from manyheads.tasks.telling import BROKEN, Telling, begun, told
+from manyheads.tasks.telling import BROKEN, Telling, begun
 
 LINES = ["Der Hund läuft schnell.", "日本語 und 🙂🙃", "naïve café — ja, ja", "a b c a b"]
 CODECS = {
@@ -30,7 +30,7 @@ def test_what_follows_a_prompt_is_the_rest_of_the_whole_text(kind: str) -> None:
             before = codec.render(ids[:cut])
             if before.endswith(BROKEN):
                 continue  # no text ends within a character
-            assert before + told(codec, ids[:cut], ids[cut:]) == codec.render(ids)
+            assert before + Telling(codec, ids[:cut]).all(ids[cut:]) == codec.render(ids)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -39,7 +39,7 @@ def test_any_bytes_are_told_as_they_are_rendered(seed: int) -> None:
     good = codec.encode("日🙂é a")
     ids = [chance.choice(good) for _ in range(60)]
     prompt = codec.encode("ä")
-    assert told(codec, prompt, ids) == codec.render(ids)
+    assert Telling(codec, prompt).all(ids) == codec.render(ids)
 
 
 def test_no_piece_holds_half_a_character() -> None:
@@ -86,7 +86,7 @@ def test_text_ends_before_the_first_stop(kind: str, stops: tuple[str, ...], want
 
 def test_the_prompt_is_no_part_of_a_stop() -> None:
     codec = CODECS["character"]
-    assert told(codec, codec.encode("a b"), codec.encode("c a b"), ["bc"]) == "c a b"
+    assert Telling(codec, codec.encode("a b"), ["bc"]).all(codec.encode("c a b")) == "c a b"
 
 
 def test_only_the_longest_beginning_of_a_stop_waits() -> None:

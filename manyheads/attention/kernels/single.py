@@ -36,6 +36,8 @@ class Single:
         q, k = work.pairs.queries, work.pairs.keys
         if len(q) != 1 or not isinstance(q, Grid) or not k.straight:
             return "it takes one query, over slots in their order from the first on"
+        if work.dtype == torch.float64:
+            return "it computes in 32 bits, these tensors have 64"
         if work.device.type != "cuda":
             return f"it runs on CUDA, not on {work.device.type}"
         return "" if TRITON else "it is written in Triton, which is not installed"

@@ -1,0 +1,111 @@
+"""Whether a model says the same elsewhere.
+
+B batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.codecs.text import Signs
+from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.greedy import greedy
+from manyheads.decoding.step import CachedStep
+from manyheads.door import onnx
+from manyheads.door.exports import Parity, needed
+from manyheads.door.folders import read_config
+from manyheads.model.networks import Decoder, EncoderDecoder, Tokens
+
+LONGEST = 64  # tokens that are written to be compared
+
+
+def real(tokens: Tokens) -> Tensor:
+    """(B, T), 1 where a token is no padding."""
+    counts = getattr(tokens.seen, "lengths", None)
+    batch, length = tokens.ids.shape
+    if counts is None:
+        return torch.ones(batch, length, dtype=torch.long)
+    return (torch.arange(length) < counts[:, None]).long()
+
+
+def apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
+    """The largest difference where nothing is padding; of scores of words, as probabilities."""
+    if ours.dim() == 2:  # of a whole text
+        return float((ours - theirs).abs().max())
+    return float((ours - theirs)[mask > 0].abs().max())
+
+
+@torch.no_grad()
+def by_module(network: nn.Module, other: nn.Module, batch: tuple[Tokens, ...]) -> Parity:
+    """Against the network that is read back from a folder."""
+    mask = real(batch[-1])
+    said = "as it is read back: transformers is not installed"
+    return Parity(apart(network(*batch), other(*batch), mask), 0, len(mask), said)
+
+
+@torch.no_grad()
+def by_onnx(network: nn.Module, folder: Path, batch: tuple[Tokens, ...]) -> Parity:
+    """An encoder, by onnxruntime."""
+    (tokens,) = batch
+    mask = real(tokens)
+    (theirs,) = onnx.Session(folder / onnx.ENCODER)(ids=tokens.ids, mask=mask)
+    return Parity(apart(network(tokens), theirs, mask), 0, len(mask))
+
+
+@torch.no_grad()
+def by_transformers(network: Any, folder: Path, batch: tuple[Tokens, ...], signs: Signs) -> Parity:
+    """What transformers computes from the folder, and what it writes on from where it writes."""
+    library = needed("transformers")
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    name = (read_config(folder).get("architectures") or [""])[0]
+    theirs = getattr(library, name).from_pretrained(str(folder)).eval()
+    masks = [real(tokens) for tokens in batch]
+    given = {"input_ids": batch[0].ids, "attention_mask": masks[0]}
+    if isinstance(network, EncoderDecoder):
+        found = theirs(**given, decoder_input_ids=batch[1].ids, use_cache=False).logits
+    else:
+        found = theirs(**given)[0]
+    largest = apart(network(*batch), found, masks[-1])
+    writes = isinstance(network, EncoderDecoder | Decoder)
+    different = sum(
+        ours_written(network, batch, signs, i) != theirs_written(theirs, network, batch, signs, i)
+        for i in range(len(masks[0]) if writes else 0)
+    )
+    return Parity(largest, different, len(masks[0]))
+
+
+def row(tokens: Tokens, i: int) -> list[int]:
+    """One of a batch, without its padding."""
+    found: list[int] = tokens.ids[i][real(tokens)[i] > 0].tolist()
+    return found
+
+
+def ours_written(network: Any, batch: tuple[Tokens, ...], signs: Signs, i: int) -> list[int]:
+    bounds = Bounds(signs.stop, longest=LONGEST, never=signs.never)
+    if isinstance(network, EncoderDecoder):
+        memory = network.encode(Tokens.padded([row(batch[0], i)]))
+        (found,) = greedy(CachedStep(network.decoder, memory), torch.tensor([signs.starts]), bounds)
+    else:
+        (found,) = greedy(CachedStep(network), torch.tensor([row(batch[0], i)]), bounds)
+    return found.ids
+
+
+def theirs_written(
+    theirs: Any, network: Any, batch: tuple[Tokens, ...], signs: Signs, i: int
+) -> list[int]:
+    ids = torch.tensor([row(batch[0], i)])
+    found = theirs.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=LONGEST,
+        do_sample=False,
+        num_beams=1,
+    )[0].tolist()
+    begun = len(signs.starts) if isinstance(network, EncoderDecoder) else ids.shape[1]
+    written: list[int] = found[begun:]
+    return written[: written.index(signs.stop)] if signs.stop in written else written

@@ -1,0 +1,307 @@
+"""Models from elsewhere and to elsewhere, and whether they say the same there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.door import ctranslate2, huggingface, onnx, parity
+from manyheads.door.exports import Parity, written_whole
+from manyheads.model.build import Network
+from manyheads.model.networks import Tokens
+from manyheads.recipes import embedding, labels, language, masked, pairs
+from manyheads.settings import write
+from manyheads.tasks.labels import Labels
+from manyheads.tasks.prepare import save_codecs
+from manyheads.tasks.reading import Data
+from manyheads.tasks.running import Running
+from manyheads.tasks.texts import Codec, Codecs
+from manyheads.tasks.writing import Writing
+from manyheads.tasks.writing import write as write_texts
+from manyheads.trained.language import LanguageModel
+from manyheads.trained.reader import Embedder, Judge
+from manyheads.trained.reader import Reader as Understanding
+from manyheads.trained.translator import Translator
+from manyheads.training.averages import weights_of
+from manyheads.training.files import write_tensors
+from manyheads.training.loop import Training
+from manyheads.training.runs import RECIPE, WEIGHTS, Run
+
+Model = Translator | LanguageModel | Understanding
+AT_ONCE = 50  # texts that are compared together
+TOKENS = 64  # of each text, and as many are written
+
+# What a model is compared on, where no texts are given.
+TEXTS = (
+    "A dog runs across the wet grass.",
+    "Ein Hund rennt \u00fcber das nasse Gras.",
+    "Where is the nearest station, please?",
+    "Ich habe heute keine Zeit.",
+    "The film was long, but we liked the ending.",
+    "Tom sagte, dass er morgen kommt.",
+    "It costs 3.50 at most.",
+    "She gave him the book that he had asked for.",
+)
+
+
+# ---- in --------------------------------------------------------------------------------------
+
+
+def bring(folder: Path, out: Path) -> str:
+    """A Hugging Face folder as a run of ours; gives the task that it is for."""
+    run = Run(out)
+    with run.created():
+        imported = huggingface.read(folder)
+        codecs = imported.codecs()
+        if imported.kind == "translation":
+            save_codecs(Codecs(codecs[0], codecs[-1]), run)
+        else:
+            codecs[0].save(run / "tokenizer.json")
+        if imported.kind in ("classification", "labelling"):
+            Labels(imported.labels).save(run / labels.LABELS)
+        elif imported.kind == "regression":
+            Labels().save(run / labels.LABELS)
+        write_tensors(run / WEIGHTS, imported.weights, {"imported": str(folder)})
+        run.text(RECIPE, write(recipe_of(imported, folder.resolve())))
+    return imported.kind
+
+
+def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
+    """What a run of such a model would be made by."""
+    network, context = imported.network, imported.context
+    size = imported.tokenizers[0].get_vocab_size()
+    given = masked.Codec("given", size)
+    running = Running(imported=folder, context=context)
+    if imported.kind == "language":
+        codec = language.Codec("given", size)
+        training = Training(best_by="loss")
+        return language.Recipe("language", running, codec, network, training)
+    if imported.kind == "masked":
+        return masked.Recipe("masked", running, given, network=network)
+    if imported.kind == "embedding":
+        pooling = imported.pooling or "mean"
+        return embedding.Recipe("embedding", running, given, network, pooling)
+    if imported.kind == "translation":
+        both = Codec("given", size, joint=len(imported.tokenizers) == 1)
+        data = Data(imported=folder, longest_tokens=context)
+        return pairs.Recipe("translation", data, both, network, layout="padded")
+    texts = labels.Data(imported=folder, longest_tokens=context)
+    pooling = imported.pooling or "mean"
+    return labels.Recipe(imported.kind, texts, given, network, pooling)
+
+
+# ---- out -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where a model can go: what it needs there, and how it is written and compared."""
+
+    needs: tuple[str, ...]
+    send: Callable[[Model, Path, str], None]
+    compare: Callable[[Model, Path, Sequence[str]], Parity]
+
+    def missing(self) -> str:
+        """The first library that is not there."""
+        return next((name for name in self.needs if find_spec(name) is None), "")
+
+
+def export(
+    model: Model, to: str, folder: Path, texts: Sequence[str] = TEXTS, quantization: str = ""
+) -> Parity:
+    """Write the model for others to run, and compare it there with what it is here."""
+    if to not in WAYS:
+        raise ValueError(f"there is no way to {to!r}; there are {', '.join(WAYS)}")
+    if quantization and to != "ctranslate2":
+        raise ValueError(f"--quantization is for ctranslate2, {to} was asked for")
+    model.network.cpu().float()
+    WAYS[to].send(model, folder, quantization)
+    return WAYS[to].compare(model, folder, texts)
+
+
+def design_of(model: Model) -> Network:
+    return model.design if isinstance(model, Embedder) else model.task.design  # type: ignore[union-attr]
+
+
+def codecs_of(model: Model) -> list[Text]:
+    if isinstance(model, Translator):
+        codecs = model.task.codecs
+        return [codecs.source] if codecs.joint else [codecs.source, codecs.target]
+    return [model.task.codec if isinstance(model, LanguageModel) else model.codec]
+
+
+def to_hugging_face(model: Model, folder: Path, quantization: str) -> None:
+    design = design_of(model)
+    named: dict[str, Any] = {"context": context_of(model)}
+    if isinstance(model, Judge):
+        named["labels"] = model.task.labels.names
+        named["pooling"] = None if model.kind == "labelling" else model.task.pooling
+    elif isinstance(model, Embedder):
+        named["pooling"] = model.pooling
+    kind: Any = "translation" if isinstance(model, Translator) else model.kind
+    with written_whole(folder) as beside:
+        huggingface.write(
+            beside, kind, design, weights_of(model.network), codecs_of(model), **named
+        )
+
+
+def context_of(model: Model) -> int:
+    if isinstance(model, LanguageModel):
+        return model.task.context
+    if isinstance(model, Embedder):
+        return model.context
+    if isinstance(model, Judge):
+        return model.task.room
+    return design_of(model).longest
+
+
+def to_ctranslate2(model: Model, folder: Path, quantization: str) -> None:
+    if isinstance(model, Translator):
+        both = model.task.codecs.source, model.task.codecs.target
+        ctranslate2.translation(model.network, design_of(model), both, folder, quantization)
+    elif isinstance(model, LanguageModel):
+        network: Any = model.network
+        codec = model.task.codec
+        ctranslate2.language(network, design_of(model), codec, folder, quantization)
+    else:
+        raise ValueError(
+            f"CTranslate2 runs what writes, {model.name} is a model for {model.kind}; "
+            "--to onnx or --to huggingface would do"
+        )
+
+
+def to_onnx(model: Model, folder: Path, quantization: str) -> None:
+    network: Any = model.network
+    if isinstance(model, Translator):
+        both = model.task.codecs.source, model.task.codecs.target
+        onnx.translation(network, design_of(model), both, folder)
+    elif isinstance(model, LanguageModel):
+        onnx.language(network, design_of(model), model.task.codec, folder)
+    else:
+        onnx.encoder(network, design_of(model), model.codec, folder)
+
+
+# ---- the same there --------------------------------------------------------------------------
+
+
+def by_hugging_face(model: Model, folder: Path, texts: Sequence[str]) -> Parity:
+    """By transformers where it is installed; else as it is read back."""
+    if find_spec("transformers") is not None:
+        return together(
+            parity.by_transformers(model.network, folder, some, signs_of(model))
+            for some in batches(model, texts)
+        )
+    module = huggingface.read(folder).module()
+    return together(parity.by_module(model.network, module, some) for some in batches(model, texts))
+
+
+def by_ctranslate2(model: Model, folder: Path, texts: Sequence[str]) -> Parity:
+    if isinstance(model, Translator):
+        both = model.task.codecs.source, model.task.codecs.target
+        network = model.network
+        return together(
+            ctranslate2.translation_parity(network, both, folder, some)
+            for some in chunks(pairs_of(model, texts))
+        )
+    assert isinstance(model, LanguageModel)
+    decoder: Any = model.network
+    return together(
+        ctranslate2.language_parity(decoder, model.task.codec, folder, some)
+        for some in chunks(rows_of(model, texts))
+    )
+
+
+def by_onnx(model: Model, folder: Path, texts: Sequence[str]) -> Parity:
+    if isinstance(model, Translator):
+        both = model.task.codecs.source, model.task.codecs.target
+        network = model.network
+        return together(
+            onnx.translation_parity(network, both, folder, some)
+            for some in chunks(pairs_of(model, texts))
+        )
+    if isinstance(model, LanguageModel):
+        decoder: Any = model.network
+        return together(
+            onnx.language_parity(decoder, model.task.codec, folder, some)
+            for some in chunks(rows_of(model, texts))
+        )
+    return together(parity.by_onnx(model.network, folder, some) for some in batches(model, texts))
+
+
+WAYS = {
+    "huggingface": Way((), to_hugging_face, by_hugging_face),
+    "ctranslate2": Way(("ctranslate2",), to_ctranslate2, by_ctranslate2),
+    "onnx": Way(("onnx", "onnxscript", "onnxruntime"), to_onnx, by_onnx),
+}
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def together(found: Any) -> Parity:
+    each = list(found)
+    return Parity(
+        max(one.largest for one in each),
+        sum(one.different for one in each),
+        sum(one.texts for one in each),
+        each[0].by,
+    )
+
+
+def chunks(rows: Sequence[Any]) -> list[Sequence[Any]]:
+    return [rows[i : i + AT_ONCE] for i in range(0, len(rows), AT_ONCE)]
+
+
+def rows_of(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
+    """Texts as a language model reads them; half of what it reads at most, so that it can go on."""
+    codec = model.task.codec
+    most = min(TOKENS, max(1, model.task.context // 2))
+    rows = [[*codec.signs.starts, *ids][:most] for ids in codec.encode_all(list(texts))]
+    return [row for row in rows if row]
+
+
+def pairs_of(model: Translator, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    """Texts and what the model writes for them."""
+    encoded = model.task.codecs.source.encode_all(list(texts))
+    sources = [ids[:TOKENS] for ids in encoded if ids]
+    how = Writing(max_new_tokens=TOKENS)
+    written = write_texts(model.network, sources, how, signs=model.signs)
+    return [(ids, best.ids) for ids, (best, *_) in zip(sources, written, strict=True)]
+
+
+def signs_of(model: Model) -> Signs:
+    return codecs_of(model)[-1].signs
+
+
+def batches(model: Model, texts: Sequence[str]) -> list[tuple[Tokens, ...]]:
+    """What the network reads: a source and a target, or one text."""
+    if isinstance(model, Translator):
+        reads, writes = model.signs
+        return [
+            (
+                Tokens.padded([[*reads.opens, *s, reads.stop] for s, _ in some], reads.pad),
+                Tokens.padded([[*writes.starts, *t] for _, t in some], writes.pad),
+            )
+            for some in chunks(pairs_of(model, texts))
+        ]
+    if isinstance(model, LanguageModel):
+        pad = model.task.codec.signs.pad
+        return [(Tokens.padded(some, pad),) for some in chunks(rows_of(model, texts))]
+    signs = model.codec.signs
+    most = min(TOKENS, context_of(model)) - len(signs.opens) - 1
+    encoded = model.codec.encode_all(list(texts))
+    framed = [[*signs.opens, *ids[:most], signs.stop] for ids in encoded if ids]
+    return [(Tokens.padded(some, signs.pad),) for some in chunks(framed)]
+
+
+@torch.no_grad()
+def scores_of(network: Any, batch: tuple[Tokens, ...]) -> Tensor:
+    found: Tensor = network(*batch)
+    return found

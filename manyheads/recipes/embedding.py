@@ -1,0 +1,79 @@
+"""Vectors of texts: a model that came from elsewhere, to be used and to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from manyheads.codecs.text import Text
+from manyheads.model.build import Network
+from manyheads.model.heads import Pooling
+from manyheads.recipes.family import Asked
+from manyheads.recipes.masked import Codec
+from manyheads.tasks.running import Running
+from manyheads.trained.reader import Embedder
+from manyheads.training.course import Job
+from manyheads.training.loop import Training
+from manyheads.training.runs import Run
+
+FILES: tuple[str, ...] = ()
+SIDES = 1
+USE = "embed"
+UNTRAINED = (
+    "vectors of texts are not trained by themselves; `manyheads train classification "
+    "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What it is, and where it came from."""
+
+    task: Literal["embedding"]
+    data: Running
+    codec: Codec = Codec(kind="given")
+    network: Network = Network()
+    pooling: Pooling = "mean"
+    training: Training = Training()
+    start_from: Path | None = None
+
+
+def data_of(files: Mapping[str, Any]) -> Running:
+    raise ValueError(UNTRAINED)
+
+
+def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
+    raise ValueError(UNTRAINED)
+
+
+def gather(recipe: Recipe) -> Any:
+    raise ValueError(UNTRAINED)
+
+
+def tokens(gathered: Any, recipe: Recipe) -> int:
+    raise ValueError(UNTRAINED)
+
+
+def counted(gathered: Any) -> str:
+    raise ValueError(UNTRAINED)
+
+
+def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
+    raise ValueError(UNTRAINED)
+
+
+def sketch(gathered: Any, recipe: Recipe) -> tuple[nn.Module, int]:
+    raise ValueError(UNTRAINED)
+
+
+def job(recipe: Recipe, run: Run) -> Job:
+    raise ValueError(UNTRAINED)
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> Embedder:
+    codec = Text.load(folder / "tokenizer.json")
+    return Embedder(codec, recipe.network, recipe.data.context, recipe.pooling, name)

@@ -1,0 +1,122 @@
+"""classify as a person types it."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import books
+import pytest
+from typed import Command, Refuses
+
+from manyheads.commands import understanding
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.classification(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.labelling(tmp_path_factory.getbasetemp())
+
+
+def test_each_text_has_its_label_and_how_sure_that_is(manyheads: Command, model: Path) -> None:
+    done = manyheads("classify", "--model", model, "a fine dog", "the bad cat")
+    assert (done.code, done.err) == (0, "")
+    (good, sure), (poor, other) = (line.split("\t") for line in done.out.splitlines())
+    assert (good, poor) == ("good", "poor")
+    assert 0.9 < float(sure) <= 1
+    assert 0.9 < float(other) <= 1
+
+
+def test_lines_are_answered_in_their_order_however_long_they_are(
+    manyheads: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(understanding, "AT_ONCE", 7)
+    kinds = ["fine" if i % 3 else "bad" for i in range(40)]
+    lines = [f"{'the ' * (i * 7 % 20)}{kind} dog" for i, kind in enumerate(kinds)]
+    done = manyheads("classify", "--model", model, stdin="\n".join(lines).encode())
+    labels = [line.split("\t")[0] for line in done.out.splitlines()]
+    assert labels == ["good" if kind == "fine" else "poor" for kind in kinds]
+
+
+def test_a_blank_line_is_answered_too(manyheads: Command, model: Path) -> None:
+    done = manyheads("classify", "--model", model, stdin=b"a fine dog\n\na bad dog\n")
+    assert len(done.out.splitlines()) == 3
+
+
+def test_nothing_to_read_is_nothing_to_say(manyheads: Command, model: Path) -> None:
+    assert manyheads("classify", "--model", model) == (0, "", "")
+
+
+def test_json_tells_all_probabilities(manyheads: Command, model: Path) -> None:
+    done = manyheads("classify", "--model", model, "--json", "a fine dog", "käse")
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [one["text"] for one in told] == ["a fine dog", "käse"]
+    assert "käse" in done.out, "letters are written as they are"
+    for one in told:
+        assert list(one["probabilities"]) == ["good", "poor"]
+        assert sum(one["probabilities"].values()) == pytest.approx(1)
+        assert one["probability"] == max(one["probabilities"].values())
+
+
+def test_two_texts_of_a_line_have_a_tab_between_them(manyheads: Command, model: Path) -> None:
+    given = ("classify", "--model", model, "--json")
+    texts = [json.loads(manyheads(*given, text).out) for text in ("a dog\ta cat", "a dog a cat")]
+    assert texts[0]["probabilities"] != texts[1]["probabilities"]
+
+
+def test_every_word_has_a_tag_whatever_stands_between(manyheads: Command, tagger: Path) -> None:
+    given = ("classify", "--model", tagger)
+    spaces, tabs = (manyheads(*given, text).out for text in ("the old dog", "the\told dog"))
+    assert len(spaces.split()) == 3
+    assert tabs == spaces
+
+
+def test_who_sends_a_line_and_waits_is_answered() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stdin, os.fdopen(write, "wb", buffering=0) as sender:
+        came: list[list[str]] = []
+        first = threading.Event()
+
+        def listen() -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sys.stdin", Piped(stdin))
+                for some in understanding.chunks(None):
+                    came.append(some)
+                    first.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        sender.write(b"one\n")
+        answered = first.wait(10)
+        sender.close()
+        listener.join(10)
+    assert answered
+    assert came == [["one"]]
+
+
+class Piped:
+    """stdin at the end of a pipe."""
+
+    def __init__(self, buffer: object):
+        self.buffer = buffer
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_half_a_character_is_refused(refuses: Refuses, model: Path) -> None:
+    given = ("classify", "--model", model)
+    refuses("text 2: '\\udcff' is half of a character, which is no text", *given, "a", "b \udcff")
+
+
+def test_lines_before_one_that_is_not_utf_8_are_answered(manyheads: Command, model: Path) -> None:
+    done = manyheads("classify", "--model", model, stdin=b"a fine dog\nno\xff\n")
+    assert done.code == 2
+    assert done.out.startswith("good\t")
+    assert done.err == (
+        "manyheads: stdin:2: byte 3 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so\n"
+    )

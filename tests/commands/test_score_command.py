@@ -1,0 +1,78 @@
+"""score as a person types it."""
+
+import json
+import math
+from pathlib import Path
+
+import books
+import pytest
+from typed import Command, Refuses
+
+TEXT = "the old dog sees a red cat. " * 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.language(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("text", ["a", "the old", TEXT, "ein Hündchen"])
+def test_the_tokens_logs_add_up_to_the_bits_per_byte(
+    text: str, manyheads: Command, model: Path
+) -> None:
+    done = manyheads("score", "--model", model, "--json", stdin=text.encode())
+    told = json.loads(done.out)
+    logs = [token["log"] for token in told["tokens"]]
+    assert len(logs) == len(text), "each character is a token here"
+    assert told["bytes"] == len(text.encode())
+    bits = -sum(logs) / math.log(2)
+    assert told["bits_per_byte"] * told["bytes"] == pytest.approx(bits, abs=1e-4)
+    assert told["perplexity"] == pytest.approx(math.exp(-sum(logs) / len(logs)), rel=1e-4)
+
+
+def test_the_pieces_are_the_text(manyheads: Command, model: Path) -> None:
+    done = manyheads("score", "--model", model, "--json", stdin=TEXT.encode())
+    assert "".join(token["text"] for token in json.loads(done.out)["tokens"]) == TEXT
+
+
+def test_a_line_says_it_for_a_person(manyheads: Command, model: Path) -> None:
+    done = manyheads("score", "--model", model, stdin=b"the old")
+    told = json.loads(manyheads("score", "--model", model, "--json", stdin=b"the old").out)
+    assert done.out == (
+        f"{told['bits_per_byte']:.4f} bits per byte  perplexity {told['perplexity']:.4g}  "
+        "7 tokens  7 bytes\n"
+    )
+
+
+def test_each_line_may_be_a_text_of_its_own(manyheads: Command, model: Path) -> None:
+    given = ("score", "--model", model, "--json")
+    alone = [manyheads(*given, stdin=text).out for text in (b"the old", b"a dog")]
+    for piped in (b"the old\na dog", b"the old\n\na dog\n", b"the old\r\na dog\r\n"):
+        assert manyheads(*given, "--lines", stdin=piped).out == "".join(alone)
+
+
+def test_a_window_that_moves_less_shows_each_token_more(manyheads: Command, model: Path) -> None:
+    given = ("score", "--model", model, "--json", "--stride")
+    told = [json.loads(manyheads(*given, n, stdin=TEXT.encode()).out) for n in (0, 16, 32, 1)]
+    assert told[0] == told[1], "half the context, unless told"
+    assert len({one["bits_per_byte"] for one in told}) == 3
+    assert len({len(one["tokens"]) for one in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "stdin", "sentence"),
+    [
+        ((), b"", "a text to score has at least one character, an empty one came"),
+        (("--stride", "33"), b"a", "a stride is 1 to the context of 32 tokens, got 33"),
+        (("--stride", "-1"), b"a", "a stride is 1 to the context of 32 tokens, got -1"),
+        (
+            (),
+            b"fine\nno\xff\n",
+            "stdin:2: byte 3 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(
+    given: tuple[str, ...], stdin: bytes, sentence: str, refuses: Refuses, model: Path
+) -> None:
+    refuses(sentence, "score", "--model", model, *given, stdin=stdin)

@@ -1,0 +1,156 @@
+"""Good settings for judging texts, and which texts are held out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked
+from manyheads.recipes.labels import PRESETS, Data, Recipe, counted, gather, recipe_for
+from manyheads.recipes.language import recipe_for as language_recipe
+from manyheads.recipes.masked import Codec
+from manyheads.recipes.masked import Recipe as MaskedRecipe
+from manyheads.settings import read, write
+from manyheads.tasks.labels import tags_of
+from manyheads.tasks.running import Running
+
+DATA, TEXT = Data(Path("judged.tsv")), Running((Path("book.txt"),))
+KINDS: Any = ["classification", "regression", "labelling"]
+
+
+def rows_in(folder: Path, labels: list[str]) -> Path:
+    path = folder / "rows.tsv"
+    lines = [f"text {i}\t{label}\n" for i, label in enumerate(labels)]
+    path.write_text("text\tlabel\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[str], list[str]]:
+    """The labels of what is learned from, and of what is held out."""
+    recipe = recipe_for(task, Data(path), 99)
+    gathered = gather(read(Recipe, write(recipe), "r.yaml", [f"training.seed={seed}"]))
+    train, valid = (
+        [tag for one in some for tag in tags_of(one)] for some in (gathered.train, gathered.valid)
+    )
+    return train, valid
+
+
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def test_a_preset_follows_from_the_machine() -> None:
+    for device, preset in (("cpu", "tiny"), ("cuda", "small")):
+        asked = Asked(device), Asked(device, preset=preset)
+        one, other = (recipe_for("classification", DATA, 10**6, each) for each in asked)
+        assert one == other
+
+
+@pytest.mark.parametrize("task", KINDS)
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("network", ["transformer", "recurrent", "convolutional"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("tokens", [0, 10**7])
+def test_every_preset_is_a_recipe_that_writes_and_reads_back(
+    task: Any, preset: str, network: str, device: str, tokens: int
+) -> None:
+    recipe = recipe_for(task, DATA, tokens, Asked(device, network, preset))
+    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    training = recipe.training
+    assert training.warmup_steps < training.steps
+    assert training.log_every <= training.validate_every <= training.steps
+    assert training.tokens_per_batch >= recipe.data.longest_tokens
+    assert (training.label_smoothing == 0) == (task == "regression")
+
+
+def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_slowly() -> None:
+    start = MaskedRecipe("masked", TEXT, Codec("byte"), network=Network(width=64))
+    anew = recipe_for("classification", DATA, 10**6)
+    recipe = recipe_for("classification", DATA, 10**6, Asked(start=start))
+    assert (recipe.network, recipe.codec) == (start.network, start.codec)
+    assert recipe.training.learning_rate < anew.training.learning_rate
+    assert recipe.training.steps < anew.training.steps
+
+
+def test_one_judge_of_texts_starts_from_another_and_pools_as_it_did() -> None:
+    start = Recipe("classification", DATA, pooling="first")
+    assert recipe_for("labelling", DATA, 99, Asked(start=start)).pooling == "first"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Asked(preset="base"), "there is no preset 'base'; there are tiny, small"),
+        (
+            Asked(network="mlp"),
+            "there is no network 'mlp' for this; there are transformer, recurrent, convolutional",
+        ),
+        (
+            Asked(start=language_recipe("language", TEXT, 99)),
+            "what judges a text starts from an encoder, masked or another of its kind; "
+            "the run to start from learned language",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("classification", DATA, 99, asked)
+    assert str(error.value) == sentence
+
+
+# ---- what is held out ------------------------------------------------------------------------
+
+
+def test_a_tenth_is_held_out_and_no_text_is_in_both(tmp_path: Path) -> None:
+    path = rows_in(tmp_path, ["good", "poor"] * 20)
+    gathered = gather(recipe_for("classification", Data(path), 99))
+    assert counted(gathered) == "36 texts to train on, 4 to validate on"
+    both = {one.line for one in gathered.train} | {one.line for one in gathered.valid}
+    assert both == set(range(2, 42))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_label_that_is_met_once_is_learned_not_held_out(tmp_path: Path, seed: int) -> None:
+    path = rows_in(tmp_path, ["good", "poor"] * 8 + ["odd", "rare", "rare"])
+    train, valid = held(path, seed=seed)
+    assert valid
+    assert set(valid) <= set(train) == {"good", "poor", "odd", "rare"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_tag_that_is_met_in_one_sentence_is_learned_not_held_out(
+    tmp_path: Path, seed: int
+) -> None:
+    path = tmp_path / "tagged.conll"
+    path.write_text("a O\nb O\n\n" * 9 + "a ODD\nb ODD\n", encoding="utf-8")
+    train, valid = held(path, "labelling", seed)
+    assert valid == ["O", "O"]
+    assert set(train) == {"O", "ODD"}
+
+
+def test_numbers_are_held_out_however_different_they_are(tmp_path: Path) -> None:
+    train, valid = held(rows_in(tmp_path, [str(i / 4) for i in range(30)]), "regression")
+    assert (len(train), len(valid)) == (27, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (
+            ["good", "poor"],
+            "{0} has 2 texts, too few to hold some out for validation; "
+            "give --valid-data, or 10 texts at least",
+        ),
+        (
+            [f"label {i}" for i in range(12)],
+            "{0}: no label is met twice, none can be held out for validation; give --valid-data",
+        ),
+    ],
+)
+def test_where_nothing_can_be_held_out_a_file_is_asked_for(
+    labels: list[str], sentence: str, tmp_path: Path
+) -> None:
+    path = rows_in(tmp_path, labels)
+    with pytest.raises(ValueError) as error:
+        held(path)
+    assert str(error.value) == sentence.format(path)

@@ -1,0 +1,106 @@
+"""Good settings for a language model, for those who give none."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked
+from manyheads.recipes.language import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.recipes.masked import Recipe as MaskedRecipe
+from manyheads.settings import read, write
+from manyheads.tasks.running import Running
+from manyheads.training.loop import Training
+
+DATA = Running((Path("book.txt"),))
+
+
+def test_a_preset_follows_from_corpus_and_machine() -> None:
+    assert fitting(10**10, cuda=False) == "tiny"
+    assert fitting(10**6, cuda=True) == "small"
+    assert fitting(10**9, cuda=True) == "base"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("network", ["transformer", "recurrent"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("tokens", [0, 300_000, 10**9])
+def test_every_preset_is_a_recipe_that_writes_and_reads_back(
+    preset: str, network: str, device: str, tokens: int
+) -> None:
+    recipe = recipe_for("language", DATA, tokens, Asked(device, network, preset))
+    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    training = recipe.training
+    assert training.warmup_steps < training.steps
+    assert training.log_every <= training.validate_every <= training.steps
+    assert training.tokens_per_batch >= recipe.data.context
+    assert training.best_by == "loss"
+    assert recipe.layout == ("packed" if network == "transformer" else "padded")
+    assert training.precision == ("bfloat16" if device == "cuda" else "float32")
+
+
+def test_a_recipe_of_two_lines_is_enough() -> None:
+    assert read(Recipe, "task: language\ndata: {text: [book.txt]}\n") == Recipe("language", DATA)
+
+
+def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
+    start = Recipe("language", replace(DATA, context=77), Codec("byte"), Network(width=64))
+    recipe = recipe_for("language", DATA, 99, Asked(start=start))
+    assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
+
+
+def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("language", DATA, 99, Asked(start=MaskedRecipe("masked", DATA)))
+    assert str(error.value) == (
+        "a language model starts from one; the run to start from learned masked"
+    )
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"training": Training(best_by="score")},
+        "a language model is judged by its loss; training.best_by: loss",
+    ),
+    (
+        {"network": Network(kind="recurrent")},
+        "a recurrent network reads one sequence a row; layout: padded would do",
+    ),
+    (
+        {"network": Network(kind="convolutional")},
+        "a language model is a transformer or a recurrent network; "
+        "network.kind: recurrent would do",
+    ),
+    (
+        {"network": Network(position="learned", longest=100)},
+        "a learned position for 100 places meets windows of 256 tokens; "
+        "network.longest: 256 or data.context: 100 would do",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "sentence"), REFUSED)
+def test_what_could_never_run_is_refused_before_it_is_begun(
+    parts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        Recipe("language", DATA, **parts)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Asked(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (
+            Asked(network="convolutional"),
+            "there is no network 'convolutional' for this; there are transformer, recurrent",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("language", DATA, 99, asked)
+    assert str(error.value) == sentence

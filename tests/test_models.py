@@ -1,0 +1,114 @@
+"""A model is found, loaded as what its task offers, and only asked what it is for."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import books
+import pytest
+import torch
+from typed import learned
+
+from manyheads.commands.options import loaded_as
+from manyheads.models import load
+from manyheads.trained.language import LanguageModel
+from manyheads.trained.reader import Guesser, Judge, Reader
+from manyheads.trained.translator import Translator
+from manyheads.training.averages import weights_of
+from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.runs import WEIGHTS
+
+Run = Callable[[Path], Path]
+KINDS: list[tuple[Run, type, str, str]] = [
+    (learned, Translator, "translation", "translate"),
+    (books.language, LanguageModel, "language", "generate"),
+    (books.masked, Guesser, "masked", "embed"),
+    (books.classification, Judge, "classification", "classify"),
+    (books.labelling, Judge, "labelling", "classify"),
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.getbasetemp()
+
+
+@pytest.mark.parametrize(("run", "kind", "task", "use"), KINDS)
+def test_a_run_is_loaded_as_what_its_task_offers(
+    run: Run, kind: type, task: str, use: str, base: Path
+) -> None:
+    folder = run(base)
+    loaded = load(folder, "cpu")
+    assert type(loaded) is kind
+    assert (loaded.kind, loaded.name) == (task, str(folder))
+    assert not loaded.network.training
+    held, _ = read_tensors(folder / WEIGHTS)
+    own = weights_of(loaded.network)
+    assert own.keys() == held.keys()
+    assert all(torch.equal(weight, held[name]) for name, weight in own.items())
+
+
+@pytest.mark.parametrize(("run", "kind", "task", "use"), KINDS)
+@pytest.mark.parametrize("asked", [Translator, LanguageModel, Judge, Reader])
+def test_a_model_of_one_task_given_to_another_command_says_what_it_is_for(
+    run: Run, kind: type, task: str, use: str, asked: type, base: Path
+) -> None:
+    folder = str(run(base))
+    if issubclass(kind, asked):
+        assert type(loaded_as(asked, folder, "cpu")) is kind
+        return
+    with pytest.raises(ValueError) as error:
+        loaded_as(asked, folder, "cpu")
+    assert str(error.value) == (
+        f"{folder} is a model for {task}; `manyheads {use} --model {folder}` is what it is for"
+    )
+
+
+@pytest.mark.parametrize("run", [run for run, *_ in KINDS])
+def test_a_smaller_folder_is_a_model_too(run: Run, base: Path, tmp_path: Path) -> None:
+    whole, small = run(base), tmp_path / "small"
+    small.mkdir()
+    for path in whole.iterdir():
+        if path.name.startswith(("recipe", "tokenizer", "labels", "weights")):
+            (small / path.name).write_bytes(path.read_bytes())
+    one, other = (weights_of(load(folder, "cpu").network) for folder in (whole, small))
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+@pytest.mark.parametrize("run", [run for run, *_ in KINDS])
+def test_a_folder_without_weights_is_refused(run: Run, base: Path, tmp_path: Path) -> None:
+    folder = copytree(run(base), tmp_path / "run")
+    (folder / WEIGHTS).unlink()
+    with pytest.raises(ValueError) as error:
+        load(folder, "cpu")
+    assert str(error.value) == (
+        f"{folder} has no weights.safetensors yet; they are written at the first validation"
+    )
+
+
+def test_weights_of_another_network_are_refused(base: Path, tmp_path: Path) -> None:
+    folder = copytree(books.language(base), tmp_path / "run")
+    write_tensors(folder / WEIGHTS, {"embedding.table.weight": torch.zeros(2, 2)}, {})
+    with pytest.raises(ValueError, match=r"belongs to another network: its embedding\.table\.weig"):
+        load(folder, "cpu")
+
+
+def test_a_judge_without_its_labels_is_refused(base: Path, tmp_path: Path) -> None:
+    folder = copytree(books.classification(base), tmp_path / "run")
+    (folder / "labels.json").unlink()
+    with pytest.raises(ValueError) as error:
+        load(folder, "cpu")
+    assert str(error.value) == (
+        f"there is no {folder / 'labels.json'}: it says what the labels are"
+    )
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyheads.models.BUILT_IN", tmp_path / "none")
+    for model, sentence in (
+        ("nope", "there is no model 'nope': it is no folder; built in: none"),
+        (tmp_path, f"{tmp_path} holds no recipe.yaml: it is not the folder of a run"),
+    ):
+        with pytest.raises(ValueError) as error:
+            load(model)
+        assert str(error.value) == sentence

@@ -1,0 +1,71 @@
+"""Whether every way to run a model says the same: told, and told when it does not."""
+
+from typing import Any
+
+import pytest
+import torch
+from toys import guessing, judging, speaking, translating
+
+from manyheads.exchange import TEXTS
+from manyheads.verifying import Check, verified
+
+SOME = TEXTS[:3]
+# What others are asked is tested where they are; here all that is done in this process.
+HERE = {
+    translating: {"batch of 1 = batch of N", "packed = padded", "cached = uncached"},
+    speaking: {"batch of 1 = batch of N", "packed = padded", "cached = uncached"},
+    guessing: {"batch of 1 = batch of N", "packed = padded"},
+    judging: {"batch of 1 = batch of N", "packed = padded"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyheads.verifying.WAYS", {})
+
+
+@pytest.mark.parametrize("make", HERE)
+def test_a_sound_model_holds(make: Any) -> None:
+    checks = list(verified(make(), SOME))
+    assert {one.name for one in checks} >= HERE[make]
+    assert all(one.holds for one in checks)
+    assert all(one.difference is not None for one in checks)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
+def test_a_network_that_does_not_pack_is_not_asked_to(kind: str) -> None:
+    checks = {one.name: one for one in verified(translating(kind=kind), SOME)}
+    assert checks["packed = padded"].difference is None
+    assert checks["cached = uncached"].holds
+
+
+def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from manyheads.attention.cache import Growing
+
+    whole = Growing.extend
+
+    def forgetful(cache: Growing, layer: int, key: Any, value: Any) -> Any:
+        keys, values = whole(cache, layer, key, value)
+        return keys, torch.cat([values[:, :, :1] * 0, values[:, :, 1:]], 2)
+
+    monkeypatch.setattr(Growing, "extend", forgetful)
+    checks = {one.name: one for one in verified(speaking(), SOME)}
+    assert not checks["cached = uncached"].holds
+    assert checks["batch of 1 = batch of N"].holds
+
+
+def test_neighbours_that_are_seen_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network whose every row looks at the row before it."""
+    model = judging()
+    whole = model.network.forward
+    monkeypatch.setattr(
+        model.network, "forward", lambda tokens: whole(tokens) + whole(tokens).mean(0)
+    )
+    checks = {one.name: one for one in verified(model, SOME)}
+    assert not checks["batch of 1 = batch of N"].holds
+
+
+def test_what_was_found_is_told_in_a_line() -> None:
+    assert str(Check("a = b", 1e-6, 1e-4)).split() == ["holds", "a", "=", "b", "1e-06"]
+    assert str(Check("a = b", 0.5, 1e-4)).split() == ["FAILS", "a", "=", "b", "0.5"]
+    assert str(Check("a = b", note="why")).split() == ["left", "out", "a", "=", "b:", "why"]

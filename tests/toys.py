@@ -1,0 +1,58 @@
+"""Little models with weights as they fall, of every kind that a command meets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from manyheads.codecs.text import Text
+from manyheads.model.build import Network
+from manyheads.tasks.judging import Judging
+from manyheads.tasks.labels import Labels
+from manyheads.tasks.language import Language
+from manyheads.tasks.masked import Masked
+from manyheads.tasks.texts import Codecs, Texts
+from manyheads.trained.language import LanguageModel
+from manyheads.trained.reader import Guesser, Judge
+from manyheads.trained.translator import Translator
+
+LINES = ["a dog runs", "Ein Hund rennt über die Wiese", "the film was long", "0123456789 .,;"]
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.1}
+
+
+def codec(masked: bool = False) -> Text:
+    return Text.train(LINES, "byte", masked=masked)
+
+
+def translating(**settings: Any) -> Translator:
+    torch.manual_seed(0)
+    words = codec()
+    task = Texts("translation", Codecs(words, words), Network(**{**SMALL, **settings}))
+    return Translator(task, task.network(), "toy")
+
+
+def speaking(**settings: Any) -> LanguageModel:
+    torch.manual_seed(0)
+    llama: dict[str, Any] = {
+        "feed_forward": "swiglu",
+        "norm": "rms",
+        "bias": False,
+        "scaled": False,
+        "position": "rotary",
+    }
+    task = Language(codec(), Network(**{**SMALL, **llama, **settings}), 48)
+    return LanguageModel(task, task.network(), "toy")
+
+
+def guessing(**settings: Any) -> Guesser:
+    torch.manual_seed(0)
+    task = Masked(codec(masked=True), Network(**{**SMALL, "position": "rotary", **settings}))
+    return Guesser(task, task.network(), "toy")
+
+
+def judging(**settings: Any) -> Judge:
+    torch.manual_seed(0)
+    labels = Labels(("bad", "good"))
+    task = Judging("classification", codec(masked=True), labels, Network(**{**SMALL, **settings}))
+    return Judge(task, task.network(), "toy")

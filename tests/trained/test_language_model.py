@@ -1,0 +1,77 @@
+"""A trained language model asked from Python."""
+
+import math
+
+import books
+import pytest
+
+from manyheads.models import load
+from manyheads.tasks.generation import Generation
+from manyheads.trained.language import LanguageModel, Scored
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return load(books.language(tmp_path_factory.getbasetemp()), "cpu")
+
+
+def test_one_prompt_or_several_are_written_on_from(model: LanguageModel) -> None:
+    prompts = ["the old", "a dog", "the"]
+    several = model.generate(prompts, max_new_tokens=9, temperature=0)
+    alone = [model.generate(prompt, max_new_tokens=9, temperature=0) for prompt in prompts]
+    assert [[one] for one in several] == alone
+    assert all(several)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        Generation(max_new_tokens=50, seed=3),  # past the context
+        Generation(max_new_tokens=20, temperature=0),
+        Generation(max_new_tokens=20, stop=("s", "e")),
+        Generation(max_new_tokens=20, repetition_penalty=1.5, top_p=0.9),
+    ],
+)
+def test_in_pieces_it_is_the_same_text(model: LanguageModel, how: Generation) -> None:
+    (((best, *_),)) = model.write(["the old dog"], how)
+    assert "".join(model.stream("the old dog", how)) == best.text
+
+
+def test_each_prompt_draws_by_its_number_and_the_seed(model: LanguageModel) -> None:
+    one, same = (model.generate(["the"] * 3, max_new_tokens=9, seed=5) for _ in range(2))
+    assert one == same
+    assert len(set(one)) == 3
+    assert model.generate(["the"] * 3, max_new_tokens=9, seed=6) != one
+
+
+def test_what_it_writes_it_finds_as_likely_as_it_said(model: LanguageModel) -> None:
+    ((best,),) = model.write(["the old"], Generation(max_new_tokens=9, min_new_tokens=9))
+    scored = model.score("the old" + best.text)
+    assert scored.logs[len("the old") :] == pytest.approx(best.logs, abs=1e-4)
+
+
+def test_a_text_is_scored_by_token(model: LanguageModel) -> None:
+    scored = model.score("the old dog")
+    assert "".join(scored.pieces) == "the old dog"
+    assert len(scored.logs) == scored.bytes == 11
+    assert scored.bits_per_byte == pytest.approx(-sum(scored.logs) / math.log(2) / 11)
+
+
+def test_what_no_number_holds_is_infinite() -> None:
+    assert Scored(["a"], [-800.0], 1).perplexity == math.inf
+    assert Scored(["a"], [-1.0], 1).perplexity == pytest.approx(math.e)
+
+
+def test_mistakes_are_told(model: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="a prompt has at least one character, an empty one came"):
+        model.generate(["the", ""])
+    with pytest.raises(ValueError, match="the prompt has 82 tokens and the context 32"):
+        model.generate("the" * 27)
+    with pytest.raises(ValueError, match="the prompt has 82 tokens and the context 32"):
+        model.stream("the" * 27)  # before the first piece is asked for
+    with pytest.raises(ValueError, match="a text to score has at least one character"):
+        model.score("")
+    with pytest.raises(ValueError, match="a stride is 1 to the context of 32 tokens, got 40"):
+        model.score("the", stride=40)
+    with pytest.raises(ValueError, match=r"the text: '\\ud800' is half of a character"):
+        model.score("\ud800")
