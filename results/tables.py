@@ -132,7 +132,8 @@ def training() -> str:
 def language() -> str:
     """What a book of characters, and labelled sentences, taught."""
     runs = HERE / "language"
-    lines = (json.loads(line) for line in (runs / "shakespeare" / "metrics.jsonl").open())
+    text = (runs / "shakespeare" / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
     best = min(line["valid"]["loss"] for line in lines if "valid" in line)
     accuracy = json.loads((runs / "accuracy.json").read_text())
     rows = [("tiny Shakespeare, characters: validation loss, best of the run", f"{best:.4f}")]

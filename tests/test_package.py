@@ -30,8 +30,9 @@ def test_every_file_says_which_question_it_answers() -> None:
 
 
 def test_the_constraints_pin_every_dependency() -> None:
-    asked = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
-    names = {re.split(r"[<>=\[ ]", line)[0].lower() for line in asked}
+    extras = PROJECT["optional-dependencies"]
+    asked = [*PROJECT["dependencies"], *extras["dev"], *extras["export"]]
+    names = {re.split(r"[<>=\[ ]", line)[0].lower() for line in asked} - {"manyheads"}
     pinned = dict(
         line.lower().split("==")
         for line in (ROOT / "constraints.txt").read_text().splitlines()

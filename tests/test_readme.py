@@ -83,7 +83,11 @@ def test_the_translation_shown_is_the_one_that_is_written() -> None:
 def test_every_command_it_names_is_one() -> None:
     from manyheads.cli import app
 
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = {
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
+    }
     named = set(re.findall(r"(?:^|`)manyheads (\w+)", README, re.MULTILINE))
     assert {"train", "translate", "evaluate", "resume", "compare", "models", "draw"} <= named
     assert named <= known
