@@ -299,7 +299,10 @@ def translation_parity(
     max_new_tokens: int = 64,
 ) -> Parity:
     """The export in this folder against its network: pairs of numbers, their signs left out."""
-    translator = needed("ctranslate2").Translator(str(folder), compute_type=compute_type)
+    # It sets the threads of the whole process: to what they are.
+    translator = needed("ctranslate2").Translator(
+        str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
+    )
     network.eval()
     source, target = codecs
     reads, writes = source.signs, target.signs
@@ -344,7 +347,9 @@ def language_parity(
 
     Every token is scored, and each text is written on from.
     """
-    generator = needed("ctranslate2").Generator(str(folder), compute_type=compute_type)
+    generator = needed("ctranslate2").Generator(
+        str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
+    )
     network.eval()
     signs, rows = codec.signs, named(codec, network, texts)
     theirs = np.array(generator.forward_batch(rows, return_log_probs=True))
