@@ -83,6 +83,7 @@ from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
 from manyheads.decoding.beam import Beam as Beam, beam as beam
 from manyheads.decoding.sample import Sampling as Sampling, sample as sample
+from manyheads.decoding.captured import Captured as Captured
 
 # looking inside
 from manyheads.inspect.record import recording as recording
@@ -91,5 +92,7 @@ from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 # trained models
 from manyheads.models import load as load
 from manyheads.trained.translator import Translator as Translator
+from manyheads.trained.language import LanguageModel as LanguageModel
+from manyheads.tasks.generation import Generation as Generation
 
 __version__: str

@@ -136,9 +136,13 @@ def score(
     from manyheads.trained.language import LanguageModel
 
     loaded = loaded_as(LanguageModel, model, device)
+    nothing = True
     for text in texts(lines):
+        nothing = False
         found = loaded.score(text, stride)
         print(json.dumps(described(found)) if as_json else summary(found), flush=True)
+    if nothing:
+        raise ValueError("there is nothing to score: stdin has no lines")
 
 
 def texts(lines: bool) -> Iterator[str]:

@@ -13,15 +13,18 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.captured import Captured
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
+from manyheads.model.networks import Decoder
 from manyheads.tasks.telling import Telling
 
 Ids = Sequence[int]
 AT_ONCE = 16384  # tokens, of all prompts that are written on together
+RECORDED_ON = ("cuda",)  # devices
 
 
 @dataclass(frozen=True)
@@ -181,9 +184,13 @@ def write_on(
     for rows in alike(prompts, max(1, AT_ONCE // (context * how.beam))):
         some = [prompts[i] for i in rows]
         start = starting(network, codec, some, how, context)
-        step = stepping(network, codec, how, context)
-        telling = [Telling(codec, ids, how.stop) for ids in some]
-        each = searched(step, start, how, codec, telling, [first + i for i in rows])
+        numbers = [first + i for i in rows]
+        if recordable(network, start, how, context):
+            each = recorded(network, start, how, codec, numbers)
+        else:
+            step = stepping(network, codec, how, context)
+            telling = [Telling(codec, ids, how.stop) for ids in some]
+            each = searched(step, start, how, codec, telling, numbers)
         for i, hypotheses in zip(rows, each, strict=True):
             found[i] = [continuation(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]
@@ -219,6 +226,24 @@ def searched(
     return [[one] for one in greedy(step, start, bounds, ends)]
 
 
+def recordable(network: Any, start: Tensor, how: Generation, context: int) -> bool:
+    """Whether the host has nothing to say while it is written: drawn, within the context, up to a
+    sign and no text. Only where starting each kernel takes longer than it runs is that a gain.
+    """
+    drawn = how.temperature > 0 and how.beam == 1
+    free = drawn and not how.stop and how.repetition_penalty == 1
+    fits = start.shape[1] + how.max_new_tokens <= context
+    return free and fits and start.device.type in RECORDED_ON and isinstance(network, Decoder)
+
+
+def recorded(
+    network: Decoder, start: Tensor, how: Generation, codec: Text, numbers: Sequence[int]
+) -> list[list[Hypothesis]]:
+    slots = start.shape[1] + how.max_new_tokens
+    writer = Captured(network, len(start), slots)
+    return [[one] for one in writer.sample(start, how.bounds(codec), how.sampling(), numbers)]
+
+
 def alike(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
     """The numbers of prompts of one length, up to so many: [[a b], [c], [d e]] -> [1], [0, 2]"""
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
@@ -237,8 +262,8 @@ def starting(
         raise ValueError("a prompt has at least one token, and none of this one is known")
     if length > context and not how.truncate:
         raise ValueError(
-            f"the prompt has {length} tokens and the context {context}; shorten it, or have its "
-            "last tokens read with truncate=True"
+            f"the prompt has {length} tokens and the context {context}; shorten it, or "
+            "truncate it: then its last tokens are read"
         )
     device = next(network.parameters()).device
     return torch.tensor([ids[-context:] for ids in framed], device=device)

@@ -76,3 +76,10 @@ def test_what_cannot_be_scored_is_refused(
     given: tuple[str, ...], stdin: bytes, sentence: str, refuses: Refuses, model: Path
 ) -> None:
     refuses(sentence, "score", "--model", model, *given, stdin=stdin)
+
+
+def test_no_lines_are_refused(refuses: Refuses, model: Path) -> None:
+    refuses(
+        "there is nothing to score: stdin has no lines",
+        *("score", "--model", model, "--lines"),
+    )

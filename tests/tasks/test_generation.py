@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Signs, Text
+from manyheads.decoding.captured import Captured
 from manyheads.model.build import Network, decoder
 from manyheads.model.networks import Tokens
 from manyheads.tasks.generation import Generation, generate, stream
@@ -110,6 +111,41 @@ def test_a_text_ends_with_its_sign_or_before_a_stop_or_at_its_longest() -> None:
     assert said(stop=("q",)) == ("日本 a b c", True, 12)
     assert said(max_new_tokens=4) == ("日\ufffd", False, 4)
     assert said(stop=("本",), max_new_tokens=6) == ("日", True, 6)
+
+
+@pytest.mark.parametrize("way", ["drawn", "narrowed"])
+def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is recorded, as on a GPU; here the same code runs as it stands."""
+    network, how = model(), WAYS[way]
+    plain = generate(network, CODEC, PROMPTS, how, context=64)
+    asked: list[int] = []
+    whole = Captured.sample
+
+    def counted(writer: Captured, *given: Any) -> Any:
+        asked.append(writer.batch)
+        return whole(writer, *given)
+
+    monkeypatch.setattr("manyheads.tasks.generation.RECORDED_ON", ("cpu",))
+    monkeypatch.setattr(Captured, "sample", counted)
+    assert generate(network, CODEC, PROMPTS, how, context=64) == plain
+    assert sum(asked) == len(PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "context"),
+    [
+        ({"temperature": 0.0}, 64),
+        ({"stop": ("b",)}, 64),
+        ({"repetition_penalty": 1.2}, 64),
+        ({}, 12),  # it goes on past the context
+    ],
+)
+def test_what_the_host_has_a_say_in_is_not_recorded(
+    changed: dict[str, Any], context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.tasks.generation.RECORDED_ON", ("cpu",))
+    monkeypatch.setattr(Captured, "sample", lambda *_: pytest.fail("it was recorded"))
+    generate(model(), CODEC, PROMPTS[:1], replace(WAYS["drawn"], **changed), context)
 
 
 def test_a_stream_says_each_character_once_it_is_whole() -> None:
