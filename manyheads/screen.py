@@ -41,13 +41,14 @@ class Screen(Watch):
 
     def note(self, note: Note) -> None:
         left = span(note.seconds_left)
-        shown: Any = {"loss": note.loss, "speed": note.tokens_per_second, "left": left}
+        speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
+        shown: Any = {"loss": note.loss, "speed": speed, "left": left}
         if not self.console.is_terminal:
             total = f"{note.steps:,}"
             self.say(
                 f"step {note.step:>{len(total)},} of {total}  epoch {note.epoch}  "
                 f"loss {note.loss:.3f}  rate {note.rate:.2e}  "
-                f"{note.tokens_per_second:,.0f} tokens/s  {span(note.seconds)}, {left} left"
+                f"{speed}  {span(note.seconds)}, {left} left"
             )
             return
         if self.line is None:
@@ -66,7 +67,7 @@ class Screen(Watch):
 
 def columns(width: int) -> list[ProgressColumn]:
     """What stands in the bar's line."""
-    speed = TextColumn("{task.fields[speed]:,.0f} tokens/s")
+    speed = TextColumn("{task.fields[speed]}")
     return [
         TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
         BarColumn(bar_width=24 if width >= NARROW else 8),

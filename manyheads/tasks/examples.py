@@ -97,6 +97,8 @@ def places(frames: Sequence[Frame]) -> NDArray[np.int64]:
 class Batches:
     """Which texts make which batch, and the batches: a text a row, like lengths together."""
 
+    unit = "texts"
+
     def __init__(self, task: Judging, corpus: Corpus, tokens: int, seed: int = 0):
         self.task, self.corpus, self.seed = task, corpus, seed
         self.plan, self.lengths = Padding(tokens), corpus.texts.lengths

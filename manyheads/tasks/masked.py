@@ -199,6 +199,8 @@ class Batches:
     A row knows its epoch, so that other words are hidden in each.
     """
 
+    unit = "hidden words"
+
     def __init__(
         self, windows: Windows, hiding: Hiding, layout: Layout, tokens: int, seed: int = 0
     ):

@@ -69,6 +69,7 @@ class Note(NamedTuple):
     rate: float
     tokens_per_second: float
     seconds: float
+    unit: str = "tokens"  # what is counted
 
     @property
     def seconds_left(self) -> float:
@@ -209,7 +210,10 @@ class Course:
         started, before = self.noted
         speed = (standing.counted - before) / max(1e-9, now - started)
         rate = self.training.learning_rate * self.training.rate(step - 1)
-        note = Note(step, self.training.steps, standing.epoch, loss, rate, speed, standing.seconds)
+        unit = getattr(self.job.plan, "unit", "tokens")
+        note = Note(
+            step, self.training.steps, standing.epoch, loss, rate, speed, standing.seconds, unit
+        )
         if self.world.first:
             told = {"step": step, "epoch": standing.epoch, "loss": loss, "rate": rate}
             self.run.log(METRICS, {**told, "tokens": standing.tokens})

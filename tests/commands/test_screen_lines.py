@@ -49,3 +49,10 @@ def test_the_bar_fits_a_narrow_terminal(width: int, speed: bool) -> None:
 
 def test_items_pass_as_they_are() -> None:
     assert list(passing(iter("abc"), 3)) == ["a", "b", "c"]
+
+
+def test_what_is_counted_is_named() -> None:
+    file = io.StringIO()
+    with Screen(Console(file=file, width=80)) as screen:
+        screen.note(NOTE._replace(unit="texts"))
+    assert "123,456 texts/s" in file.getvalue()
