@@ -1,0 +1,185 @@
+"""What music is made of: notes, and pieces of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+PIANO = range(21, 109)  # the pitches that a piano has
+LONGEST_SECONDS = 24 * 3600.0
+UNITS = (1, 2, 4, 8, 16, 32, 64)  # of a whole note, that a beat may be
+NAMES = ("C", "C♯", "D", "E♭", "E", "F", "F♯", "G", "A♭", "A", "B♭", "B")
+
+
+class Note(NamedTuple):
+    """A pitch from its start to its end."""
+
+    start: float  # seconds, or steps of a grid where a codec counts in them
+    end: float
+    pitch: int  # 60 is the middle C
+    velocity: int = 80  # how hard it is struck, 1 to 127
+    voice: int = 0  # which of the piece's voices plays it
+
+
+class Voice(NamedTuple):
+    """Who plays: the name, and the sound by its number in General MIDI counted from 0."""
+
+    name: str = "piano"
+    program: int = 0
+
+
+class Tempo(NamedTuple):
+    """From `start` seconds on, so many quarter notes a minute."""
+
+    start: float = 0.0
+    quarters_per_minute: float = 120.0
+
+
+class Meter(NamedTuple):
+    """From `start` seconds on, bars of so many beats: 6 and 8 are six eighths."""
+
+    start: float = 0.0
+    beats: int = 4
+    unit: int = 4
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Notes in the order in which they begin; the tempos say where its quarter notes are.
+
+    A performance by a person has tempos too, but its notes need not keep to them.
+    """
+
+    notes: tuple[Note, ...]
+    voices: tuple[Voice, ...] = (Voice(),)
+    tempos: tuple[Tempo, ...] = (Tempo(),)
+    meters: tuple[Meter, ...] = (Meter(),)
+
+    def __post_init__(self) -> None:
+        for note in self.notes:
+            check(note, len(self.voices))
+        if not all(0 <= voice.program <= 127 for voice in self.voices):
+            raise ValueError(f"a voice's program is 0 to 127, got {self.voices}")
+        starts = [tempo.start for tempo in self.tempos]
+        if not starts or starts[0] != 0 or starts != sorted(starts):
+            raise ValueError(f"the first tempo starts at 0 and the others follow, got {starts}")
+        if not all(0 < tempo.quarters_per_minute < float("inf") for tempo in self.tempos):
+            raise ValueError(f"a tempo is over 0 quarter notes a minute, got {self.tempos}")
+        if not all(1 <= m.beats <= 255 and m.unit in UNITS for m in self.meters):
+            raise ValueError(
+                f"a meter is 1 to 255 beats of a 1st, half, 4th ... or 64th, got {self.meters}"
+            )
+        object.__setattr__(self, "notes", tuple(sorted(self.notes)))
+
+    @property
+    def seconds(self) -> float:
+        """Until the last note has ended."""
+        return max((note.end for note in self.notes), default=0.0)
+
+
+def check(note: Note, voices: int) -> None:
+    if not 0 <= note.start < note.end <= LONGEST_SECONDS:
+        raise ValueError(
+            f"a note begins at 0 seconds or later and ends after that, within a day; "
+            f"got {note.start} to {note.end}"
+        )
+    if not 0 <= note.pitch <= 127:
+        raise ValueError(f"a pitch is 0 to 127, 60 is the middle C; got {note.pitch}")
+    if not 1 <= note.velocity <= 127:
+        raise ValueError(f"a velocity is 1 to 127, got {note.velocity}")
+    if not 0 <= note.voice < voices:
+        raise ValueError(f"a piece of {voices} voices has no voice {note.voice}")
+
+
+def named(pitch: int) -> str:
+    """60 -> "C4" """
+    return f"{NAMES[pitch % 12]}{pitch // 12 - 1}"
+
+
+def quarters(piece: Piece, seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where moments of a piece stand, counted in quarter notes: at 120 a minute, 1.5 -> 3.0"""
+    at = np.asarray(seconds, dtype=np.float64)
+    starts = np.array([tempo.start for tempo in piece.tempos])
+    rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
+    before = np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
+    i = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
+    return before[i] + (at - starts[i]) * rates[i]
+
+
+def apart(notes: Iterable[Note]) -> list[Note]:
+    """As one key can play them: a pitch struck again in the same voice ends there.
+
+    Of two that begin together the longer length and the greater velocity stay.
+    """
+    found: list[Note] = []
+    for note in sorted(notes, key=lambda n: (n.voice, n.pitch, n.start)):
+        last = found[-1] if found else None
+        if last is None or (last.voice, last.pitch) != (note.voice, note.pitch):
+            found.append(note)
+        elif last.start == note.start:
+            end, velocity = max(last.end, note.end), max(last.velocity, note.velocity)
+            found[-1] = last._replace(end=end, velocity=velocity)
+        else:
+            found[-1] = last._replace(end=min(last.end, note.start))
+            found.append(note)
+    return sorted(found)
+
+
+# ---- the same music, otherwise ---------------------------------------------------------------
+
+
+def room(pitches: Iterable[int]) -> range:
+    """By how many semitones these can move and stay on a piano: [60, 108] -> range(-39, 1)
+
+    Standing still is always among them, also for pitches that a piano does not have.
+    """
+    met = set(pitches) or {60}
+    return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
+
+
+def check_room(pitches: Iterable[int], semitones: int) -> None:
+    there = room(pitches)
+    if semitones not in there:
+        raise ValueError(
+            f"{semitones} semitones would take notes off the piano, {there.start} to "
+            f"{there.stop - 1} would do"
+        )
+
+
+def transposed(piece: Piece, semitones: int) -> Piece:
+    """The same, higher or lower."""
+    check_room((note.pitch for note in piece.notes), semitones)
+    return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
+
+
+def stretched(piece: Piece, factor: float) -> Piece:
+    """The same, `factor` times as long."""
+    check_factor(factor)
+    notes = (n._replace(start=n.start * factor, end=n.end * factor) for n in piece.notes)
+    tempos = (Tempo(t.start * factor, t.quarters_per_minute / factor) for t in piece.tempos)
+    meters = (m._replace(start=m.start * factor) for m in piece.meters)
+    return replace(piece, notes=tuple(notes), tempos=tuple(tempos), meters=tuple(meters))
+
+
+def begun(piece: Piece) -> Piece:
+    """The same without the silence before its first note: recordings may have minutes of it."""
+    lead = min((note.start for note in piece.notes), default=0.0)
+    notes = (n._replace(start=n.start - lead, end=n.end - lead) for n in piece.notes)
+    tempos, meters = from_then(piece.tempos, lead), from_then(piece.meters, lead)
+    return replace(piece, notes=tuple(notes), tempos=tempos, meters=meters)
+
+
+def from_then(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
+    """What holds at some moment and what follows, counted from that moment."""
+    before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
+    after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]
+    return (*before[-1:], *after)
+
+
+def check_factor(factor: float) -> None:
+    if not 0 < factor < float("inf"):
+        raise ValueError(f"time is stretched by a factor over 0, got {factor}")

@@ -1,0 +1,54 @@
+"""Chorales from a file of plain numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manyheads.data.chorales import grids
+
+NOTES = np.arange(20, dtype=np.int16).reshape(5, 4)
+
+
+def test_splits_are_cut_into_chorales(tmp_path: Path) -> None:
+    path = tmp_path / "some.npz"
+    np.savez(path, train_notes=NOTES, train_lengths=[2, 3], test_notes=NOTES, test_lengths=[5])
+    found = grids(path)
+    assert {split: [len(grid) for grid in each] for split, each in found.items()} == {
+        "train": [2, 3],
+        "test": [5],
+    }
+    assert (np.concatenate(found["train"]) == NOTES).all()
+
+
+@pytest.mark.parametrize(
+    ("held", "sentence"),
+    [
+        ({"train": NOTES}, "should hold <split>_notes and <split>_lengths, it holds train"),
+        ({"a_notes": NOTES}, "it holds a_notes"),
+        ({"a_notes": NOTES, "a_lengths": [2, 2]}, "that add up to 5 steps, they add up to 4"),
+        ({"a_notes": NOTES, "a_lengths": [6, -1]}, "should be counts"),
+        ({"a_notes": NOTES[:, :3], "a_lengths": [5]}, r"they are int16 of shape \(5, 3\)"),
+        ({"a_notes": NOTES * 1.0, "a_lengths": [5]}, "they are float64"),
+        (
+            {"a_notes": np.array([NOTES, None], dtype=object), "a_lengths": [5]},
+            "pickled arrays are not read",
+        ),
+    ],
+)
+def test_other_files_are_refused(held: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "some.npz", **held)
+    with pytest.raises(ValueError, match=sentence):
+        grids(tmp_path / "some.npz")
+
+
+def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "some.npz").write_bytes(b"PK\x03\x04nothing")
+    with pytest.raises(ValueError, match=r"some.npz is not an .npz of plain numbers"):
+        grids(tmp_path / "some.npz")
+    np.save(tmp_path / "some.npy", NOTES)
+    with pytest.raises(ValueError, match=r"some.npy is not an .npz of plain numbers"):
+        grids(tmp_path / "some.npy")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*gone.npz"):
+        grids(tmp_path / "gone.npz")

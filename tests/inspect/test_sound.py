@@ -1,0 +1,91 @@
+"""Sound, measured."""
+
+import os
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyheads.codecs.midi import write
+from manyheads.codecs.notes import Note, Piece, Voice
+from manyheads.inspect.sound import RATE, TAIL_SECONDS, samples, save
+
+
+def recorded(path: Path) -> np.ndarray:
+    with wave.open(str(path), "rb") as file:
+        assert (file.getframerate(), file.getsampwidth(), file.getnchannels()) == (44_100, 2, 2)
+        frames = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    return frames.reshape(-1, 2)
+
+
+@pytest.mark.parametrize("program", [0, 19])
+def test_a_wav_is_as_long_as_its_piece_audible_and_not_clipped(
+    program: int, tmp_path: Path
+) -> None:
+    notes = tuple(Note(i * 0.1, i * 0.1 + 1.0, 50 + i, 127) for i in range(10))
+    save(Piece(notes, (Voice("x", program),)), tmp_path / "a.wav")
+    heard = recorded(tmp_path / "a.wav").astype(int)
+    assert len(heard) == int((1.9 + TAIL_SECONDS) * RATE)
+    assert 28_000 < np.abs(heard).max() < 32_000
+    assert heard[: RATE // 2].std() > 1000
+    assert np.abs(heard[-RATE // 10 :]).max() == 0  # the tail
+
+
+@pytest.mark.parametrize("program", [0, 19])
+@pytest.mark.parametrize(("pitch", "frequency"), [(69, 440.0), (60, 261.63), (33, 55.0)])
+def test_pitches_are_in_tune(pitch: int, frequency: float, program: int) -> None:
+    left = samples(Piece((Note(0.0, 2.0, pitch),), (Voice("x", program),)))[: 2 * RATE, 0]
+    spectrum = np.abs(np.fft.rfft(left * np.hanning(len(left)), 4 * len(left)))
+    assert np.argmax(spectrum) / 8 == pytest.approx(frequency, abs=1.0)
+
+
+def test_a_struck_string_fades_and_a_choir_stays() -> None:
+    def ratio(program: int) -> float:
+        heard = samples(Piece((Note(0.0, 3.0, 69),), (Voice("x", program),)))
+        return float(heard[int(2.5 * RATE) : int(2.9 * RATE)].std() / heard[: RATE // 2].std())
+
+    assert ratio(0) < 0.2
+    assert ratio(52) > 0.9
+
+
+def test_velocity_is_loudness_and_low_notes_are_on_the_left() -> None:
+    heard = samples(Piece((Note(0.0, 0.4, 60, 30), Note(1.0, 1.4, 60, 120))))
+    assert heard[RATE : RATE + 8000].std() > 3 * heard[:8000].std()
+    low, high = (samples(Piece((Note(0.0, 0.4, pitch),))).std(axis=0) for pitch in (30, 100))
+    assert low[0] > low[1]
+    assert high[0] < high[1]
+
+
+def test_silence_is_silent_and_an_hour_is_the_most() -> None:
+    assert not samples(Piece(())).any()
+    with pytest.raises(ValueError, match="a sound is 3600 seconds at most, this piece has 4000"):
+        samples(Piece((Note(0.0, 4000.0, 60),)))
+
+
+FLUIDSYNTH = """#!/bin/sh
+[ "$1 $2 $3 $4 $5 $6" = "-n -i -q -r 44100 -F" ] || { echo "not understood: $*" >&2; exit 2; }
+cat "$8" "$9" > "$7"
+"""
+
+
+def test_a_soundfont_is_played_by_fluidsynth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = Piece((Note(0.0, 1.0, 60),))
+    font = tmp_path / "font.sf2"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="by fluidsynth, which is not on the PATH"):
+        save(piece, tmp_path / "a.wav", font)
+    program = tmp_path / "fluidsynth"
+    program.write_text(FLUIDSYNTH)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.defpath}")
+    with pytest.raises(ValueError, match=r"there is no soundfont .*font.sf2"):
+        save(piece, tmp_path / "a.wav", font)
+    font.write_bytes(b"font")
+    save(piece, tmp_path / "a.wav", font)
+    assert (tmp_path / "a.wav").read_bytes() == b"font" + write(piece)
+    program.write_text("#!/bin/sh\necho no such font >&2; exit 1\n")
+    with pytest.raises(ValueError, match="fluidsynth could not play it: no such font"):
+        save(piece, tmp_path / "a.wav", font)
