@@ -51,6 +51,7 @@ class Bart:
             "feed_forward": tuple(ACTIVATIONS.values()),
             "bias": (True,),
             "key_heads": (None,),
+            "relative": ("none",),
             "residual": (True,),
             "types": (0,),
             "window": (0,),

@@ -45,6 +45,7 @@ class Bert:
             "feed_forward": bends,
             "bias": (True,),
             "key_heads": (None,),
+            "relative": ("none",),
             "residual": (True,),
             "window": (0,),
         }

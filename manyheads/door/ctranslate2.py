@@ -42,6 +42,7 @@ GATED = ("swiglu", "geglu")
 HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than a network here
     "kind": ("transformer",),
     "position": ("sinusoidal", "learned", "rotary", "none"),
+    "relative": ("none",),
     "window": (0,),
     "types": (0,),
     "residual": (True,),

@@ -31,6 +31,7 @@ class Gpt2:
             "bias": (True,),
             "key_heads": (None,),
             "embedding_norm": (False,),
+            "relative": ("none",),
             "residual": (True,),
             "head_bias": (False,),
             "types": (0,),

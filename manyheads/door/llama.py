@@ -35,6 +35,7 @@ class Llama:
             "norm": ("rms",),
             "feed_forward": tuple(GATES.values()),
             "embedding_norm": (False,),
+            "relative": ("none",),
             "residual": (True,),
             "head_bias": (False,),
             "types": (0,),

@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 from torch import nn
 
 from manyheads.attention.patterns import Causal, Everything, Pattern, Window
-from manyheads.attention.positions import Learned, Position, Sinusoidal
+from manyheads.attention.positions import Concatenated, Learned, Position, Sinusoidal
 from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
-from manyheads.attention.rules import Bucketed, Clipped
+from manyheads.attention.rules import Bucketed, Clipped, Every
 from manyheads.model.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.model.heads import Guess, Pooling, Reader
 from manyheads.model.networks import Decoder, Embedding, Encoder, EncoderDecoder, Tied
@@ -24,7 +24,8 @@ from manyheads.model.recurrent import (
 )
 from manyheads.model.stack import Shape, Stack
 
-Place = Literal["sinusoidal", "learned", "rotary", "bias", "content", "none"]
+Place = Literal["sinusoidal", "learned", "concatenated", "rotary", "bias", "content", "none"]
+Within = Literal["none", "rotary", "bias", "content"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Network:
     order: NormOrder = "pre"
     residual: bool = True
     attention_dropout: float = 0.0
-    position: Place = "sinusoidal"
+    position: Place = "sinusoidal"  # rotary, bias and content enter in every layer, alone
+    relative: Within = "none"  # what enters in every layer beside what enters below the first
+    reach: int = 16  # distances that content tells apart, each way; 0: all of `longest`, by head
     longest: int = 1024  # places a learned position knows
     longest_wave: float = 10_000.0  # of sinusoidal and rotary positions
     window: int = 0  # tokens back, and ahead where they are read, itself counted; 0: all
@@ -66,8 +69,13 @@ class Network:
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"
             )
         self.shape()  # refuses what does not fit
-        if self.window < 0 or self.types < 0:
-            raise ValueError("window and types are 0 or more")
+        if min(self.window, self.types, self.reach) < 0:
+            raise ValueError("window, types and reach are 0 or more")
+        if self.relative != "none" and self.position in RELATIVES:
+            raise ValueError(
+                f"position: {self.position} and relative: {self.relative} both enter in every "
+                f"layer; relative: {self.relative} with position: none would do"
+            )
         if not self.longest_wave > 1:
             raise ValueError(f"longest_wave is above 1, got {self.longest_wave}")
         if self.kind == "transformer" and self.width % self.heads:
@@ -210,6 +218,8 @@ def written(network: Network) -> Pattern:
 
 def below(network: Network) -> Position | None:
     """How place enters below the first layer."""
+    if network.position == "concatenated":
+        return Concatenated(Sinusoidal(network.longest_wave), network.width, network.width)
     if network.position == "learned":
         return Learned(network.width, network.longest)
     return Sinusoidal(network.longest_wave) if network.position == "sinusoidal" else None
@@ -217,13 +227,23 @@ def below(network: Network) -> Position | None:
 
 def within(network: Network) -> Relative | None:
     """How place enters in every layer."""
-    relatives: dict[str, Callable[[], Relative]] = {
-        "rotary": lambda: Rotary(network.longest_wave),
-        "bias": lambda: RelativeBias(network.heads, Bucketed()),
-        "content": lambda: RelativeContent(network.width // network.heads, Clipped(16)),
-    }
-    make = relatives.get(network.position)
-    return make() if make else None
+    kind = network.position if network.relative == "none" else network.relative
+    return RELATIVES[kind](network) if kind in RELATIVES else None
+
+
+def content(network: Network) -> Relative:
+    """Few distances for all heads (Shaw), or every one for each head (Music Transformer)."""
+    channels = network.width // network.heads
+    if network.reach:
+        return RelativeContent(channels, Clipped(network.reach))
+    return RelativeContent(channels, Every(network.longest), heads=network.heads)
+
+
+RELATIVES: dict[str, Callable[[Network], Relative]] = {
+    "rotary": lambda network: Rotary(network.longest_wave),
+    "bias": lambda network: RelativeBias(network.heads, Bucketed()),
+    "content": content,
+}
 
 
 def recurrent(

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import torch
 
+from manyheads.attention.positions import Concatenated
+from manyheads.attention.relatives import RelativeBias
 from manyheads.model.build import Network, decoder, encoder, encoder_decoder, reader
 from manyheads.model.networks import Tokens
 
@@ -56,3 +58,37 @@ def test_a_verdict_on_the_whole_is_not_one_on_texts_that_share_a_row(pooling: An
         ValueError, match="a verdict on the whole reads one sequence a row and these are packed"
     ):
         network(Tokens.packed([[[4, 5], [6]]], 4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [
+        ({"position": "content", "reach": 5}, (1, 1, 11, 8)),
+        ({"position": "content", "reach": 0, "longest": 20}, (1, 2, 39, 8)),
+        ({"position": "concatenated", "relative": "content", "reach": 3}, (1, 1, 7, 8)),
+    ],
+)
+def test_content_tells_as_many_distances_apart_as_it_is_asked_to(
+    settings: Any, shape: tuple[int, ...]
+) -> None:
+    network: Any = decoder(Network(width=16, depth=1, heads=2, inner=32, **settings), 11)
+    relative = network.stack.blocks[0].self_attention.part.relative
+    assert tuple(relative.key_tables.shape) == shape
+    assert network(Tokens.padded([[1, 2, 3]])).shape == (1, 3, 11)
+
+
+def test_place_enters_below_and_in_every_layer() -> None:
+    network: Any = decoder(
+        Network(width=16, depth=1, heads=2, inner=32, position="concatenated", relative="bias"), 11
+    )
+    assert isinstance(network.stack.position, Concatenated)
+    assert isinstance(network.stack.blocks[0].self_attention.part.relative, RelativeBias)
+
+
+def test_two_that_enter_in_every_layer_are_refused() -> None:
+    sentence = (
+        "position: rotary and relative: bias both enter in every layer; relative: bias with "
+        "position: none would do"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        Network(position="rotary", relative="bias")
