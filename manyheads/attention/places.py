@@ -30,6 +30,7 @@ class Grid:
     axes: tuple[Tensor, ...]  # each (T,) or (B, T)
     sizes: tuple[int, ...]  # coordinates on axis a are below sizes[a]: known without asking the GPU
     first: int | None = None  # order is first, first + 1, ...; None where it is not such a run
+    documents: bool = False  # the axis is each document's own time, one step from row to row
     straight: bool = field(init=False)  # order is the row itself
 
     def __post_init__(self) -> None:
@@ -211,7 +212,7 @@ def packed(
     """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
     times, _ = end_to_end(lengths, width)
     longest = max((length for row in lengths for length in row), default=1)
-    return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0)
+    return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0, documents=True)
 
 
 def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Tensor]:

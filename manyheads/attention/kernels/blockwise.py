@@ -1,0 +1,169 @@
+"""Attention a strip of queries at a time: everything the reference does, without storing Q x K.
+
+B batch, H heads, Q queries, K keys, S queries of a strip, C channels of one head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from manyheads.attention.biases import Bias, ContentBias, Feature, exactly, total
+from manyheads.attention.kernels.base import Plan, Work, lacking, shared
+from manyheads.attention.kernels.flex import block_truth
+from manyheads.attention.patterns import Pattern, evaluated
+from manyheads.attention.places import Pair
+from manyheads.attention.scores import Score
+
+ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
+STRIP = 128  # queries at once
+LONG = 512  # from here on a strip is faster than all pairs at once, and never larger
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Some queries and the keys that any of them sees: rows from and up to."""
+
+    queries: slice
+    keys: slice
+
+
+class Blockwise:
+    """Plain algebra on a CPU, for distances whose meaning depends on the query.
+
+    Backward computes each strip again: memory grows with the length and not with its square.
+    """
+
+    name = "blockwise"
+
+    def refuses(self, work: Work) -> str:
+        if reason := lacking(work, ABLE):
+            return reason
+        if not work.kinds or any(kind.bias is not ContentBias for kind in work.kinds):
+            return "it computes RelativeContent, and nothing without it"
+        if work.device.type != "cpu":
+            return f"it runs on a CPU, not on {work.device.type}"
+        return "" if len(work.pairs.queries) and len(work.pairs.keys) else "there are no pairs"
+
+    def cost(self, work: Work) -> float:
+        return 8.0 if len(work.pairs.queries) > LONG else 25.0
+
+    def prepare(self, work: Work) -> list[Strip]:
+        queries, keys = len(work.pairs.queries), len(work.pairs.keys)
+        some = block_truth(work.pattern, work.pairs, STRIP).some.flatten(0, 1).any(0)
+        strips = []
+        for n, blocks in enumerate(some):
+            (seen,) = blocks.nonzero(as_tuple=True)
+            first, last = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)
+            rows = slice(n * STRIP, min((n + 1) * STRIP, queries))
+            strips.append(Strip(rows, slice(first * STRIP, min(last * STRIP, keys))))
+        return strips
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        key, value = shared(key, plan.groups), shared(value, plan.groups)
+        content = [bias for bias in biases if isinstance(bias, ContentBias)]
+        out = []
+        for strip in plan.form:
+
+            def attend(
+                query: Tensor, key: Tensor, value: Tensor, *parts: Any, strip: Strip = strip
+            ) -> Tensor:
+                own = [
+                    ContentBias(parts[n], parts[n + 1], parts[n + 2], bias.rule)
+                    for n, bias in zip(range(0, len(parts), 3), content, strict=True)
+                ]
+                return attended(
+                    query, key, value, own, plan.work.pattern, pair_of(plan, strip), score
+                )
+
+            parts = [
+                part
+                for bias in content
+                for part in (bias.query[:, :, strip.queries], bias.key_tables, bias.value_tables)
+            ]
+            keys, values = key[:, :, strip.keys], value[:, :, strip.keys]
+            out.append(Again.apply(attend, query[:, :, strip.queries], keys, values, *parts))
+        return torch.cat(out, 2)
+
+
+def attended(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    biases: list[ContentBias],
+    pattern: Pattern,
+    pair: Pair,
+    score: Score,
+) -> Tensor:
+    """What these queries take from these keys, as the reference defines it."""
+    if not key.shape[2]:
+        return query * 0
+    scores = exactly(score(query, key))
+    scores = scores + total(found(bias, pair, score.scale(key.shape[-1])) for bias in biases)
+    allowed = evaluated(pattern, pair)
+    lowest = torch.finfo(scores.dtype).min  # not -inf: a row without any key stays finite
+    weights = scores.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0)
+    weights = weights.to(query.dtype)
+    added = [bias.mixed(weights, pair) for bias in biases if bias.value_tables is not None]
+    return total([weights @ value, *added])
+
+
+class Again(torch.autograd.Function):
+    """Run forward without keeping anything but its inputs, and once more for its gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[..., Tensor], *inputs: Tensor | None) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(*inputs)
+        return run(*inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = ctx.needs_input_grad[1:]
+        inputs = [
+            None if x is None else x.detach().requires_grad_(need)
+            for x, need in zip(ctx.saved_tensors, wanted, strict=True)
+        ]
+        with torch.enable_grad():
+            out = ctx.run(*inputs)
+        asked = [x for x in inputs if x is not None and x.requires_grad]
+        found = iter(
+            torch.autograd.grad(out, asked, grad, allow_unused=True, materialize_grads=True)
+        )
+        return None, *(next(found) if need else None for need in wanted)
+
+
+def pair_of(plan: Plan, strip: Strip) -> Pair:
+    batch, heads, queries, keys = plan.shape
+    b, h = torch.arange(batch)[:, None, None, None], torch.arange(heads)[None, :, None, None]
+    i, j = torch.arange(queries)[strip.queries], torch.arange(keys)[strip.keys]
+    return plan.work.pairs.at(b, h, i[None, None, :, None], j[None, None, None, :])
+
+
+def found(bias: ContentBias, pair: Pair, scale: float) -> Tensor:
+    """What a bias adds to the scores of a strip, looked up row by row: (B, H, S, keys)"""
+    indices = bias.rule.indices(pair)
+    # A strip meets a part of all distances: the query is multiplied with no others.
+    first = min(int(index.min()) for index in indices)
+    after = max(int(index.max()) for index in indices) + 1
+    met = replace(bias, key_tables=bias.key_tables[:, :, first:after])
+    return total(
+        rows.gather(-1, (index - first).expand(*rows.shape[:3], index.shape[-1]))
+        for rows, index in zip(met.by_row(scale), indices, strict=True)
+    )

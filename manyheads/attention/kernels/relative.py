@@ -1,0 +1,334 @@
+"""Attention to distances whose meaning depends on the query, without writing out a pair.
+
+B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, N distances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.biases import Bias, ContentBias, Feature
+from manyheads.attention.intervals import Truth
+from manyheads.attention.kernels.base import Plan, Work, lacking
+from manyheads.attention.kernels.flex import block_truth
+from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
+from manyheads.attention.places import Grid, Places
+from manyheads.attention.rules import Clipped, Every
+from manyheads.attention.scores import Score
+
+ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
+TRITON = find_spec("triton") is not None  # asked once: a step that is compiled cannot ask
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How many queries and keys a program takes at once, and with how many warps and stages."""
+
+    size: int = 64
+    warps: int = 4
+    stages: int = 2
+    backward_warps: int = 4
+    backward_stages: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 16 or self.size & (self.size - 1):
+            raise ValueError(f"Tiles takes a size of 16, 32, 64 or 128, got {self.size}")
+
+
+class Asked(NamedTuple):
+    """The numbers of a plan: all that a program is told beside its tensors."""
+
+    tile: int
+    warps: int
+    stages: int
+    backward_warps: int
+    backward_stages: int
+    shift: int  # from the first query to the first key
+    reach: int  # the table has distances from -reach to reach
+    radius: int  # of the window, -1 where there is none
+    causal: int
+
+    def blocks(self, queries: int, keys: int) -> tuple[int, int]:
+        """Which block of distances is the lowest that occurs, and how many there are.
+
+        Block s has the distances from (s - 1) * tile + 1 to s * tile, before any shift.
+        """
+        low, high = 1 - queries, keys - 1
+        if self.causal:
+            high = min(high, -self.shift)
+        if self.radius >= 0:
+            low, high = max(low, -self.radius - self.shift), min(high, self.radius - self.shift)
+        lowest = -(-low // self.tile)
+        return lowest, max(1, -(-high // self.tile) - lowest + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Which tiles have pairs that attend, and what says so inside a tile."""
+
+    asked: Asked
+    by_query: Tensor  # (1 or B, tiles of queries, 2): the first tile of keys, and after the last
+    by_key: Tensor  # (1 or B, tiles of keys, 2): the same of queries
+    ids: Tensor | None  # (B, Q) documents
+    key_ids: Tensor | None  # (B, K)
+    ends: Tensor | None  # (B,) keys of each sequence
+
+
+class Skewed:
+    """A Triton kernel on CUDA: the query meets the table inside the tile, then each row turns.
+
+    Music Transformer's skewing, tile by tile. Memory grows with the length, not with its square,
+    and two runs give the same bits, backward too.
+    """
+
+    name = "skewed"
+
+    def __init__(self, tiles: Tiles | None = None):
+        self.tiles = tiles
+
+    def refuses(self, work: Work) -> str:
+        if reason := unfit(work):
+            return reason
+        if work.device.type != "cuda":
+            return f"it runs on CUDA, not on {work.device.type}"
+        return "" if TRITON else "it is written in Triton, which is not installed"
+
+    def cost(self, work: Work) -> float:
+        return 99.0  # by name alone: it is proven in Triton's interpreter, and timed nowhere yet
+
+    def prepare(self, work: Work) -> Form:
+        tiles, pairs = self.tiles or fitting(work), work.pairs
+        parts = {type(part): part for part in work.pattern.parts()}
+        segments, lengths, window = parts.get(Segments), parts.get(Lengths), parts.get(Window)
+        ids = key_ids = ends = None
+        if isinstance(segments, Segments):
+            ids = segments.ids
+            key_ids = ids if segments.keys is None else segments.keys
+        start = begins(pairs.keys)
+        if isinstance(lengths, Lengths):
+            ends = lengths.lengths - start
+        truth = block_truth(work.pattern, pairs, tiles.size)
+        asked = Asked(
+            tiles.size,
+            tiles.warps,
+            tiles.stages,
+            tiles.backward_warps,
+            tiles.backward_stages,
+            shift=start - begins(pairs.queries),
+            reach=work.kinds[0].rule.size // 2,
+            radius=radius_of(window) if isinstance(window, Window) else -1,
+            causal=int(Causal in parts),
+        )
+        by_query, by_key = spans(truth)
+        return Form(asked, by_query, by_key, plain(ids), plain(key_ids), plain(ends))
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        (bias,), form = biases, plan.form
+        assert isinstance(bias, ContentBias)
+        prepared = score.query(query)
+        values = bias.value_tables
+        out, _ = relative_attention(
+            prepared,
+            None if bias.query is prepared else bias.query,
+            key,
+            value,
+            bias.key_tables[0],
+            None if values is None else values[0],
+            form.by_query,
+            form.by_key,
+            form.ids,
+            form.key_ids,
+            form.ends,
+            score.scale(key.shape[-1]),
+            list(form.asked),
+        )
+        return out
+
+
+# ---- what it does not do ---------------------------------------------------------------------
+
+
+def unfit(work: Work) -> str:
+    """Why rows of a tile cannot be turned into place, wherever they are computed."""
+    if reason := lacking(work, ABLE):
+        return reason
+    if len(work.kinds) != 1 or work.kinds[0].bias is not ContentBias:
+        return "it computes one RelativeContent, and nothing without it"
+    rule, pairs = work.kinds[0].rule, work.pairs
+    if not isinstance(rule, Clipped | Every):
+        return f"it reads distances by Clipped(reach) or Every(length), not by {rule}"
+    for places in (pairs.queries, pairs.keys):
+        if not (neighbouring(places) or within_documents(work)):
+            return "its tokens lie on a line, each one step after the one before"
+    if reason := foreign(work.pattern):
+        return reason
+    if work.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"it computes in 32 bits or fewer, {work.dtype} was asked for"
+    if not 16 <= work.channels <= 128:
+        return f"it takes heads of 16 to 128 channels, got {work.channels}"
+    return "" if len(pairs.queries) and len(pairs.keys) else "there are no pairs to attend"
+
+
+def neighbouring(places: Places) -> bool:
+    """Whether a step between rows is a step of time."""
+    return (
+        isinstance(places, Grid)
+        and len(places.axes) == 1
+        and places.axes[0] is places.order
+        and places.first is not None
+    )
+
+
+def within_documents(work: Work) -> bool:
+    """Whether it is so inside each document, and no document looks at another."""
+    q, k = work.pairs.queries, work.pairs.keys
+    alone = [p for p in work.pattern.parts() if isinstance(p, Segments) and p.keys is None]
+    both = isinstance(q, Grid) and isinstance(k, Grid) and q.documents and k.documents
+    return bool(alone) and both and q.first is not None and q.first == k.first
+
+
+def foreign(pattern: Pattern) -> str:
+    """The first part of a pattern that is not known here."""
+    parts = pattern.parts()
+    known = Causal, Window, Segments, Lengths
+    for part in parts:
+        if not isinstance(part, known) or sum(type(p) is type(part) for p in parts) > 1:
+            return f"it computes Causal(), Window, Segments and Lengths, one of each, not {pattern}"
+    return ""
+
+
+def radius_of(window: Window) -> int:
+    return window.radius if isinstance(window.radius, int) else window.radius[0]
+
+
+def begins(places: Places) -> int:
+    assert places.first is not None
+    return places.first
+
+
+def fitting(work: Work) -> Tiles:
+    """Smaller tiles where larger ones would not fit the registers."""
+    wide = work.channels > 64
+    if work.dtype == torch.float32:
+        return Tiles(16, 4, 1, 4, 1) if wide else Tiles(32, 8, 1, 8, 1)
+    return Tiles(64, 8, 2, 8, 1) if wide else Tiles()
+
+
+def plain(numbers: Tensor | None) -> Tensor | None:
+    """As a program reads them: 32 bits each, side by side."""
+    return None if numbers is None else numbers.int().contiguous()
+
+
+def spans(truth: Truth) -> tuple[Tensor, Tensor]:
+    """From the first block that has pairs to after the last, of each row and of each column.
+
+    (B, 1, rows, columns) -> (B, rows, 2), (B, columns, 2)
+    """
+    some = truth.some[:, 0]
+
+    def ends(blocks: Tensor) -> Tensor:
+        count = blocks.shape[-1]
+        place = torch.arange(count, device=blocks.device, dtype=torch.int32)
+        first = torch.where(blocks, place, count).amin(-1)
+        after = torch.where(blocks, place + 1, 0).amax(-1)
+        return torch.stack([first, after], -1).int()
+
+    return ends(some), ends(some.mT)
+
+
+# ---- torch's view of it: two operations that torch.compile keeps whole -------------------------
+
+INPUTS = (
+    "Tensor query, Tensor? asked, Tensor key, Tensor value, Tensor key_table, Tensor? value_table, "
+    "Tensor by_query, Tensor by_key, Tensor? ids, Tensor? key_ids, Tensor? ends, "
+    "float scale, int[] numbers"
+)
+
+
+@torch.library.custom_op(
+    "manyheads::relative_attention", mutates_args=(), schema=f"({INPUTS}) -> (Tensor, Tensor)"
+)
+def relative_attention(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """The output, and what backward needs of each row's sum."""
+    from manyheads.attention.kernels import relative_triton as programs
+
+    return programs.run_forward(call_of(programs, inputs))
+
+
+@relative_attention.register_fake
+def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    return as_tokens(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op(
+    "manyheads::relative_attention_backward",
+    mutates_args=(),
+    schema=f"({INPUTS}, Tensor out, Tensor largest, Tensor grad) -> Tensor[]",
+)
+def relative_attention_backward(*inputs: Any) -> list[Tensor]:
+    """The gradients of query, asked, key, value and both tables; empty where there is none."""
+    from manyheads.attention.kernels import relative_triton as programs
+
+    *first, out, largest, grad = inputs
+    grad = grad if grad.stride(-1) == 1 else grad.contiguous()
+    return programs.run_backward(call_of(programs, first), out, largest, grad)
+
+
+@relative_attention_backward.register_fake
+def _(*inputs: Any) -> list[Tensor]:
+    query, asked, key, value, key_table, value_table = inputs[:6]
+    nothing = query.new_empty(0)
+    return [
+        as_tokens(query),
+        nothing if asked is None else as_tokens(query),
+        as_tokens(key),
+        as_tokens(value),
+        key_table.new_empty(key_table.shape),
+        query.new_empty(0) if value_table is None else value_table.new_empty(value_table.shape),
+    ]
+
+
+def as_tokens(x: Tensor) -> Tensor:
+    """Room for (B, H, T, C), laid out token by token as the layers around read it."""
+    batch, heads, tokens, channels = x.shape
+    return x.new_empty(batch, tokens, heads, channels).transpose(1, 2)
+
+
+def call_of(programs: Any, inputs: Any) -> Any:
+    *tensors, scale, numbers = inputs
+    sides = [
+        x if x is None or x.stride(-1) == 1 else x.contiguous()  # channels side by side
+        for x in tensors[:6]
+    ]
+    return programs.Call(*sides, *tensors[6:], scale, Asked(*numbers))
+
+
+def keep(ctx: Any, inputs: Any, output: Any) -> None:
+    *tensors, ctx.scale, ctx.numbers = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.mark_non_differentiable(output[1])
+
+
+def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    *tensors, out, largest = ctx.saved_tensors
+    found = relative_attention_backward(*tensors, ctx.scale, ctx.numbers, out, largest, grad)
+    given = [None if x is None else y for x, y in zip(tensors[:6], found, strict=True)]
+    return (*given, *[None] * 7)
+
+
+relative_attention.register_autograd(backward, setup_context=keep)

@@ -1,0 +1,626 @@
+"""Relative attention tile by tile: the Triton programs behind `Skewed`.
+
+A square tile of pairs, its first key d beyond its first query, has distances from d - B to d + B:
+two blocks of B, of which the lower one was the upper one of the key tile before. Every query is
+multiplied with a block of the table, farthest ahead first; then row r is laid out anew, product n
+under key (r - n) mod B. That is its own inverse: backward does the same to the gradient.
+
+Nothing is added to memory by two programs, so two runs give the same bits.
+Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+
+B rows of a tile, C channels of one head; r a query's row in its tile, c a key's, n a distance's.
+"""
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.kernels.relative import Asked, as_tokens
+
+triton: Any = import_module("triton")
+tl: Any = import_module("triton.language")
+
+LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
+
+
+# ---- parts of a program ----------------------------------------------------------------------
+
+
+@triton.jit
+def rows_of(start, rows, stride, count, C: tl.constexpr, WIDTH: tl.constexpr):
+    """These rows of a tensor, zeros where there are none: (B, WIDTH)"""
+    c = tl.arange(0, WIDTH)
+    there = ((rows >= 0) & (rows < count))[:, None]
+    if C != WIDTH:
+        there = there & (c < C)[None, :]
+    return tl.load(start + rows[:, None] * stride + c[None, :], mask=there, other=0.0)
+
+
+@triton.jit
+def block_of(table, top, reach, C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr):
+    """The embeddings of distances top, top - 1, ...; what is farther than `reach` is `reach`."""
+    n = tl.minimum(tl.maximum(top - tl.arange(0, B), -reach), reach) + reach
+    c = tl.arange(0, WIDTH)
+    at = table + n[:, None] * C + c[None, :]
+    return tl.load(at) if C == WIDTH else tl.load(at, mask=(c < C)[None, :], other=0.0)
+
+
+@triton.jit
+def lower(B: tl.constexpr):
+    """Which numbers of a tile belong to the lower block of distances, by key and by distance."""
+    return tl.arange(0, B)[None, :] <= tl.arange(0, B)[:, None]
+
+
+@triton.jit
+def banked(x, B: tl.constexpr):
+    """In one row, in an order that lets 32 threads write and read 32 different banks at once.
+
+    A thread of a matrix product holds columns 0 and 1, 8 and 9, ...; its neighbours the columns
+    between, of eight rows: what they hold at one time lies side by side.
+    """
+    split = tl.reshape(x, [B // 8, 8, B // 8, 4, 2])
+    return tl.reshape(tl.permute(split, [0, 2, 4, 1, 3]), [B * B])
+
+
+@triton.jit
+def turned(x, B: tl.constexpr):
+    """[r, n] -> [r, c] with c = (r - n) mod B, and back."""
+    r = tl.arange(0, B)[:, None]
+    n = (r - tl.arange(0, B)[None, :]) & (B - 1)
+    at = ((((r >> 3) * (B // 8) + (n >> 3)) * 2 + (n & 1)) * 8 + (r & 7)) * 4 + ((n >> 1) & 3)
+    found = tl.reshape(tl.gather(banked(x, B), banked(at, B), 0), [B // 8, B // 8, 2, 8, 4])
+    return tl.reshape(tl.permute(found, [0, 3, 1, 4, 2]), [B, B])
+
+
+@triton.jit
+def permitted(
+    i, j, ids, key_ids, end, queries, shift, radius,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, EDGE: tl.constexpr,
+):  # fmt: skip
+    """Which pairs of a tile attend: (B, B). Rows after the last query may say anything."""
+    apart = j[None, :] - i[:, None] + shift
+    ok = apart == apart
+    if EDGE:
+        ok = ok & ((j >= 0) & (j < end))[None, :]
+    if CAUSAL:
+        ok = ok & (apart <= 0)
+    if WINDOW:
+        ok = ok & (apart <= radius) & (apart >= -radius)
+    if SEGMENTS:
+        own = tl.load(ids + i, mask=i < queries, other=-1)
+        theirs = tl.load(key_ids + j, mask=(j >= 0) & (j < end), other=-2)
+        ok = ok & (own[:, None] == theirs[None, :]) & (own >= 0)[:, None]
+    return ok
+
+
+@triton.jit
+def end_of(ends, b, keys, ENDS: tl.constexpr):
+    """The first key that sequence b does not have."""
+    end = keys
+    if ENDS:
+        end = tl.minimum(keys, tl.load(ends + b))
+    return end
+
+
+@triton.jit
+def times(a, b, PRECISION: tl.constexpr):
+    """a b^T"""
+    return tl.dot(a, tl.trans(b), input_precision=PRECISION)
+
+
+# ---- forward: a program for each tile of queries -----------------------------------------------
+
+
+@triton.jit
+def forward(
+    query, query_b, query_h, query_t,
+    asked, asked_b, asked_h, asked_t,
+    key, key_b, key_h, key_t,
+    value, value_b, value_h, value_t,
+    out, out_b, out_h, out_t,
+    key_table, value_table, table_h, largest,
+    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    scale, heads, groups, queries, keys, tiles, shift, reach, radius,
+    C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
+    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
+    """Softmax as it goes, largest score so far; scores are in powers of two."""
+    pid = tl.program_id(0)
+    tile = tiles - 1 - pid % tiles  # the last sees the most under Causal(): it begins first
+    h, b = pid // tiles % heads, (pid // tiles // heads).to(tl.int64)
+    i = tile * B + tl.arange(0, B)
+    key += b * key_b + (h // groups) * key_h
+    value += b * value_b + (h // groups) * value_h
+    key_table += h * table_h
+    value_table += h * table_h
+    end = end_of(ends, b, keys, ENDS)
+    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+    a = q
+    if TURNED:
+        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
+    low = tl.load(bounds + b * bounds_b + tile * 2)
+    high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
+    first = (low - tile) * B + shift
+    before = times(a, block_of(key_table, first, reach, C, WIDTH, B), PRECISION)
+    best = tl.full([B], -float("inf"), tl.float32)
+    total = tl.zeros([B], tl.float32)
+    mixed = tl.zeros([B, WIDTH], tl.float32)
+    for there in range(low, high):
+        j = there * B + tl.arange(0, B)
+        first = (there - tile) * B + shift
+        after = times(a, block_of(key_table, first + B, reach, C, WIDTH, B), PRECISION)
+        relative = turned(tl.where(lower(B), before, after), B)
+        before = after
+        s = times(q, rows_of(key, j, key_t, keys, C, WIDTH), PRECISION)
+        ok = permitted(
+            i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+            CAUSAL, WINDOW, SEGMENTS, EDGE,
+        )  # fmt: skip
+        s = tl.where(ok, (s + relative) * scale, -float("inf"))
+        higher = tl.maximum(best, tl.max(s, 1))
+        level = tl.where(higher == -float("inf"), 0.0, higher)  # nothing seen yet: not NaN
+        shrunk = tl.exp2(best - level)
+        p = tl.exp2(s - level[:, None])
+        total = total * shrunk + tl.sum(p, 1)
+        p = p.to(value.dtype.element_ty)
+        mixed = mixed * shrunk[:, None]
+        mixed += tl.dot(p, rows_of(value, j, value_t, keys, C, WIDTH), input_precision=PRECISION)
+        if VALUES:
+            p = turned(p, B)
+            low_block = block_of(value_table, first, reach, C, WIDTH, B)
+            high_block = block_of(value_table, first + B, reach, C, WIDTH, B)
+            half = tl.where(lower(B), p, 0.0).to(p.dtype)
+            mixed += tl.dot(half, low_block, input_precision=PRECISION)
+            half = tl.where(lower(B), 0.0, p).to(p.dtype)
+            mixed += tl.dot(half, high_block, input_precision=PRECISION)
+        best = higher
+    some = total > 0
+    mixed = mixed / tl.where(some, total, 1.0)[:, None]  # zeros where nothing is permitted
+    c = tl.arange(0, WIDTH)
+    inside = (i < queries)[:, None] & (c < C)[None, :]
+    at = out + b * out_b + h * out_h + i[:, None] * out_t + c[None, :]
+    tl.store(at, mixed.to(out.dtype.element_ty), mask=inside)
+    # Infinity for a row without keys: backward then gives it weights of zero.
+    kept = tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), float("inf"))
+    tl.store(largest + (b * heads + h) * queries + i, kept, mask=i < queries)
+
+
+# ---- backward: by query, by key, by distance ---------------------------------------------------
+
+
+@triton.jit
+def slopes(s, wanted, kept, delta, ok, scale, slope):
+    """The weights of a tile, and the gradient of its products q k^T: two of (B, B)."""
+    p = tl.exp2(tl.where(ok, s * scale, -float("inf")) - kept[:, None])
+    return p, p * (wanted - delta[:, None]) * slope
+
+
+@triton.jit
+def by_query(
+    query, query_b, query_h, query_t,
+    asked, asked_b, asked_h, asked_t,
+    key, key_b, key_h, key_t,
+    value, value_b, value_h, value_t,
+    out, out_b, out_h, out_t,
+    grad, grad_b, grad_h, grad_t,
+    to_query, to_asked, deltas,
+    key_table, value_table, table_h, largest,
+    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
+    C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
+    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
+    """The gradients of queries; and `deltas`, each query's output times its gradient.
+
+    The gradients are laid out as `out` is.
+    """
+    pid = tl.program_id(0)
+    tile = tiles - 1 - pid % tiles
+    h, b = pid // tiles % heads, (pid // tiles // heads).to(tl.int64)
+    i = tile * B + tl.arange(0, B)
+    key += b * key_b + (h // groups) * key_h
+    value += b * value_b + (h // groups) * value_h
+    key_table += h * table_h
+    value_table += h * table_h
+    end = end_of(ends, b, keys, ENDS)
+    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+    a = q
+    if TURNED:
+        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
+    g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH)
+    o = rows_of(out + b * out_b + h * out_h, i, out_t, queries, C, WIDTH)
+    row = (b * heads + h) * queries + i
+    kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
+    delta = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
+    tl.store(deltas + row, delta, mask=i < queries)
+    low = tl.load(bounds + b * bounds_b + tile * 2)
+    high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
+    first = (low - tile) * B + shift
+    low_block = block_of(key_table, first, reach, C, WIDTH, B)
+    before = times(a, low_block, PRECISION)
+    values_before = before
+    if VALUES:
+        values_before = times(g, block_of(value_table, first, reach, C, WIDTH, B), PRECISION)
+    ds_before = tl.zeros([B, B], q.dtype)
+    for_query = tl.zeros([B, WIDTH], tl.float32)
+    for_asked = for_query
+    for there in range(low, high):
+        j = there * B + tl.arange(0, B)
+        first = (there - tile) * B + shift
+        after = times(a, block_of(key_table, first + B, reach, C, WIDTH, B), PRECISION)
+        k = rows_of(key, j, key_t, keys, C, WIDTH)
+        s = times(q, k, PRECISION) + turned(tl.where(lower(B), before, after), B)
+        before = after
+        wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH), PRECISION)
+        if VALUES:
+            high_block = block_of(value_table, first + B, reach, C, WIDTH, B)
+            values_after = times(g, high_block, PRECISION)
+            wanted += turned(tl.where(lower(B), values_before, values_after), B)
+            values_before = values_after
+        ok = permitted(
+            i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+            CAUSAL, WINDOW, SEGMENTS, EDGE,
+        )  # fmt: skip
+        _, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
+        ds = ds.to(q.dtype)
+        for_query += tl.dot(ds, k, input_precision=PRECISION)
+        ds = turned(ds, B)
+        # One block of distances is the upper half of one tile and the lower half of the next.
+        whole = tl.where(lower(B), ds, ds_before)
+        ds_before = ds
+        low_block = block_of(key_table, first, reach, C, WIDTH, B)
+        if TURNED:
+            for_asked += tl.dot(whole, low_block, input_precision=PRECISION)
+        else:
+            for_query += tl.dot(whole, low_block, input_precision=PRECISION)
+    last = block_of(key_table, (high - tile) * B + shift, reach, C, WIDTH, B)
+    half = tl.where(lower(B), 0.0, ds_before).to(q.dtype)
+    if TURNED:
+        for_asked += tl.dot(half, last, input_precision=PRECISION)
+    else:
+        for_query += tl.dot(half, last, input_precision=PRECISION)
+    c = tl.arange(0, WIDTH)
+    inside = (i < queries)[:, None] & (c < C)[None, :]
+    at = b * out_b + h * out_h + i[:, None] * out_t + c[None, :]
+    if TURNED:
+        tl.store(to_asked + at, for_asked.to(to_asked.dtype.element_ty), mask=inside)
+    tl.store(to_query + at, for_query.to(to_query.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def by_key(
+    query, query_b, query_h, query_t,
+    asked, asked_b, asked_h, asked_t,
+    key, key_b, key_h, key_t,
+    value, value_b, value_h, value_t,
+    grad, grad_b, grad_h, grad_t,
+    to_key, to_value, to_b, to_h, to_t, deltas,
+    key_table, value_table, table_h, largest,
+    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
+    C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
+    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
+    """The gradients of keys and values, over all heads that share them."""
+    pid = tl.program_id(0)
+    there = pid % tiles
+    own, b = pid // tiles % (heads // groups), (pid // tiles // (heads // groups)).to(tl.int64)
+    j = there * B + tl.arange(0, B)
+    end = end_of(ends, b, keys, ENDS)
+    k = rows_of(key + b * key_b + own * key_h, j, key_t, keys, C, WIDTH)
+    v = rows_of(value + b * value_b + own * value_h, j, value_t, keys, C, WIDTH)
+    low = tl.load(bounds + b * bounds_b + there * 2)
+    high = tl.load(bounds + b * bounds_b + there * 2 + 1)
+    for_key = tl.zeros([B, WIDTH], tl.float32)
+    for_value = tl.zeros([B, WIDTH], tl.float32)
+    for h in range(own * groups, (own + 1) * groups):
+        for tile in range(low, high):
+            i = tile * B + tl.arange(0, B)
+            first = (there - tile) * B + shift
+            q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+            a = q
+            if TURNED:
+                a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
+            g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH)
+            row = (b * heads + h) * queries + i
+            kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
+            delta = tl.load(deltas + row, mask=i < queries, other=0.0)
+            low_block = block_of(key_table + h * table_h, first, reach, C, WIDTH, B)
+            high_block = block_of(key_table + h * table_h, first + B, reach, C, WIDTH, B)
+            before, after = times(a, low_block, PRECISION), times(a, high_block, PRECISION)
+            s = times(q, k, PRECISION) + turned(tl.where(lower(B), before, after), B)
+            wanted = times(g, v, PRECISION)
+            if VALUES:
+                low_block = block_of(value_table + h * table_h, first, reach, C, WIDTH, B)
+                high_block = block_of(value_table + h * table_h, first + B, reach, C, WIDTH, B)
+                before, after = times(g, low_block, PRECISION), times(g, high_block, PRECISION)
+                wanted += turned(tl.where(lower(B), before, after), B)
+            ok = permitted(
+                i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+                CAUSAL, WINDOW, SEGMENTS, EDGE,
+            )  # fmt: skip
+            p, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
+            for_value += tl.dot(tl.trans(p.to(g.dtype)), g, input_precision=PRECISION)
+            for_key += tl.dot(tl.trans(ds.to(q.dtype)), q, input_precision=PRECISION)
+    c = tl.arange(0, WIDTH)
+    inside = (j < keys)[:, None] & (c < C)[None, :]
+    at = b * to_b + own * to_h + j[:, None] * to_t + c[None, :]
+    tl.store(to_key + at, for_key.to(to_key.dtype.element_ty), mask=inside)
+    tl.store(to_value + at, for_value.to(to_value.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def by_distance(
+    query, query_b, query_h, query_t,
+    asked, asked_b, asked_h, asked_t,
+    key, key_b, key_h, key_t,
+    value, value_b, value_h, value_t,
+    grad, grad_b, grad_h, grad_t,
+    to_keys_table, to_values_table, deltas,
+    key_table, value_table, table_h, largest,
+    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    scale, slope, heads, groups, queries, keys, tiles, key_tiles, lowest, blocks, shift, reach,
+    radius,
+    C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
+    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
+    """The gradients of one block of distances, over all queries of one head of one sequence.
+
+    The block lies in two tiles of keys, the upper half of one and the lower half of the next: both
+    are multiplied, and what follows is done once, to a tile put together of the halves.
+    """
+    pid = tl.program_id(0)
+    block = blocks - 1 - pid % blocks  # under Causal() the nearest have the most pairs
+    h, b = pid // blocks % heads, (pid // blocks // heads).to(tl.int64)
+    query += b * query_b + h * query_h
+    asked += b * asked_b + h * asked_h
+    grad += b * grad_b + h * grad_h
+    key += b * key_b + (h // groups) * key_h
+    value += b * value_b + (h // groups) * value_h
+    ids += b * ids_b
+    key_ids += b * key_ids_b
+    end = end_of(ends, b, keys, ENDS)
+    steps = lowest + block  # tiles from a query to the later of the two tiles of keys
+    top = steps * B + shift
+    by_keys = block_of(key_table + h * table_h, top, reach, C, WIDTH, B)
+    by_values = by_keys
+    if VALUES:
+        by_values = block_of(value_table + h * table_h, top, reach, C, WIDTH, B)
+    for_keys = tl.zeros([B, WIDTH], tl.float32)
+    for_values = for_keys
+    for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps + 1)):
+        there = tile + steps
+        some = there == there
+        if SEGMENTS or ENDS:  # elsewhere every block of the plan has pairs
+            low = tl.load(bounds + b * bounds_b + tile * 2)
+            high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
+            some = (there >= low) & (there - 1 < high)
+        if some:
+            i = tile * B + tl.arange(0, B)
+            j = there * B + tl.arange(0, B)
+            q = rows_of(query, i, query_t, queries, C, WIDTH)
+            a = q
+            if TURNED:
+                a = rows_of(asked, i, asked_t, queries, C, WIDTH)
+            g = rows_of(grad, i, grad_t, queries, C, WIDTH)
+            row = (b * heads + h) * queries + i
+            kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
+            delta = tl.load(deltas + row, mask=i < queries, other=0.0)
+            after = times(q, rows_of(key, j, key_t, keys, C, WIDTH), PRECISION)
+            before = times(q, rows_of(key, j - B, key_t, keys, C, WIDTH), PRECISION)
+            s = tl.where(lower(B), after, before) + turned(times(a, by_keys, PRECISION), B)
+            after = times(g, rows_of(value, j, value_t, keys, C, WIDTH), PRECISION)
+            before = times(g, rows_of(value, j - B, value_t, keys, C, WIDTH), PRECISION)
+            wanted = tl.where(lower(B), after, before)
+            if VALUES:
+                wanted += turned(times(g, by_values, PRECISION), B)
+            ok = permitted(
+                i, j, ids, key_ids, end, queries, shift, radius, CAUSAL, WINDOW, SEGMENTS, True
+            )
+            ok_before = permitted(
+                i, j - B, ids, key_ids, end, queries, shift, radius, CAUSAL, WINDOW, SEGMENTS, True
+            )
+            ok = (ok & lower(B)) | (ok_before & ~lower(B))
+            p, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
+            ds = turned(ds.to(q.dtype), B)
+            for_keys += tl.dot(tl.trans(ds), a, input_precision=PRECISION)
+            if VALUES:
+                p = turned(p.to(q.dtype), B)
+                for_values += tl.dot(tl.trans(p), g, input_precision=PRECISION)
+    # The last of a block is its lowest distance: stored upwards.
+    n = ((b * heads + h) * blocks + block + 1) * B - 1 - tl.arange(0, B)
+    c = tl.arange(0, WIDTH)
+    at = n[:, None] * C + c[None, :]
+    inside = (n >= 0)[:, None] & (c < C)[None, :]
+    tl.store(to_keys_table + at, for_keys, mask=inside)
+    if VALUES:
+        tl.store(to_values_table + at, for_values, mask=inside)
+
+
+# ---- launching ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What every program is told: tensors in the form it reads them, and the numbers of a plan."""
+
+    query: Tensor  # (B, H, Q, C)
+    asked: Tensor | None  # the query before it was turned, None where it was not
+    key: Tensor  # (B, G, K, C)
+    value: Tensor
+    key_table: Tensor  # (1 or H, N, C)
+    value_table: Tensor | None
+    by_query: Tensor  # (1 or B, tiles, 2): the first tile of keys and the one after the last
+    by_key: Tensor  # the same of queries, for each tile of keys
+    ids: Tensor | None  # (B, Q)
+    key_ids: Tensor | None  # (B, K)
+    ends: Tensor | None  # (B,)
+    scale: float
+    asking: Asked
+
+    @property
+    def options(self) -> dict[str, Any]:
+        channels = self.query.shape[-1]
+        return {
+            "C": channels,
+            "WIDTH": max(16, triton.next_power_of_2(channels)),
+            "B": self.asking.tile,
+            # Three products in place of one keep the 24 bits of a float32.
+            "PRECISION": "tf32x3" if self.query.dtype == torch.float32 else "tf32",
+            "CAUSAL": bool(self.asking.causal),
+            "WINDOW": self.asking.radius >= 0,
+            "SEGMENTS": self.ids is not None,
+            "ENDS": self.ends is not None,
+            "EDGE": self.ends is not None or self.key.shape[2] % self.asking.tile > 0,
+            "TURNED": self.asked is not None,
+            "VALUES": self.value_table is not None,
+        }
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int, int]:
+        """B, H, Q, K, tiles of queries, tiles of keys"""
+        batch, heads, queries, _ = self.query.shape
+        keys, tile = self.key.shape[2], self.asking.tile
+        return batch, heads, queries, keys, -(-queries // tile), -(-keys // tile)
+
+    @property
+    def groups(self) -> int:
+        return self.query.shape[1] // self.key.shape[1]
+
+    def inputs(self) -> list[Any]:
+        asked = self.query if self.asked is None else self.asked
+        return [part for x in (self.query, asked, self.key, self.value) for part in strided(x)]
+
+    def tables(self) -> list[Any]:
+        keys = self.key_table.to(self.query.dtype).contiguous()
+        values = keys if self.value_table is None else self.value_table
+        step = keys.stride(0) if len(keys) > 1 else 0
+        return [keys, values.to(self.query.dtype).contiguous(), step]
+
+    def limits(self, bounds: Tensor) -> list[Any]:
+        none = self.by_query
+        ids, key_ids = self.ids, self.key_ids
+        return [
+            *(bounds, bounds.stride(0) if len(bounds) > 1 else 0),
+            *((none, 0) if ids is None else (ids, ids.stride(0))),
+            *((none, 0) if key_ids is None else (key_ids, key_ids.stride(0))),
+            none if self.ends is None else self.ends,
+        ]
+
+
+def strided(x: Tensor) -> list[Any]:
+    """A tensor and its strides, channels lying side by side."""
+    return [x, *x.stride()[:3]]
+
+
+def run_forward(call: Call) -> tuple[Tensor, Tensor]:
+    """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
+    batch, heads, queries, keys, tiles, _ = call.sizes
+    asking = call.asking
+    out = as_tokens(call.query)
+    largest = call.query.new_empty(batch, heads, queries, dtype=torch.float32)
+    forward[(batch * heads * tiles,)](
+        *call.inputs(),
+        *strided(out),
+        *call.tables(),
+        largest,
+        *call.limits(call.by_query),
+        call.scale * LOG2_E,
+        *(heads, call.groups, queries, keys, tiles),
+        *(asking.shift, asking.reach, asking.radius),
+        **call.options,
+        num_warps=asking.warps,
+        num_stages=asking.stages,
+    )
+    return out, largest
+
+
+def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list[Tensor]:
+    """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
+    batch, heads, queries, keys, tiles, key_tiles = call.sizes
+    asking, options, tables = call.asking, call.options, call.tables()
+    how = {"num_warps": asking.backward_warps, "num_stages": asking.backward_stages}
+    scales = call.scale * LOG2_E, call.scale
+    rest = asking.shift, asking.reach, asking.radius
+    to_query, to_key, to_value = map(as_tokens, (call.query, call.key, call.value))
+    # Two returned tensors are never one, not even empty ones.
+    to_asked = call.query.new_empty(0) if call.asked is None else as_tokens(call.query)
+    deltas = torch.empty_like(largest)
+    by_query[(batch * heads * tiles,)](
+        *call.inputs(),
+        *strided(out),
+        *strided(grad),
+        *(to_query, to_query if call.asked is None else to_asked, deltas),
+        *tables,
+        largest,
+        *call.limits(call.by_query),
+        *scales,
+        *(heads, call.groups, queries, keys, tiles),
+        *rest,
+        **options,
+        **how,
+    )
+    by_key[(batch * call.key.shape[1] * key_tiles,)](
+        *call.inputs(),
+        *strided(grad),
+        *(to_key, *strided(to_value), deltas),
+        *tables,
+        largest,
+        *call.limits(call.by_key),
+        *scales,
+        *(heads, call.groups, queries, keys, key_tiles),
+        *rest,
+        **options,
+        **how,
+    )
+    lowest, blocks = asking.blocks(queries, keys)
+    rows = batch, heads, blocks * asking.tile, call.query.shape[-1]
+    found = call.query.new_empty(rows, dtype=torch.float32)
+    values_found = found if call.value_table is None else torch.empty_like(found)
+    by_distance[(batch * heads * blocks,)](
+        *call.inputs(),
+        *strided(grad),
+        *(found, values_found, deltas),
+        *tables,
+        largest,
+        *call.limits(call.by_query),
+        *scales,
+        *(heads, call.groups, queries, keys, tiles, key_tiles, lowest, blocks),
+        *rest,
+        **options,
+        **how,
+    )
+    first = (lowest - 1) * asking.tile + 1 + asking.shift
+    to_tables = [folded(found, first, asking.reach, call.key_table), call.query.new_empty(0)]
+    if call.value_table is not None:
+        to_tables[1] = folded(values_found, first, asking.reach, call.value_table)
+    return [to_query, to_asked, to_key, to_value, *to_tables]
+
+
+def folded(found: Tensor, first: int, reach: int, table: Tensor) -> Tensor:
+    """Gradients of the distances from `first` on, those beyond `reach` added to it.
+
+    (B, H, distances, C) -> (1 or H, N, C)
+    """
+    found = found.sum(0)  # (H, distances, C)
+    if len(table) == 1:
+        found = found.sum(0, keepdim=True)
+    end = found.shape[1]
+    low = min(max(-reach - first, 0), end)  # from here on the table reaches
+    high = min(max(reach + 1 - first, 0), end)
+    whole = found.new_zeros(table.shape)
+    whole[:, first + low + reach : first + high + reach] = found[:, low:high]
+    whole[:, 0] += found[:, :low].sum(1)
+    whole[:, -1] += found[:, high:].sum(1)
+    return whole.to(table.dtype)
