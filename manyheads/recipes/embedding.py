@@ -13,7 +13,7 @@ from manyheads.codecs.text import Text
 from manyheads.model.build import Network
 from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked
-from manyheads.recipes.masked import Codec
+from manyheads.recipes.running import Codec
 from manyheads.tasks.running import Running
 from manyheads.trained.reader import Embedder
 from manyheads.training.course import Job
@@ -35,7 +35,7 @@ class Recipe:
 
     task: Literal["embedding"]
     data: Running
-    codec: Codec = Codec(kind="given")
+    codec: Codec = Codec("given", 8000)
     network: Network = Network()
     pooling: Pooling = "mean"
     training: Training = Training()

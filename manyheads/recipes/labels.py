@@ -17,8 +17,8 @@ from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelle
 from manyheads.model.build import BUILDERS, Network
 from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked, chosen_preset, no_other_network
-from manyheads.recipes.masked import Codec
 from manyheads.recipes.masked import network as transformer
+from manyheads.recipes.running import Codec
 from manyheads.tasks.examples import Corpus, lay_down
 from manyheads.tasks.judging import Judging
 from manyheads.tasks.labels import Kind, Labels, tags_of
@@ -61,7 +61,7 @@ class Recipe:
 
     task: Kind
     data: Data
-    codec: Codec = Codec()
+    codec: Codec = Codec(size=8000)
     network: Network = Network()
     pooling: Pooling = "mean"  # of a text's states: the first token's, or the mean of all
     training: Training = Training()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,26 +12,23 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
 from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.running import FILES as FILES
+from manyheads.recipes.running import Codec as Codec
+from manyheads.recipes.running import check_room, codec_of
+from manyheads.recipes.running import counted as counted
+from manyheads.recipes.running import data_of as data_of
+from manyheads.recipes.running import gather as gather
+from manyheads.recipes.running import tokens as tokens
 from manyheads.tasks.language import HeldOut, Language, Learning
 from manyheads.tasks.pairs import Layout
-from manyheads.tasks.running import Running, Texts, about, held_bytes, learned
-from manyheads.tasks.running import gather as read
+from manyheads.tasks.running import Running, Texts, held_bytes
 from manyheads.tasks.running import prepare as lay_down
 from manyheads.trained.language import LanguageModel
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
-FILES: tuple[str, ...] = ("text", "valid_text")
 SIDES = 1
 USE = "generate"
-
-
-@dataclass(frozen=True)
-class Codec:
-    """How text becomes numbers."""
-
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
-    size: int = 4000
 
 
 @dataclass(frozen=True)
@@ -59,12 +55,7 @@ class Recipe:
             raise ValueError(
                 f"a {self.network.kind} network reads one sequence a row; layout: padded would do"
             )
-        room, context = self.network.longest, self.data.context
-        if self.network.position == "learned" and room < context:
-            raise ValueError(
-                f"a learned position for {room} places meets windows of {context} tokens; "
-                f"network.longest: {context} or data.context: {room} would do"
-            )
+        check_room(self.network, self.data.context)
 
 
 # ---- presets ---------------------------------------------------------------------------------
@@ -170,28 +161,6 @@ def begun(start: Any) -> Codec:
 
 
 # ---- from files to a job ---------------------------------------------------------------------
-
-
-def data_of(files: Mapping[str, Any]) -> Running:
-    return Running(**files)
-
-
-def gather(recipe: Recipe) -> Texts:
-    return read(recipe.data)
-
-
-def tokens(gathered: Texts, recipe: Recipe) -> int:
-    return about(gathered.characters(), recipe.codec.kind)
-
-
-def counted(gathered: Texts) -> str:
-    return str(gathered)
-
-
-def codec_of(gathered: Texts, recipe: Recipe) -> Text:
-    if recipe.start_from is not None:
-        return Text.load(recipe.start_from / "tokenizer.json")
-    return learned(gathered, recipe.codec.kind, recipe.codec.size)
 
 
 def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:

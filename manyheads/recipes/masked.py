@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,25 +12,22 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
 from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.running import FILES as FILES
+from manyheads.recipes.running import Codec as Codec
+from manyheads.recipes.running import check_room, codec_of
+from manyheads.recipes.running import counted as counted
+from manyheads.recipes.running import data_of as data_of
+from manyheads.recipes.running import gather as gather
+from manyheads.recipes.running import tokens as tokens
 from manyheads.tasks.masked import Learning, Masked, Masking
-from manyheads.tasks.running import Running, Texts, about, learned
-from manyheads.tasks.running import gather as read
+from manyheads.tasks.running import Running, Texts
 from manyheads.tasks.running import prepare as lay_down
 from manyheads.trained.reader import Guesser
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
-FILES: tuple[str, ...] = ("text", "valid_text")
 SIDES = 1
 USE = "embed"
-
-
-@dataclass(frozen=True)
-class Codec:
-    """How text becomes numbers."""
-
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
-    size: int = 8000
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Recipe:
 
     task: Literal["masked"]
     data: Running
-    codec: Codec = Codec()
+    codec: Codec = Codec(size=8000)
     masking: Masking = Masking()
     network: Network = Network()
     training: Training = Training()
@@ -51,12 +47,7 @@ class Recipe:
             raise ValueError(
                 "hidden words are guessed by a transformer; network.kind: transformer would do"
             )
-        room, context = self.network.longest, self.data.context
-        if self.network.position == "learned" and room < context:
-            raise ValueError(
-                f"a learned position for {room} places meets windows of {context} tokens; "
-                f"network.longest: {context} or data.context: {room} would do"
-            )
+        check_room(self.network, self.data.context)
 
 
 # ---- presets ---------------------------------------------------------------------------------
@@ -148,34 +139,12 @@ def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) ->
 # ---- from files to a job ---------------------------------------------------------------------
 
 
-def data_of(files: Mapping[str, Any]) -> Running:
-    return Running(**files)
-
-
-def gather(recipe: Recipe) -> Texts:
-    return read(recipe.data)
-
-
-def tokens(gathered: Texts, recipe: Recipe) -> int:
-    return about(gathered.characters(), recipe.codec.kind)
-
-
-def counted(gathered: Texts) -> str:
-    return str(gathered)
-
-
-def codec_of(gathered: Texts, recipe: Recipe) -> Text:
-    if recipe.start_from is not None:
-        return Text.load(recipe.start_from / "tokenizer.json")
-    return learned(gathered, recipe.codec.kind, recipe.codec.size, masked=True)
-
-
 def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
-    lay_down(gathered, codec_of(gathered, recipe), run, framed=False)
+    lay_down(gathered, codec_of(gathered, recipe, masked=True), run, framed=False)
 
 
 def sketch(gathered: Texts, recipe: Recipe) -> tuple[nn.Module, int]:
-    codec = codec_of(gathered, recipe)
+    codec = codec_of(gathered, recipe, masked=True)
     return Masked(codec, recipe.network).network(), codec.size
 
 
