@@ -8,9 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from manyheads.codecs.text import Signs, Text
 from manyheads.door import ctranslate2, huggingface, onnx, parity
 from manyheads.door.exports import Parity, written_whole
@@ -299,9 +296,3 @@ def batches(model: Model, texts: Sequence[str]) -> list[tuple[Tokens, ...]]:
     encoded = model.codec.encode_all(list(texts))
     framed = [[*signs.opens, *ids[:most], signs.stop] for ids in encoded if ids]
     return [(Tokens.padded(some, signs.pad),) for some in chunks(framed)]
-
-
-@torch.no_grad()
-def scores_of(network: Any, batch: tuple[Tokens, ...]) -> Tensor:
-    found: Tensor = network(*batch)
-    return found

@@ -15,8 +15,12 @@ from manyheads.commands.options import (
     CHANCE,
     SEARCH,
     DeviceOption,
+    LeastTokens,
     LengthPenalty,
     ModelOption,
+    Seed,
+    TopK,
+    TopP,
     loaded_as,
 )
 
@@ -31,7 +35,7 @@ def generate(
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Write so many, each drawn anew.")] = 1,
     max_new_tokens: Annotated[int, typer.Option(help="Write no more than this.")] = 200,
-    min_new_tokens: Annotated[int, typer.Option(help="Write no fewer than this.")] = 0,
+    min_new_tokens: LeastTokens = 0,
     stop: Annotated[
         list[str] | None, typer.Option(help="End before this text; may be given again.")
     ] = None,
@@ -46,13 +50,8 @@ def generate(
         float,
         typer.Option(help="0: the likeliest; more boldly the higher.", rich_help_panel=CHANCE),
     ] = 0.8,
-    top_k: Annotated[
-        int, typer.Option(help="Only the likeliest so many; 0: all.", rich_help_panel=CHANCE)
-    ] = 0,
-    top_p: Annotated[
-        float,
-        typer.Option(help="Only the likeliest that make up this share.", rich_help_panel=CHANCE),
-    ] = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
     min_p: Annotated[
         float,
         typer.Option(
@@ -64,9 +63,7 @@ def generate(
         float,
         typer.Option(help="Above 1: what was written is less likely.", rich_help_panel=CHANCE),
     ] = 1.0,
-    seed: Annotated[
-        int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)
-    ] = 0,
+    seed: Seed = 0,
     beam: Annotated[
         int,
         typer.Option(

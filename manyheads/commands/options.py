@@ -23,6 +23,15 @@ LengthPenalty = Annotated[
         rich_help_panel=SEARCH,
     ),
 ]
+LeastTokens = Annotated[int, typer.Option(help="Write no fewer than this.")]
+TopK = Annotated[
+    int, typer.Option(help="Only the likeliest so many; 0: all.", rich_help_panel=CHANCE)
+]
+TopP = Annotated[
+    float,
+    typer.Option(help="Only the likeliest that make up this share.", rich_help_panel=CHANCE),
+]
+Seed = Annotated[int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)]
 
 
 def loaded_as(kind: type[T], model: str, device: str | None) -> T:

@@ -19,8 +19,12 @@ from manyheads.commands.options import (
     CHANCE,
     SEARCH,
     DeviceOption,
+    LeastTokens,
     LengthPenalty,
     ModelOption,
+    Seed,
+    TopK,
+    TopP,
     loaded_as,
 )
 
@@ -48,7 +52,7 @@ def translate(
         bool, typer.Option("--json", help="Write a JSON object a line: scores, word alignments.")
     ] = False,
     prefix: Annotated[str, typer.Option(help="All that is written begins with this.")] = "",
-    min_new_tokens: Annotated[int, typer.Option(help="Write no fewer than this.")] = 0,
+    min_new_tokens: LeastTokens = 0,
     max_new_tokens: Annotated[
         int, typer.Option(help="Write no more than this; 0: by the source's length.")
     ] = 0,
@@ -74,16 +78,9 @@ def translate(
         float,
         typer.Option(help="Above 0: draw, more boldly the higher.", rich_help_panel=CHANCE),
     ] = 0.0,
-    top_k: Annotated[
-        int, typer.Option(help="Only the likeliest so many; 0: all.", rich_help_panel=CHANCE)
-    ] = 0,
-    top_p: Annotated[
-        float,
-        typer.Option(help="Only the likeliest that make up this share.", rich_help_panel=CHANCE),
-    ] = 1.0,
-    seed: Annotated[
-        int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)
-    ] = 0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
     device: DeviceOption = None,
 ) -> None:
     """Translate, summarize or answer: whatever the model has learned.
