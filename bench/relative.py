@@ -33,16 +33,16 @@ H, C = 8, 64
 SHAPES = (16, 1024), (8, 2048), (4, 4096), (2, 8192)
 LONGEST = 32_768  # one sequence that trains where all pairs would not fit
 TRIED = tuple(
-    Tiles(size, warps, stages, backward_warps, backward_stages)
-    for size, warps, stages, backward_warps, backward_stages in (
-        (64, 4, 1, 4, 1),
-        (64, 4, 2, 4, 1),
-        (64, 4, 3, 4, 2),
-        (64, 8, 2, 8, 1),
-        (64, 8, 3, 8, 2),
-        (32, 4, 2, 4, 1),
-        (32, 4, 3, 4, 2),
-        (128, 8, 1, 8, 1),
+    Tiles(size, warps, stages, warps, *(backward,) * 3)
+    for size, warps, stages, backward in (
+        (64, 4, 1, 1),
+        (64, 4, 2, 2),
+        (64, 4, 3, 2),
+        (64, 4, 3, 3),
+        (64, 8, 2, 1),
+        (32, 4, 2, 2),
+        (32, 2, 3, 3),
+        (128, 8, 2, 1),
     )
 )
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of query, key, value and the table

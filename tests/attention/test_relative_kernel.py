@@ -105,33 +105,41 @@ def test_tiles_are_powers_of_two() -> None:
 
 def test_a_plan_names_the_tiles_that_have_pairs_and_no_others() -> None:
     form = Skewed(Tiles(16)).prepare(work(Causal() & Window(16), length=64))
-    assert form.by_query.tolist() == [[[0, 1], [0, 2], [1, 3], [2, 4]]]
-    assert form.by_key.tolist() == [[[0, 2], [1, 3], [2, 4], [3, 4]]]
+    assert form.by_query[..., :2].tolist() == [[[0, 1], [0, 2], [1, 3], [2, 4]]]
+    assert form.by_key[..., :2].tolist() == [[[0, 2], [1, 3], [2, 4], [3, 4]]]
     assert (form.asked.radius, form.asked.causal, form.asked.reach) == (16, 1, 63)
 
 
 def test_documents_do_not_meet_in_a_plan() -> None:
     form = Skewed(Tiles(16)).prepare(work(Segments.of([[16, 32], [48]], 48), length=48))
-    assert form.by_query.tolist() == [[[0, 1], [1, 3], [1, 3]], [[0, 3]] * 3]
+    assert form.by_query[..., :2].tolist() == [[[0, 1], [1, 3], [1, 3]], [[0, 3]] * 3]
 
 
-def test_the_distances_of_a_plan_are_those_that_occur() -> None:
-    def distances(queries: int, keys: int, **told: int) -> tuple[int, int]:
+def test_a_plan_names_the_tiles_that_need_no_mask() -> None:
+    form = Skewed(Tiles(16)).prepare(work(Causal(), length=56))
+    assert form.by_query[..., 2:].tolist() == [[[4, 4], [0, 1], [0, 2], [0, 3]]]
+    assert form.by_key[..., 2:].tolist() == [[[1, 4], [2, 4], [3, 4], [4, 4]]]
+    form = Skewed(Tiles(16)).prepare(work(Everything(), length=56))  # the last tile has 8 keys
+    assert form.by_query[..., 2:].tolist() == [[[0, 3]] * 4]
+
+
+def test_the_diagonals_of_a_plan_are_those_that_have_pairs() -> None:
+    def diagonals(queries: int, keys: int, **told: int) -> tuple[int, int]:
         defaults = {"shift": 0, "reach": 9, "radius": -1, "causal": 0}
-        asked = Asked(16, 4, 1, 4, 1, **{**defaults, **told})
-        lowest, blocks = asked.blocks(queries, keys)
-        return (lowest - 1) * 16 + 1, (lowest + blocks - 1) * 16
+        asked = Asked(16, 4, 1, 4, 1, 1, 1, **{**defaults, **told})
+        return asked.diagonals(queries, keys)
 
-    assert distances(64, 64) == (-63, 64)
-    assert distances(64, 64, causal=1) == (-63, 0)
-    assert distances(64, 64, causal=1, radius=16) == (-31, 0)
-    assert distances(16, 64, causal=1, shift=-48) == (-15, 48)
+    assert diagonals(4, 4) == (-3, 7)
+    assert diagonals(4, 4, causal=1) == (-3, 4)
+    assert diagonals(4, 4, causal=1, radius=16) == (-1, 2)
+    assert diagonals(4, 4, causal=1, radius=17) == (-2, 3)
+    assert diagonals(1, 4, causal=1, shift=-48) == (0, 4)
 
 
 def test_what_is_compiled_knows_its_shapes() -> None:
     q, k = torch.empty(2, 4, 9, 16, device="meta"), torch.empty(2, 2, 7, 16, device="meta")
     table, bounds = torch.empty(4, 5, 16, device="meta"), torch.empty(1, 1, 2, device="meta")
-    inputs = (q, None, k, k, table, None, bounds, bounds, None, None, None, 1.0, [64] * 9)
+    inputs = (q, None, k, k, table, None, bounds, bounds, None, None, None, 1.0, [64] * 11)
     out, kept = relative_attention(*inputs)
     assert (out.shape, kept.shape) == (q.shape, (2, 4, 9))
     found = backward(*inputs, out, kept, out)
@@ -215,6 +223,15 @@ def test_interpreted_it_is_equal_to_the_definition(name: str) -> None:
 
 
 @interpreted
+@pytest.mark.parametrize("pattern", [Causal(), Everything(), Causal() & Window(20)], ids=str)
+def test_interpreted_full_tiles_need_no_mask(pattern: Pattern) -> None:
+    relative = RelativeContent(C, Every(64), heads=2, values=True)
+    asked, tensors = work(pattern, relative, 64), [by_tokens(2, 64) for _ in range(3)]
+    found = run(fused(asked, Tiles(16)), tensors, relative)
+    assert_close(found, exact(relative, asked, tensors), 1e-5)
+
+
+@interpreted
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float16, 2e-3)])
 def test_interpreted_with_shared_keys_turned_queries_and_odd_channels(
     dtype: torch.dtype, tolerance: float
@@ -269,13 +286,26 @@ def test_on_a_gpu_it_is_equal_to_the_definition(
     pattern, relative = on_gpu(name, length, channels)
     relative = relative.to(dtype)
     asked = work(pattern, relative, length, "cuda", channels=channels, dtype=dtype)
-    assert not Skewed().refuses(asked)  # by name alone, until it has been timed
+    assert choose(asked).name == "skewed"
     options = {"device": "cuda", "dtype": dtype}
     tensors = [by_tokens(2, length, channels, **options) for _ in range(3)]
     found = run(plan("skewed", asked), tensors, relative)
     assert_close(found, exact(relative, asked, tensors), tolerance)
     again = run(plan("skewed", asked), tensors, relative)
     assert all(map(torch.equal, found, again))
+
+
+@cuda
+@pytest.mark.parametrize(("dtype", "channels", "tolerance"), ON_GPU, ids=str)
+def test_on_a_gpu_full_tiles_need_no_mask(
+    dtype: torch.dtype, channels: int, tolerance: float
+) -> None:
+    options = {"device": "cuda", "dtype": dtype}
+    relative = RelativeContent(channels, Every(512), heads=2).to(**options)
+    asked = work(Causal(), relative, 512, "cuda", channels=channels, dtype=dtype)
+    tensors = [by_tokens(2, 512, channels, **options) for _ in range(3)]
+    found = run(plan("skewed", asked), tensors, relative)
+    assert_close(found, exact(relative, asked, tensors), tolerance)
 
 
 @cuda

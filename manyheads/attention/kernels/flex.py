@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from manyheads.attention.biases import Bias, Feature, looked_up
+from manyheads.attention.biases import Bias, ContentBias, Feature, looked_up
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
@@ -51,6 +51,8 @@ class Flex:
         if work.device.type != "cuda":
             return 30.0
         share = 1.4 if simplified(work.pattern, work.pairs) == Everything() else 1.0
+        if any(kind.bias is ContentBias for kind in work.kinds):
+            share = 18.0  # it looks up products that are stored: one for each query and distance
         return share + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> BlockMask | None:

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.relative import Asked, as_tokens
@@ -34,13 +35,13 @@ LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
 
 
 @triton.jit
-def rows_of(start, rows, stride, count, C: tl.constexpr, WIDTH: tl.constexpr):
+def rows_of(start, rows, stride, count, C: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
     """These rows of a tensor, zeros where there are none: (B, WIDTH)"""
     c = tl.arange(0, WIDTH)
-    there = ((rows >= 0) & (rows < count))[:, None]
-    if C != WIDTH:
-        there = there & (c < C)[None, :]
-    return tl.load(start + rows[:, None] * stride + c[None, :], mask=there, other=0.0)
+    at = start + rows[:, None] * stride + c[None, :]
+    if EVEN:
+        return tl.load(at)
+    return tl.load(at, mask=(rows < count)[:, None] & (c < C)[None, :], other=0.0)
 
 
 @triton.jit
@@ -115,6 +116,12 @@ def times(a, b, PRECISION: tl.constexpr):
     return tl.dot(a, tl.trans(b), input_precision=PRECISION)
 
 
+@triton.jit
+def plus(start, a, b, PRECISION: tl.constexpr):
+    """start + a b^T"""
+    return tl.dot(a, tl.trans(b), start, input_precision=PRECISION)
+
+
 # ---- forward: a program for each tile of queries -----------------------------------------------
 
 
@@ -130,7 +137,7 @@ def forward(
     scale, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
-    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+    EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
     """Softmax as it goes, largest score so far; scores are in powers of two."""
     pid = tl.program_id(0)
@@ -142,12 +149,14 @@ def forward(
     key_table += h * table_h
     value_table += h * table_h
     end = end_of(ends, b, keys, ENDS)
-    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH, EVEN)
     a = q
     if TURNED:
-        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
-    low = tl.load(bounds + b * bounds_b + tile * 2)
-    high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
+        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH, EVEN)
+    low = tl.load(bounds + b * bounds_b + tile * 4)
+    high = tl.load(bounds + b * bounds_b + tile * 4 + 1)
+    full = tl.load(bounds + b * bounds_b + tile * 4 + 2)
+    after_full = tl.load(bounds + b * bounds_b + tile * 4 + 3)
     first = (low - tile) * B + shift
     before = times(a, block_of(key_table, first, reach, C, WIDTH, B), PRECISION)
     best = tl.full([B], -float("inf"), tl.float32)
@@ -159,20 +168,23 @@ def forward(
         after = times(a, block_of(key_table, first + B, reach, C, WIDTH, B), PRECISION)
         relative = turned(tl.where(lower(B), before, after), B)
         before = after
-        s = times(q, rows_of(key, j, key_t, keys, C, WIDTH), PRECISION)
-        ok = permitted(
-            i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
-            CAUSAL, WINDOW, SEGMENTS, EDGE,
-        )  # fmt: skip
-        s = tl.where(ok, (s + relative) * scale, -float("inf"))
-        higher = tl.maximum(best, tl.max(s, 1))
+        s = plus(relative, q, rows_of(key, j, key_t, keys, C, WIDTH, EVEN), PRECISION)
+        if (there < full) | (there >= after_full):
+            ok = permitted(
+                i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+                CAUSAL, WINDOW, SEGMENTS, EDGE,
+            )  # fmt: skip
+            s = tl.where(ok, s, -float("inf"))
+        higher = tl.maximum(best, tl.max(s, 1) * scale)
         level = tl.where(higher == -float("inf"), 0.0, higher)  # nothing seen yet: not NaN
         shrunk = tl.exp2(best - level)
-        p = tl.exp2(s - level[:, None])
+        p = tl.exp2(s * scale - level[:, None])
         total = total * shrunk + tl.sum(p, 1)
         p = p.to(value.dtype.element_ty)
         mixed = mixed * shrunk[:, None]
-        mixed += tl.dot(p, rows_of(value, j, value_t, keys, C, WIDTH), input_precision=PRECISION)
+        mixed += tl.dot(
+            p, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), input_precision=PRECISION
+        )
         if VALUES:
             p = turned(p, B)
             low_block = block_of(value_table, first, reach, C, WIDTH, B)
@@ -197,10 +209,10 @@ def forward(
 
 
 @triton.jit
-def slopes(s, wanted, kept, delta, ok, scale, slope):
-    """The weights of a tile, and the gradient of its products q k^T: two of (B, B)."""
-    p = tl.exp2(tl.where(ok, s * scale, -float("inf")) - kept[:, None])
-    return p, p * (wanted - delta[:, None]) * slope
+def slopes(s, wanted, kept, delta, scale):
+    """The weights of a tile, and the gradient of its scores before they are scaled: (B, B) both."""
+    p = tl.exp2(s * scale - kept[:, None])
+    return p, p * (wanted - delta[:, None])
 
 
 @triton.jit
@@ -217,7 +229,7 @@ def by_query(
     scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
-    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+    EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of queries; and `deltas`, each query's output times its gradient.
 
@@ -232,50 +244,53 @@ def by_query(
     key_table += h * table_h
     value_table += h * table_h
     end = end_of(ends, b, keys, ENDS)
-    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+    q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH, EVEN)
     a = q
     if TURNED:
-        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
-    g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH)
-    o = rows_of(out + b * out_b + h * out_h, i, out_t, queries, C, WIDTH)
+        a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH, EVEN)
+    g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH, EVEN)
+    o = rows_of(out + b * out_b + h * out_h, i, out_t, queries, C, WIDTH, EVEN)
     row = (b * heads + h) * queries + i
     kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
     delta = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
     tl.store(deltas + row, delta, mask=i < queries)
-    low = tl.load(bounds + b * bounds_b + tile * 2)
-    high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
+    low = tl.load(bounds + b * bounds_b + tile * 4)
+    high = tl.load(bounds + b * bounds_b + tile * 4 + 1)
+    full = tl.load(bounds + b * bounds_b + tile * 4 + 2)
+    after_full = tl.load(bounds + b * bounds_b + tile * 4 + 3)
     first = (low - tile) * B + shift
     low_block = block_of(key_table, first, reach, C, WIDTH, B)
     before = times(a, low_block, PRECISION)
     values_before = before
     if VALUES:
         values_before = times(g, block_of(value_table, first, reach, C, WIDTH, B), PRECISION)
-    ds_before = tl.zeros([B, B], q.dtype)
+    ds_before = tl.minimum(tl.abs(before), 0.0)  # zeros, held as products are
     for_query = tl.zeros([B, WIDTH], tl.float32)
     for_asked = for_query
     for there in range(low, high):
         j = there * B + tl.arange(0, B)
         first = (there - tile) * B + shift
         after = times(a, block_of(key_table, first + B, reach, C, WIDTH, B), PRECISION)
-        k = rows_of(key, j, key_t, keys, C, WIDTH)
-        s = times(q, k, PRECISION) + turned(tl.where(lower(B), before, after), B)
+        k = rows_of(key, j, key_t, keys, C, WIDTH, EVEN)
+        s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
         before = after
-        wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH), PRECISION)
+        wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), PRECISION)
         if VALUES:
             high_block = block_of(value_table, first + B, reach, C, WIDTH, B)
             values_after = times(g, high_block, PRECISION)
             wanted += turned(tl.where(lower(B), values_before, values_after), B)
             values_before = values_after
-        ok = permitted(
-            i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
-            CAUSAL, WINDOW, SEGMENTS, EDGE,
-        )  # fmt: skip
-        _, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
-        ds = ds.to(q.dtype)
-        for_query += tl.dot(ds, k, input_precision=PRECISION)
+        if (there < full) | (there >= after_full):
+            ok = permitted(
+                i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+                CAUSAL, WINDOW, SEGMENTS, EDGE,
+            )  # fmt: skip
+            s = tl.where(ok, s, -float("inf"))
+        _, ds = slopes(s, wanted, kept, delta, scale)
+        for_query += tl.dot(ds.to(q.dtype), k, input_precision=PRECISION)
         ds = turned(ds, B)
         # One block of distances is the upper half of one tile and the lower half of the next.
-        whole = tl.where(lower(B), ds, ds_before)
+        whole = tl.where(lower(B), ds, ds_before).to(q.dtype)
         ds_before = ds
         low_block = block_of(key_table, first, reach, C, WIDTH, B)
         if TURNED:
@@ -292,8 +307,8 @@ def by_query(
     inside = (i < queries)[:, None] & (c < C)[None, :]
     at = b * out_b + h * out_h + i[:, None] * out_t + c[None, :]
     if TURNED:
-        tl.store(to_asked + at, for_asked.to(to_asked.dtype.element_ty), mask=inside)
-    tl.store(to_query + at, for_query.to(to_query.dtype.element_ty), mask=inside)
+        tl.store(to_asked + at, (for_asked * slope).to(to_asked.dtype.element_ty), mask=inside)
+    tl.store(to_query + at, (for_query * slope).to(to_query.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -309,7 +324,7 @@ def by_key(
     scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
-    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+    EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of keys and values, over all heads that share them."""
     pid = tl.program_id(0)
@@ -317,45 +332,49 @@ def by_key(
     own, b = pid // tiles % (heads // groups), (pid // tiles // (heads // groups)).to(tl.int64)
     j = there * B + tl.arange(0, B)
     end = end_of(ends, b, keys, ENDS)
-    k = rows_of(key + b * key_b + own * key_h, j, key_t, keys, C, WIDTH)
-    v = rows_of(value + b * value_b + own * value_h, j, value_t, keys, C, WIDTH)
-    low = tl.load(bounds + b * bounds_b + there * 2)
-    high = tl.load(bounds + b * bounds_b + there * 2 + 1)
+    k = rows_of(key + b * key_b + own * key_h, j, key_t, keys, C, WIDTH, EVEN)
+    v = rows_of(value + b * value_b + own * value_h, j, value_t, keys, C, WIDTH, EVEN)
+    low = tl.load(bounds + b * bounds_b + there * 4)
+    high = tl.load(bounds + b * bounds_b + there * 4 + 1)
+    full = tl.load(bounds + b * bounds_b + there * 4 + 2)
+    after_full = tl.load(bounds + b * bounds_b + there * 4 + 3)
     for_key = tl.zeros([B, WIDTH], tl.float32)
     for_value = tl.zeros([B, WIDTH], tl.float32)
     for h in range(own * groups, (own + 1) * groups):
         for tile in range(low, high):
             i = tile * B + tl.arange(0, B)
             first = (there - tile) * B + shift
-            q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH)
+            q = rows_of(query + b * query_b + h * query_h, i, query_t, queries, C, WIDTH, EVEN)
             a = q
             if TURNED:
-                a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH)
-            g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH)
+                a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH, EVEN)
+            g = rows_of(grad + b * grad_b + h * grad_h, i, grad_t, queries, C, WIDTH, EVEN)
             row = (b * heads + h) * queries + i
             kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
             delta = tl.load(deltas + row, mask=i < queries, other=0.0)
             low_block = block_of(key_table + h * table_h, first, reach, C, WIDTH, B)
             high_block = block_of(key_table + h * table_h, first + B, reach, C, WIDTH, B)
             before, after = times(a, low_block, PRECISION), times(a, high_block, PRECISION)
-            s = times(q, k, PRECISION) + turned(tl.where(lower(B), before, after), B)
+            s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
             wanted = times(g, v, PRECISION)
             if VALUES:
                 low_block = block_of(value_table + h * table_h, first, reach, C, WIDTH, B)
                 high_block = block_of(value_table + h * table_h, first + B, reach, C, WIDTH, B)
                 before, after = times(g, low_block, PRECISION), times(g, high_block, PRECISION)
                 wanted += turned(tl.where(lower(B), before, after), B)
-            ok = permitted(
-                i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
-                CAUSAL, WINDOW, SEGMENTS, EDGE,
-            )  # fmt: skip
-            p, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
+            if (tile < full) | (tile >= after_full):
+                ok = permitted(
+                    i, j, ids + b * ids_b, key_ids + b * key_ids_b, end, queries, shift, radius,
+                    CAUSAL, WINDOW, SEGMENTS, EDGE,
+                )  # fmt: skip
+                s = tl.where(ok, s, -float("inf"))
+            p, ds = slopes(s, wanted, kept, delta, scale)
             for_value += tl.dot(tl.trans(p.to(g.dtype)), g, input_precision=PRECISION)
             for_key += tl.dot(tl.trans(ds.to(q.dtype)), q, input_precision=PRECISION)
     c = tl.arange(0, WIDTH)
     inside = (j < keys)[:, None] & (c < C)[None, :]
     at = b * to_b + own * to_h + j[:, None] * to_t + c[None, :]
-    tl.store(to_key + at, for_key.to(to_key.dtype.element_ty), mask=inside)
+    tl.store(to_key + at, (for_key * slope).to(to_key.dtype.element_ty), mask=inside)
     tl.store(to_value + at, for_value.to(to_value.dtype.element_ty), mask=inside)
 
 
@@ -369,20 +388,19 @@ def by_distance(
     to_keys_table, to_values_table, deltas,
     key_table, value_table, table_h, largest,
     bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
-    scale, slope, heads, groups, queries, keys, tiles, key_tiles, lowest, blocks, shift, reach,
-    radius,
+    scale, slope, heads, groups, queries, keys, tiles, key_tiles, lowest, diagonals, half, shift,
+    reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
-    EDGE: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
+    EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of one block of distances, over all queries of one head of one sequence.
+    """The gradients of the distances in one diagonal of tiles, in one head of one sequence.
 
-    The block lies in two tiles of keys, the upper half of one and the lower half of the next: both
-    are multiplied, and what follows is done once, to a tile put together of the halves.
+    Those are two blocks, the upper one being the lower one of the next diagonal: both are kept.
     """
     pid = tl.program_id(0)
-    block = blocks - 1 - pid % blocks  # under Causal() the nearest have the most pairs
-    h, b = pid // blocks % heads, (pid // blocks // heads).to(tl.int64)
+    diagonal = diagonals - 1 - pid % diagonals  # under Causal() the nearest have the most pairs
+    h, b = pid // diagonals % heads, (pid // diagonals // heads).to(tl.int64)
     query += b * query_b + h * query_h
     asked += b * asked_b + h * asked_h
     grad += b * grad_b + h * grad_h
@@ -390,62 +408,80 @@ def by_distance(
     value += b * value_b + (h // groups) * value_h
     ids += b * ids_b
     key_ids += b * key_ids_b
+    bounds += b * bounds_b
+    key_table += h * table_h
+    value_table += h * table_h
     end = end_of(ends, b, keys, ENDS)
-    steps = lowest + block  # tiles from a query to the later of the two tiles of keys
-    top = steps * B + shift
-    by_keys = block_of(key_table + h * table_h, top, reach, C, WIDTH, B)
-    by_values = by_keys
+    steps = lowest + diagonal  # tiles from a query to a key
+    first = steps * B + shift
+    partly = first != first
+    if CAUSAL:
+        partly = partly | (first + B - 1 > 0)
+    if WINDOW:
+        partly = partly | (first + B - 1 > radius) | (first - B + 1 < -radius)
+    low_block = block_of(key_table, first, reach, C, WIDTH, B)
+    high_block = block_of(key_table, first + B, reach, C, WIDTH, B)
+    values_low, values_high = low_block, high_block
     if VALUES:
-        by_values = block_of(value_table + h * table_h, top, reach, C, WIDTH, B)
-    for_keys = tl.zeros([B, WIDTH], tl.float32)
-    for_values = for_keys
-    for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps + 1)):
+        values_low = block_of(value_table, first, reach, C, WIDTH, B)
+        values_high = block_of(value_table, first + B, reach, C, WIDTH, B)
+    keys_below = tl.zeros([B, WIDTH], tl.float32)
+    keys_above, values_below, values_above = keys_below, keys_below, keys_below
+    for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps)):
         there = tile + steps
+        masked = partly | ((there + 1) * B > end)
         some = there == there
-        if SEGMENTS or ENDS:  # elsewhere every block of the plan has pairs
-            low = tl.load(bounds + b * bounds_b + tile * 2)
-            high = tl.load(bounds + b * bounds_b + tile * 2 + 1)
-            some = (there >= low) & (there - 1 < high)
+        if SEGMENTS or ENDS:  # elsewhere every diagonal of the plan has pairs
+            some = (there >= tl.load(bounds + tile * 4)) & (there < tl.load(bounds + tile * 4 + 1))
+        if SEGMENTS:
+            full = tl.load(bounds + tile * 4 + 2)
+            masked = masked | (there < full) | (there >= tl.load(bounds + tile * 4 + 3))
         if some:
             i = tile * B + tl.arange(0, B)
             j = there * B + tl.arange(0, B)
-            q = rows_of(query, i, query_t, queries, C, WIDTH)
+            q = rows_of(query, i, query_t, queries, C, WIDTH, EVEN)
             a = q
             if TURNED:
-                a = rows_of(asked, i, asked_t, queries, C, WIDTH)
-            g = rows_of(grad, i, grad_t, queries, C, WIDTH)
+                a = rows_of(asked, i, asked_t, queries, C, WIDTH, EVEN)
+            g = rows_of(grad, i, grad_t, queries, C, WIDTH, EVEN)
             row = (b * heads + h) * queries + i
             kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
             delta = tl.load(deltas + row, mask=i < queries, other=0.0)
-            after = times(q, rows_of(key, j, key_t, keys, C, WIDTH), PRECISION)
-            before = times(q, rows_of(key, j - B, key_t, keys, C, WIDTH), PRECISION)
-            s = tl.where(lower(B), after, before) + turned(times(a, by_keys, PRECISION), B)
-            after = times(g, rows_of(value, j, value_t, keys, C, WIDTH), PRECISION)
-            before = times(g, rows_of(value, j - B, value_t, keys, C, WIDTH), PRECISION)
-            wanted = tl.where(lower(B), after, before)
+            before, after = times(a, low_block, PRECISION), times(a, high_block, PRECISION)
+            k = rows_of(key, j, key_t, keys, C, WIDTH, EVEN)
+            s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
+            wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), PRECISION)
             if VALUES:
-                wanted += turned(times(g, by_values, PRECISION), B)
-            ok = permitted(
-                i, j, ids, key_ids, end, queries, shift, radius, CAUSAL, WINDOW, SEGMENTS, True
-            )
-            ok_before = permitted(
-                i, j - B, ids, key_ids, end, queries, shift, radius, CAUSAL, WINDOW, SEGMENTS, True
-            )
-            ok = (ok & lower(B)) | (ok_before & ~lower(B))
-            p, ds = slopes(s, wanted, kept, delta, ok, scale, slope)
-            ds = turned(ds.to(q.dtype), B)
-            for_keys += tl.dot(tl.trans(ds), a, input_precision=PRECISION)
+                before, after = times(g, values_low, PRECISION), times(g, values_high, PRECISION)
+                wanted += turned(tl.where(lower(B), before, after), B)
+            if masked:
+                ok = permitted(
+                    i, j, ids, key_ids, end, queries, shift, radius,
+                    CAUSAL, WINDOW, SEGMENTS, EDGE,
+                )  # fmt: skip
+                s = tl.where(ok, s, -float("inf"))
+            p, ds = slopes(s, wanted, kept, delta, scale)
+            ds = turned(ds, B) + p * 0.0  # held as products are: it is stored faster
+            below = tl.trans(tl.where(lower(B), ds, 0.0).to(q.dtype))
+            above = tl.trans(tl.where(lower(B), 0.0, ds).to(q.dtype))
+            keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
+            keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
             if VALUES:
-                p = turned(p.to(q.dtype), B)
-                for_values += tl.dot(tl.trans(p), g, input_precision=PRECISION)
+                p = turned(p, B) + p * 0.0
+                below = tl.trans(tl.where(lower(B), p, 0.0).to(q.dtype))
+                above = tl.trans(tl.where(lower(B), 0.0, p).to(q.dtype))
+                values_below = tl.dot(below, g, values_below, input_precision=PRECISION)
+                values_above = tl.dot(above, g, values_above, input_precision=PRECISION)
     # The last of a block is its lowest distance: stored upwards.
-    n = ((b * heads + h) * blocks + block + 1) * B - 1 - tl.arange(0, B)
+    n = ((b * heads + h) * diagonals + diagonal + 1) * B - 1 - tl.arange(0, B)
     c = tl.arange(0, WIDTH)
     at = n[:, None] * C + c[None, :]
     inside = (n >= 0)[:, None] & (c < C)[None, :]
-    tl.store(to_keys_table + at, for_keys, mask=inside)
+    tl.store(to_keys_table + at, keys_below * slope, mask=inside)
+    tl.store(to_keys_table + half + at, keys_above * slope, mask=inside)
     if VALUES:
-        tl.store(to_values_table + at, for_values, mask=inside)
+        tl.store(to_values_table + at, values_below, mask=inside)
+        tl.store(to_values_table + half + at, values_above, mask=inside)
 
 
 # ---- launching ---------------------------------------------------------------------------------
@@ -461,7 +497,7 @@ class Call:
     value: Tensor
     key_table: Tensor  # (1 or H, N, C)
     value_table: Tensor | None
-    by_query: Tensor  # (1 or B, tiles, 2): the first tile of keys and the one after the last
+    by_query: Tensor  # (1 or B, tiles, 4): which tiles of keys, and which need no mask
     by_key: Tensor  # the same of queries, for each tile of keys
     ids: Tensor | None  # (B, Q)
     key_ids: Tensor | None  # (B, K)
@@ -483,9 +519,17 @@ class Call:
             "SEGMENTS": self.ids is not None,
             "ENDS": self.ends is not None,
             "EDGE": self.ends is not None or self.key.shape[2] % self.asking.tile > 0,
+            "EVEN": self.even,
             "TURNED": self.asked is not None,
             "VALUES": self.value_table is not None,
         }
+
+    @property
+    def even(self) -> bool:
+        """Whether no tile is partly empty."""
+        *_, queries, channels = self.query.shape
+        rest = queries % self.asking.tile + self.key.shape[2] % self.asking.tile
+        return rest == 0 and channels == max(16, triton.next_power_of_2(channels))
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int, int]:
@@ -550,7 +594,7 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
     """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
     batch, heads, queries, keys, tiles, key_tiles = call.sizes
     asking, options, tables = call.asking, call.options, call.tables()
-    how = {"num_warps": asking.backward_warps, "num_stages": asking.backward_stages}
+    warps = asking.backward_warps
     scales = call.scale * LOG2_E, call.scale
     rest = asking.shift, asking.reach, asking.radius
     to_query, to_key, to_value = map(as_tokens, (call.query, call.key, call.value))
@@ -569,7 +613,8 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
         *(heads, call.groups, queries, keys, tiles),
         *rest,
         **options,
-        **how,
+        num_warps=warps,
+        num_stages=asking.query_stages,
     )
     by_key[(batch * call.key.shape[1] * key_tiles,)](
         *call.inputs(),
@@ -582,13 +627,14 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
         *(heads, call.groups, queries, keys, key_tiles),
         *rest,
         **options,
-        **how,
+        num_warps=warps,
+        num_stages=asking.key_stages,
     )
-    lowest, blocks = asking.blocks(queries, keys)
-    rows = batch, heads, blocks * asking.tile, call.query.shape[-1]
-    found = call.query.new_empty(rows, dtype=torch.float32)
+    lowest, diagonals = asking.diagonals(tiles, key_tiles)
+    rows = 2, batch, heads, diagonals * asking.tile, call.query.shape[-1]
+    found = call.query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks
     values_found = found if call.value_table is None else torch.empty_like(found)
-    by_distance[(batch * heads * blocks,)](
+    by_distance[(batch * heads * diagonals,)](
         *call.inputs(),
         *strided(grad),
         *(found, values_found, deltas),
@@ -596,26 +642,31 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
         largest,
         *call.limits(call.by_query),
         *scales,
-        *(heads, call.groups, queries, keys, tiles, key_tiles, lowest, blocks),
+        *(heads, call.groups, queries, keys, tiles, key_tiles, lowest, diagonals, found[0].numel()),
         *rest,
         **options,
-        **how,
+        num_warps=warps,
+        num_stages=asking.distance_stages,
     )
-    first = (lowest - 1) * asking.tile + 1 + asking.shift
-    to_tables = [folded(found, first, asking.reach, call.key_table), call.query.new_empty(0)]
+    first = (lowest - 1) * asking.tile + 1 + asking.shift  # the lowest distance of all
+    to_tables = [
+        folded(found, first, asking.tile, asking.reach, call.key_table),
+        call.query.new_empty(0),
+    ]
     if call.value_table is not None:
-        to_tables[1] = folded(values_found, first, asking.reach, call.value_table)
+        to_tables[1] = folded(values_found, first, asking.tile, asking.reach, call.value_table)
     return [to_query, to_asked, to_key, to_value, *to_tables]
 
 
-def folded(found: Tensor, first: int, reach: int, table: Tensor) -> Tensor:
+def folded(found: Tensor, first: int, tile: int, reach: int, table: Tensor) -> Tensor:
     """Gradients of the distances from `first` on, those beyond `reach` added to it.
 
-    (B, H, distances, C) -> (1 or H, N, C)
+    (2, B, H, distances, C), the second a tile further on -> (1 or H, N, C)
     """
-    found = found.sum(0)  # (H, distances, C)
+    below, above = found.sum(1)  # (H, distances, C)
     if len(table) == 1:
-        found = found.sum(0, keepdim=True)
+        below, above = below.sum(0, keepdim=True), above.sum(0, keepdim=True)
+    found = F.pad(below, (0, 0, 0, tile)) + F.pad(above, (0, 0, tile, 0))
     end = found.shape[1]
     low = min(max(-reach - first, 0), end)  # from here on the table reaches
     high = min(max(reach + 1 - first, 0), end)
