@@ -1,7 +1,7 @@
 """Trained models: found by name or folder, and loaded.
 
-A model is a run's folder, or a smaller one with its recipe.yaml, tokenizer.json and
-weights.safetensors alone; those that come with the package are called by name.
+A model is a run's folder, or a smaller one with its recipe.yaml, its tokenizer.json or
+codec.json and its weights.safetensors alone; those that come with the package are called by name.
 """
 
 from __future__ import annotations

@@ -12,15 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import midis
 import pytest
 import torch
 from small import SAME, begun, contents, copied, course_of, recipe_in
 
 from manyheads.learn import begin, go_on
 from manyheads.model.build import Network
-from manyheads.recipes import labels, language, masked
+from manyheads.recipes import labels, language, masked, music
 from manyheads.recipes.pairs import Recipe
 from manyheads.settings import load, write
+from manyheads.tasks.repertoire import Repertoire
 from manyheads.tasks.running import Running
 from manyheads.tasks.texts import Codec
 from manyheads.training.averages import weights_of
@@ -270,7 +272,16 @@ def classification_in(folder: Path, **settings: Any) -> labels.Recipe:
     return labels.Recipe("classification", data, codec, SMALL, training=training_of(**settings))
 
 
+def music_in(folder: Path, **settings: Any) -> music.Recipe:
+    network = settings.pop("network", {})
+    data = Repertoire((midis.folder(folder / "music"),), context=24, stretches=(0.9, 1.1))
+    training = training_of(best_by="loss", **settings)
+    return music.Recipe("music", data, network=replace(SMALL, **network), training=training)
+
+
 TASKS: list[Any] = [
+    music_in,
+    partial(music_in, network={"relative": "score", "position": "none", "reach": 0}),
     language_in,
     partial(language_in, kind="recurrent"),
     masked_in,
@@ -306,6 +317,7 @@ def test_a_run_of_any_task_that_was_killed_and_resumed_is_the_run_that_was_not(
             go_on(killed, watch=Deadly(step))
     for path in (tmp_path / "book.txt", tmp_path / "judged.tsv"):
         path.unlink(missing_ok=True)  # what it was read from is no longer needed
+    shutil.rmtree(tmp_path / "music", ignore_errors=True)
     assert go_on(killed)
     assert_equal_runs(killed, whole)
     assert len(losses(whole)) == 5

@@ -139,6 +139,8 @@ class Growing:
     def reorder(self, rows: Tensor) -> None:
         for roll in (roll for both in self.own.values() for roll in both):
             roll.take(rows)
+        if self.places is not None:  # pitches are places, too, and each sequence has its own
+            self.places = self.places.select(rows)
 
     def forget(self) -> None:
         self.own, self.memory, self.places = {}, {}, None

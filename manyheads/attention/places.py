@@ -263,6 +263,9 @@ def joined(a: Tensor, b: Tensor) -> Tensor:
         a = a.expand(len(b), -1)
     elif b.dim() < a.dim():
         b = b.expand(len(a), -1)
+    elif a.dim() == 2 and len(a) != len(b):  # one of them is shared: a beam came of one sequence
+        rows = max(len(a), len(b))
+        a, b = a.expand(rows, -1), b.expand(rows, -1)
     return torch.cat([a, b], -1)
 
 

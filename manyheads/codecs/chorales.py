@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ Grid = NDArray[np.int16]
 
 REST = -1
 SILENCE = STOP + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
+PITCHES = 128
 VOICES = ("soprano", "alto", "tenor", "bass")
 STEPS_PER_QUARTER = 4
 QUARTERS_PER_MINUTE = 80.0
@@ -29,7 +31,9 @@ LONGEST_STEPS = 1 << 16
 class Chorales:
     """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
 
-    size = SILENCE + 1 + 128
+    kind = "chorales"
+    beat = len(VOICES)  # numbers that are not cut apart
+    size = SILENCE + 1 + PITCHES
     signs = Signs(unknown=None)
 
     def encode(self, piece: Piece) -> list[int]:
@@ -64,15 +68,29 @@ class Chorales:
 
     def room(self, ids: Sequence[int]) -> range:
         """By how many semitones these can move and stay on a piano."""
-        return room(pitches(ids))
+        return room(met(ids))
 
     def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
         """The same, higher or lower; rests and signs stay."""
-        check_room(pitches(ids), semitones)
+        check_room(met(ids), semitones)
         return [number + semitones if number > SILENCE else number for number in map(int, ids)]
 
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        every, pitch = np.arange(self.size), np.array(self.pitches())
+        moved = pitch + np.asarray(shifts, np.int64)[:, None]
+        sung = (every > SILENCE) & (moved >= 0) & (moved < PITCHES)
+        return np.where(sung, every + moved - pitch, every)
 
-def pitches(ids: Sequence[int]) -> set[int]:
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        return [0] * (SILENCE + 1) + list(range(PITCHES))
+
+    def kept(self) -> dict[str, Any]:
+        return {}
+
+
+def met(ids: Sequence[int]) -> set[int]:
     return {number - SILENCE - 1 for number in ids if SILENCE < number < Chorales.size}
 
 

@@ -6,12 +6,12 @@ The events of Music Transformer: 128 keys down, 128 keys up, 100 shifts of time 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manyheads.codecs.notes import Note, Piece, apart, check_factor, check_room, named, room
 from manyheads.codecs.text import SIGNS, STOP, Signs
@@ -25,6 +25,9 @@ SHIFT = UP + PITCHES  # of one step; the next is of two
 @dataclass(frozen=True)
 class Performance:
     """Pieces as events: `render(encode(piece))` is the same music on a grid of steps."""
+
+    kind: ClassVar[str] = "performance"
+    beat: ClassVar[int] = 1  # numbers that are not cut apart
 
     steps_per_second: int = 100
     shifts: int = 100  # steps that the longest shift of time has
@@ -135,11 +138,11 @@ class Performance:
 
     def room(self, ids: Sequence[int]) -> range:
         """By how many semitones these can move and stay on a piano."""
-        return room(pitches(ids))
+        return room(met(ids))
 
     def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
         """The same, higher or lower."""
-        check_room(pitches(ids), semitones)
+        check_room(met(ids), semitones)
         each = np.asarray(ids, dtype=np.int64)
         return np.where((each >= DOWN) & (each < SHIFT), each + semitones, each).tolist()
 
@@ -159,20 +162,22 @@ class Performance:
             found.append(int(number))
         return found[:-1]
 
-    # ---- kept --------------------------------------------------------------------------------
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        every, pitch = np.arange(self.size), np.array(self.pitches())
+        moved = pitch + np.asarray(shifts, np.int64)[:, None]
+        keys = (every >= DOWN) & (every < SHIFT) & (moved >= 0) & (moved < PITCHES)
+        return np.where(keys, every + moved - pitch, every)
 
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        every = np.arange(self.size)
+        return np.where((every >= DOWN) & (every < SHIFT), (every - DOWN) % PITCHES, 0).tolist()
 
-    @staticmethod
-    def load(path: Path) -> Performance:
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            return Performance(**{name: int(number) for name, number in held.items()})
-        except (ValueError, TypeError, AttributeError):
-            raise ValueError(f"{path} does not say how a performance is numbered") from None
+    def kept(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def pitches(ids: Sequence[int]) -> set[int]:
+def met(ids: Sequence[int]) -> set[int]:
     """Those of all keys that go down or up."""
     return {(number - DOWN) % PITCHES for number in ids if DOWN <= number < SHIFT}

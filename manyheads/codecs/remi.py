@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from manyheads.codecs import midi
-from manyheads.codecs.notes import Piece, Voice, apart
+from manyheads.codecs.notes import Piece, Voice, apart, room
 from manyheads.codecs.text import START, STOP, Signs
 
+TOKENIZER = "tokenizer.json"
 SIGNS = ["PAD", "BOS", "EOS"]  # in the order of their numbers
 
 
@@ -22,6 +27,8 @@ class Remi:
     Notes go to the nearest place of the piece's tempos: for music that keeps to its beat.
     """
 
+    kind = "remi"
+    beat = 1  # numbers that are not cut apart
     signs = Signs(unknown=None)
 
     def __init__(self, tokenizer: Any = None):
@@ -51,16 +58,56 @@ class Remi:
         """What each number says, to label a picture with."""
         return [str(self.tokenizer[int(number)]) for number in ids]
 
-    def save(self, path: Path) -> None:
-        self.tokenizer.save(path)
+    # ---- the same music, otherwise -----------------------------------------------------------
+
+    def numbers(self) -> dict[int, int]:
+        """Pitch -> its number."""
+        return {
+            int(name.removeprefix("Pitch_")): number
+            for name, number in self.tokenizer.vocab.items()
+            if name.startswith("Pitch_")
+        }
+
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        found = [0] * self.size
+        for pitch, number in self.numbers().items():
+            found[number] = pitch
+        return found
+
+    def room(self, ids: Sequence[int]) -> range:
+        """By how many semitones these can move and stay on a piano."""
+        of, notes = self.pitches(), set(self.numbers().values())
+        return room(of[number] for number in ids if number in notes)
+
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        found = np.tile(np.arange(self.size), (len(shifts), 1))
+        numbers = self.numbers()
+        for table, shift in zip(found, shifts, strict=True):
+            for pitch, number in numbers.items():
+                table[number] = numbers.get(pitch + shift, number)
+        return found
+
+    # ---- kept --------------------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        with TemporaryDirectory() as folder:
+            self.tokenizer.save(Path(folder) / TOKENIZER)
+            text = (Path(folder) / TOKENIZER).read_text(encoding="utf-8")
+        return {"tokenizer": json.loads(text)}
 
     @staticmethod
-    def load(path: Path) -> Remi:
-        try:
-            json.loads(path.read_text(encoding="utf-8"))["tokenization"]
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{path} does not hold a tokenizer of miditok") from None
-        return Remi(needed("miditok").REMI(params=path))
+    def of(held: dict[str, Any]) -> Remi:
+        """What `kept` gave; nothing is one as it is built."""
+        if not held:
+            return Remi()
+        if "tokenization" not in held.get("tokenizer", {}):
+            raise ValueError("what is kept of REMI is not a tokenizer of miditok")
+        with TemporaryDirectory() as folder:  # miditok reads files alone
+            path = Path(folder) / TOKENIZER
+            path.write_text(json.dumps(held["tokenizer"]), encoding="utf-8")
+            return Remi(needed("miditok").REMI(params=path))
 
 
 def built() -> Any:

@@ -28,8 +28,10 @@ TASKS = (
     "classification",
     "regression",
     "labelling",
+    "music",
 )
 PAIRS, TEXT, LABELS = "Text in, text out", "Running text", "Texts with labels"
+MUSIC = "Music"
 MODEL = "What to learn with"
 
 
@@ -100,6 +102,26 @@ def train(
             help="The same for validation; else some are held out.", rich_help_panel=LABELS
         ),
     ] = None,
+    music: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="MIDI files and folders of them, or chorales as .npz; may be given again.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    valid_music: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The same for validation; else some pieces are held out.", rich_help_panel=MUSIC
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="transpose, stretch, transpose,stretch or none; else all that fits.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -140,9 +162,19 @@ def train(
         valid_text=tuple(valid_text or ()),
         data=data,
         valid_data=valid_data,
+        music=tuple(music or ()),
+        valid_music=tuple(valid_music or ()),
     )
     world = join(device)
-    asked = Wish(what, settings or [], files, world.device.type, network, preset, start_from)
+    asked = Wish(
+        what,
+        [*varied(augment), *(settings or [])],
+        files,
+        world.device.type,
+        network,
+        preset,
+        start_from,
+    )
     if dry_run:
         from manyheads.estimate import estimate
         from manyheads.settings import write
@@ -196,6 +228,13 @@ class Wish(NamedTuple):
 def given(**files: Any) -> dict[str, Any]:
     """Those that were."""
     return {name: path for name, path in files.items() if path}
+
+
+def varied(augment: str | None) -> list[str]:
+    """How music is varied, as a setting: "transpose" -> ["data.augment=[transpose]"]"""
+    if augment is None:
+        return []
+    return [f"data.augment=[{'' if augment == 'none' else augment}]"]
 
 
 def wanted(wish: Wish) -> tuple[Any, Any]:

@@ -30,7 +30,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left, without
 from manyheads.decoding.sample import FEW, Sampling
-from manyheads.model.networks import Decoder
+from manyheads.model.networks import Decoder, words_of
 from manyheads.model.stack import Block
 
 # The tokens that each sequence has written since the last look; none where it is done.
@@ -198,7 +198,9 @@ class Captured:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
-        states = self.decoder.stack(self.decoder.embedding(ids), at, cache=cache)
+        places, types = self.decoder.dressed(ids, at)
+        words = words_of(self.decoder.embedding, ids, types)
+        states = self.decoder.stack(words, places, cache=cache)
         return self.decoder.head(states[:, -1])
 
     def first(self, slots: int) -> Grid:

@@ -85,7 +85,11 @@ def built(
         )
     if kind in JUDGING:
         return build.reader(network, vocabularies[0], outcomes, pooling)
-    make = {"language": build.decoder, "masked": build.guesser, "embedding": build.encoder}
+    make: dict[str, Any] = {
+        "language": build.decoder,
+        "masked": build.guesser,
+        "embedding": build.encoder,
+    }
     return make[kind](network, vocabularies[0])
 
 

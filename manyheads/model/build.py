@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -22,10 +22,11 @@ from manyheads.model.recurrent import (
     RecurrentEncoder,
     RecurrentWriter,
 )
+from manyheads.model.score import PITCHES, Score, Timed, axes_of
 from manyheads.model.stack import Shape, Stack
 
 Place = Literal["sinusoidal", "learned", "concatenated", "rotary", "bias", "content", "none"]
-Within = Literal["none", "rotary", "bias", "content"]
+Within = Literal["none", "rotary", "bias", "content", "score"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Network:
     residual: bool = True
     attention_dropout: float = 0.0
     position: Place = "sinusoidal"  # rotary, bias and content enter in every layer, alone
-    relative: Within = "none"  # what enters in every layer beside what enters below the first
+    relative: Within = "none"  # what enters in every layer beside what enters below the first;
+    # score is the content of distances in time, in steps and in pitch: for music
     reach: int = 16  # distances that content tells apart, each way; 0: all of `longest`, by head
     longest: int = 1024  # places a learned position knows
     longest_wave: float = 10_000.0  # of sinusoidal and rotary positions
@@ -129,8 +131,14 @@ def scores(network: Network, written: Embedding) -> nn.Module:
 # ---- one side alone: language, understanding -------------------------------------------------
 
 
-def decoder(network: Network, vocabulary: int) -> nn.Module:
-    """A network that writes on from what it has written."""
+def decoder(
+    network: Network, vocabulary: int, pitches: Sequence[int] | None = None, voices: int = 1
+) -> nn.Module:
+    """A network that writes on from what it has written.
+
+    Where it writes music, `pitches` says of which pitch each number of the vocabulary speaks, and
+    so many `voices` take turns.
+    """
     table = words(network, vocabulary)
     head = scores(network, table)
     if network.kind == "recurrent":
@@ -147,7 +155,19 @@ def decoder(network: Network, vocabulary: int) -> nn.Module:
             "a convolutional network writes from a source and has none here; "
             "transformer or recurrent would do"
         )
-    return Decoder(table, stack(network, written(network)), head)
+    measured = network.relative == "score"
+    if pitches is None or not (measured or network.types):
+        return Decoder(table, stack(network, written(network)), head)
+    if not measured:
+        return Score(table, stack(network, written(network)), head, pitches=pitches, voices=voices)
+    below_first = below(network)
+    layers = Stack.of(
+        network.shape(),
+        written(network),
+        position=None if below_first is None else Timed(below_first),
+        relative=content(network, axes_of(voices)),
+    )
+    return Score(table, layers, head, pitches=pitches, voices=voices, measured=True)
 
 
 def encoder(network: Network, vocabulary: int) -> nn.Module:
@@ -227,16 +247,22 @@ def below(network: Network) -> Position | None:
 
 def within(network: Network) -> Relative | None:
     """How place enters in every layer."""
+    if network.relative == "score":
+        raise ValueError(
+            "relative: score measures steps and pitches, which only music has; "
+            "relative: content would do"
+        )
     kind = network.position if network.relative == "none" else network.relative
     return RELATIVES[kind](network) if kind in RELATIVES else None
 
 
-def content(network: Network) -> Relative:
+def content(network: Network, axes: int = 1) -> Relative:
     """Few distances for all heads (Shaw), or every one for each head (Music Transformer)."""
     channels = network.width // network.heads
     if network.reach:
-        return RelativeContent(channels, Clipped(network.reach))
-    return RelativeContent(channels, Every(network.longest), heads=network.heads)
+        return RelativeContent(channels, Clipped(network.reach), axes=axes)
+    longest = network.longest if axes == 1 else max(network.longest, PITCHES)
+    return RelativeContent(channels, Every(longest), heads=network.heads, axes=axes)
 
 
 RELATIVES: dict[str, Callable[[Network], Relative]] = {

@@ -161,8 +161,15 @@ class Decoder(nn.Module):
                     "EncoderDecoder.encode makes one"
                 )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
-        x = embedded(self.embedding, tokens)
-        return self.head(self.stack(x, tokens.at, tokens.seen, memory, cache))
+        at, types = self.dressed(tokens.ids, tokens.at, tokens.types)
+        x = words_of(self.embedding, tokens.ids, types)
+        return self.head(self.stack(x, at, tokens.seen, memory, cache))
+
+    def dressed(
+        self, ids: Tensor, at: Places, types: Tensor | None = None
+    ) -> tuple[Places, Tensor | None]:
+        """Places and types, with all that follows from what the tokens are: of text, nothing."""
+        return at, types
 
     def new_cache(self) -> Growing:
         """An empty one, to write step by step."""
@@ -186,8 +193,12 @@ class EncoderDecoder(nn.Module):
 
 
 def embedded(embedding: nn.Module, tokens: Tokens) -> Tensor:
+    return words_of(embedding, tokens.ids, tokens.types)
+
+
+def words_of(embedding: nn.Module, ids: Tensor, types: Tensor | None) -> Tensor:
     """Any module reads ids; only one that tells parts apart is given their types."""
-    return embedding(tokens.ids) if tokens.types is None else embedding(tokens.ids, tokens.types)
+    return embedding(ids) if types is None else embedding(ids, types)
 
 
 def same_width(embedding: nn.Module, stack: Stack) -> None:

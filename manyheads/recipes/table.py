@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from manyheads.recipes import embedding, labels, language, masked, pairs
+from manyheads.recipes import embedding, labels, language, masked, music, pairs
 from manyheads.recipes.family import Family
 from manyheads.settings import load, peek
 
@@ -17,6 +17,7 @@ FAMILIES: dict[str, Family] = {
     "answering": pairs,
     "language": language,
     "masked": masked,
+    "music": music,
     "embedding": embedding,
     "classification": labels,
     "regression": labels,

@@ -5,9 +5,9 @@ N documents, P pieces of them, R rows of a batch, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -16,12 +16,13 @@ from torch import Tensor
 from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.attention.places import line, packed
 from manyheads.codecs.text import PAD, Text
-from manyheads.data.batches import Packing, Padding, Row
+from manyheads.data.batches import Packing, Padding
 from manyheads.data.shards import Shard
 from manyheads.model.networks import Tokens
 from manyheads.tasks.pairs import NOTHING, WIDTH, Ints, Layout, split, within_rows
 
 SHARED = 8  # rows that a batch keeps at least, where it has them: several devices may share it
+Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places of a shard and tables -> numbers
 CHARACTERS_AT_ONCE = 1 << 20  # of the documents that are turned to numbers together
 
 
@@ -62,6 +63,7 @@ class Rows:
     begins: Ints  # (P,) in the shard
     lengths: Ints  # (P,) tokens read; as many are wanted, one step on
     counts: Ints  # (R,) pieces of each row
+    tables: Ints  # (P,) which table each one's numbers go through, where there are tables
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -71,7 +73,9 @@ class Rows:
         chosen = np.zeros(len(self), bool)
         chosen[some] = True
         pieces = chosen[self.row_of()]
-        return Rows(self.begins[pieces], self.lengths[pieces], self.counts[chosen])
+        return Rows(
+            self.begins[pieces], self.lengths[pieces], self.counts[chosen], self.tables[pieces]
+        )
 
     def row_of(self) -> Ints:
         return np.repeat(np.arange(len(self)), self.counts)
@@ -79,7 +83,7 @@ class Rows:
     def filled(self, rows: int) -> Rows:
         """With empty ones, so many."""
         more = max(0, rows - len(self))
-        return Rows(self.begins, self.lengths, np.pad(self.counts, (0, more)))
+        return replace(self, counts=np.pad(self.counts, (0, more)))
 
     def plain(self, context: int) -> bool:
         """Whether each is one full window."""
@@ -127,19 +131,30 @@ class Windows:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def planned(self, offsets: Ints, epoch: int) -> list[Rows]:
-        begins, lengths = pieces(self.documents.ends, self.context, offsets)
+        cut = pieces(self.documents.ends, self.context, offsets)
+        return self.batched(*cut, np.zeros(len(cut[0]), np.int64), epoch)
+
+    def batched(self, begins: Ints, lengths: Ints, tables: Ints, epoch: int) -> list[Rows]:
         random = np.random.default_rng([self.seed, epoch, 1])
         full = random.permutation(np.flatnonzero(lengths == self.context))
         some = len(full) // self.rows * self.rows
         once = np.ones(self.rows, np.int64)
         batches = [
-            Rows(begins[one], lengths[one], once) for one in full[:some].reshape(-1, self.rows)
+            Rows(begins[one], lengths[one], once, tables[one])
+            for one in full[:some].reshape(-1, self.rows)
         ]
         # Those that make no batch of their own lie among the short ones.
         others = np.concatenate([np.flatnonzero(lengths < self.context), full[some:]])
-        begins, lengths = begins[others], lengths[others]
-        rest = self.plan.batches(lengths[:, None], seed=self.seed, epoch=epoch)
-        return batches + [chosen(begins, lengths, rows) for rows in rest]
+        rest = self.plan.batches(lengths[others, None], seed=self.seed, epoch=epoch)
+        for rows in rest:
+            flat = others[np.concatenate([np.asarray(row, np.int64) for row in rows])]
+            counts = np.array([len(row) for row in rows], np.int64)
+            batches.append(Rows(begins[flat], lengths[flat], counts, tables[flat]))
+        return batches
+
+    def read(self, places: Ints, tables: Ints) -> Ints:
+        """The numbers at these places of the shard, each by its table where there are tables."""
+        return self.documents.tokens[places].astype(np.int64)
 
     def count(self, rows: Rows) -> int:
         """The tokens of these rows that are wanted."""
@@ -162,14 +177,14 @@ class Windows:
     def batch(self, rows: Rows) -> Batch:
         """No rows are one in which nothing is wanted."""
         if rows.plain(self.context):
-            return side_by_side(self.documents, rows, self.context)
+            return side_by_side(self.read, rows, self.context)
         rows = rows.filled(1)
         if isinstance(self.plan, Packing):
             (width,) = self.plan.widths
-            ids, wanted = placed(self.documents, rows, width, self.pad)
+            ids, wanted = placed(self.read, rows, width, self.pad)
             lengths = split(rows.lengths, rows.counts.tolist())
             return Batch(Tokens(ids, packed(lengths, width), Segments.of(lengths, width)), wanted)
-        ids, wanted = placed(self.documents, rows, int(rows.lengths.max(initial=1)), self.pad)
+        ids, wanted = placed(self.read, rows, int(rows.lengths.max(initial=1)), self.pad)
         width = ids.shape[1]
         same = (rows.lengths == width).all()
         seen = Everything() if same else Lengths(torch.from_numpy(rows.lengths))
@@ -203,24 +218,20 @@ def pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
     return np.repeat(ends - lengths, counts) + starts, stops - starts
 
 
-def chosen(begins: Ints, lengths: Ints, rows: Sequence[Row]) -> Rows:
-    flat = np.concatenate([np.asarray(row, np.int64) for row in rows])
-    return Rows(begins[flat], lengths[flat], np.array([len(row) for row in rows], np.int64))
-
-
-def side_by_side(documents: Shard, rows: Rows, context: int) -> Batch:
+def side_by_side(read: Read, rows: Rows, context: int) -> Batch:
     """A full window a row."""
-    held = documents.tokens[rows.begins[:, None] + np.arange(context + 1)].astype(np.int64)
-    read, wanted = (torch.from_numpy(held[:, i : i + context].copy()) for i in range(2))
-    return Batch(Tokens(read, line(context)), wanted)
+    held = read(rows.begins[:, None] + np.arange(context + 1), rows.tables[:, None])
+    ids, wanted = (torch.from_numpy(held[:, i : i + context].copy()) for i in range(2))
+    return Batch(Tokens(ids, line(context)), wanted)
 
 
-def placed(documents: Shard, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
+def placed(read: Read, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
     """What is read and what is wanted, each (R, width): all pieces are copied at once."""
     row_of, lengths = rows.row_of(), rows.lengths
     starts = within_rows(lengths, row_of) + row_of * width
     step = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
     there, here = np.repeat(rows.begins, lengths) + step, np.repeat(starts, lengths) + step
+    tables = np.repeat(rows.tables, lengths)
     ids, wanted = (np.full((len(rows), width), fill, np.int64) for fill in (pad, NOTHING))
-    ids.flat[here], wanted.flat[here] = documents.tokens[there], documents.tokens[there + 1]
+    ids.flat[here], wanted.flat[here] = read(there, tables), read(there + 1, tables)
     return torch.from_numpy(ids), torch.from_numpy(wanted)

@@ -2,7 +2,6 @@
 
 import random
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -41,12 +40,15 @@ def test_any_numbers_are_music(codec: Remi) -> None:
     assert codec.render([]) == Piece(())
 
 
-def test_a_codec_is_kept_in_a_file(codec: Remi, tmp_path: Path) -> None:
-    codec.save(tmp_path / "remi.json")
-    assert Remi.load(tmp_path / "remi.json").encode(SCALE) == codec.encode(SCALE)
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"other.json does not hold a tokenizer of miditok"):
-        Remi.load(tmp_path / "other.json")
+def test_pitches_move_and_all_else_stays(codec: Remi) -> None:
+    higher, lower = codec.tables([2, -2])
+    ids = codec.encode(SCALE)
+    moved = codec.render(higher[ids].tolist())
+    assert [note.pitch for note in moved.notes] == [note.pitch + 2 for note in SCALE.notes]
+    assert lower[higher[ids]].tolist() == ids
+    assert codec.room(ids) == range(21 - 60, 108 - 67 + 1)
+    told = codec.pitches()
+    assert [told[number] for number in ids if told[number]] == [n.pitch for n in SCALE.notes]
 
 
 def test_without_miditok_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from shutil import copytree
 
 import books
+import midis
 import pytest
 import torch
 from typed import Command, Refuses, texts
@@ -32,6 +33,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files_for(task: str, folder: Path) -> list[object]:
     """A corpus of this task, as it is given to it."""
+    if task == "music":
+        return ["--music", midis.folder(folder / "music")]
     if task in ("language", "masked"):
         return ["--text", books.book(folder)]
     made = {"classification": books.judged, "regression": books.numbered}
@@ -52,14 +55,15 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_and_writes_nothing(
     task: str, manyheads: Command, tmp_path: Path
 ) -> None:
     given = ["train", task, *files_for(task, tmp_path), *CPU, *books.SMALL]
+    kind = "performance" if task == "music" else "byte"
     before = sorted(tmp_path.iterdir())
-    done = manyheads(*given, "codec.kind=byte", "--dry-run")
+    done = manyheads(*given, f"codec.kind={kind}", "--dry-run")
     assert (done.code, done.err) == (0, "")
     assert sorted(tmp_path.iterdir()) == before
     printed = tmp_path / "printed.yaml"
     printed.write_text(done.out, encoding="utf-8")
     recipe, _ = load_recipe(printed)
-    assert (recipe.task, recipe.network.width, recipe.codec.kind) == (task, 16, "byte")
+    assert (recipe.task, recipe.network.width, recipe.codec.kind) == (task, 16, kind)
     again = manyheads("train", printed, *CPU, "--dry-run")
     assert again.out == done.out
 

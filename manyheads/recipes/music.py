@@ -1,0 +1,255 @@
+"""Music that goes on: settings, and good ones for those who give none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from manyheads.codecs.chorales import VOICES
+from manyheads.codecs.music import CODEC, MusicCodec, load, new
+from manyheads.data.shards import Shard
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.language import scaled
+from manyheads.recipes.running import check_room
+from manyheads.tasks.crops import Varied, check_context
+from manyheads.tasks.music import Learning, Music
+from manyheads.tasks.pairs import Layout
+from manyheads.tasks.repertoire import GRIDS, VARIED, Pieces, Repertoire
+from manyheads.tasks.repertoire import gather as read
+from manyheads.tasks.repertoire import prepare as lay_down
+from manyheads.trained.music import Musician
+from manyheads.training.loop import Training
+from manyheads.training.runs import Run
+
+FILES: tuple[str, ...] = ("music", "valid_music")
+SIDES = 1
+USE = "generate"
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How music becomes numbers."""
+
+    kind: Literal["performance", "chorales", "remi"] = "performance"
+
+    @property
+    def voices(self) -> int:
+        """That take turns."""
+        return len(VOICES) if self.kind == "chorales" else 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to learn, from what, with what."""
+
+    task: Literal["music"]
+    data: Repertoire
+    codec: Codec = Codec()
+    network: Network = Network()
+    training: Training = Training(best_by="loss")
+    layout: Layout = "packed"
+    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+
+    def __post_init__(self) -> None:
+        network, context = self.network, self.data.context
+        if self.training.best_by != "loss":
+            raise ValueError("what writes music is judged by its loss; training.best_by: loss")
+        if network.kind == "convolutional":
+            raise ValueError(
+                "music is written by a transformer or a recurrent network; "
+                "network.kind: recurrent would do"
+            )
+        if self.layout == "packed" and not network.packs:
+            raise ValueError(
+                f"a {network.kind} network reads one sequence a row; layout: padded would do"
+            )
+        check_context(context, self.codec.voices)
+        check_room(network, context)
+        check_distances(network, context)
+        check_voices(network, self.codec)
+        if "stretch" in self.data.varied(self.codec.kind) and self.codec.kind != "performance":
+            raise ValueError(
+                f"codec.kind: {self.codec.kind} counts in beats, which no stretching of time "
+                "changes; data.augment: [transpose] would do"
+            )
+
+
+def check_distances(network: Network, context: int) -> None:
+    every = not network.reach and "content" in (network.position, network.relative)
+    every = every or (not network.reach and network.relative == "score")
+    if network.kind == "transformer" and every and network.longest < context:
+        raise ValueError(
+            f"all distances up to {network.longest} tokens meet windows of {context}; "
+            f"network.longest: {context} or data.context: {network.longest} would do"
+        )
+
+
+def check_voices(network: Network, codec: Codec) -> None:
+    if not network.types:
+        return
+    if network.kind != "transformer":
+        raise ValueError(
+            f"a {network.kind} network does not tell voices apart; network.types: 0 would do"
+        )
+    if codec.voices == 1:
+        raise ValueError(
+            f"{codec.kind} has no voices that take turns and network.types asks for "
+            f"{network.types}; network.types: 0 would do"
+        )
+    if network.types != codec.voices:
+        raise ValueError(
+            f"{codec.kind} have {codec.voices} voices and network.types asks for "
+            f"{network.types}; network.types: {codec.voices} would do"
+        )
+
+
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def network(width: int, depth: int, heads: int, dropout: float, context: int) -> Network:
+    """Every distance has a meaning of its own, which depends on who looks (Music Transformer)."""
+    return Network(
+        width=width,
+        depth=depth,
+        heads=heads,
+        inner=(8 * width // 3 + 63) // 64 * 64,
+        feed_forward="swiglu",
+        norm="rms",
+        bias=False,
+        scaled=False,
+        position="none",
+        relative="content",
+        reach=0,
+        longest=context,
+        dropout=dropout,
+    )
+
+
+def tiny(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
+    """For a first look on a laptop: minutes."""
+    return {
+        "context": 256,
+        "network": network(128, 4, 4, 0.1, 256),
+        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=2e-3),
+    }
+
+
+def small(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
+    """For hundreds of chorales, each read whole; or for a thousand performances."""
+    context = 2560 if chorales else 1024
+    width, depth, heads, dropout = (256, 5, 8, 0.2) if chorales else (384, 6, 6, 0.1)
+    epochs = 200 if chorales else 40
+    return {
+        "context": context,
+        "network": network(width, depth, heads, dropout, context),
+        "training": scaled(tokens, cuda, epochs=epochs, batch=16384, learning_rate=1e-3),
+    }
+
+
+def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
+    """For many thousands of performances."""
+    context = 2560 if chorales else 2048
+    return {
+        "context": context,
+        "network": network(512, 8, 8, 0.3 if chorales else 0.1, context),
+        "training": scaled(tokens, cuda, epochs=20, batch=65536, learning_rate=6e-4),
+    }
+
+
+PRESETS = {"tiny": tiny, "small": small, "base": base}
+
+
+def fitting(tokens: int, cuda: bool) -> str:
+    if not cuda:
+        return "tiny"
+    return "small" if tokens < 100_000_000 else "base"
+
+
+def recipe_for(task: Any, data: Repertoire, tokens: int, asked: Asked = Asked()) -> Recipe:
+    cuda = asked.device == "cuda"
+    chorales = data.music[0].suffix.lower() == GRIDS
+    parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda, chorales)
+    data = replace(data, context=parts.pop("context"))
+    if chorales:
+        data = replace(data, semitones=6)
+        parts["network"] = replace(parts["network"], types=len(VOICES))
+    parts["codec"] = Codec("chorales" if chorales else "performance")
+    if asked.start is not None:
+        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        data = replace(data, context=asked.start.data.context)
+    if asked.network is not None:
+        no_other_network(asked.network, ("transformer", "recurrent"))
+        types = parts["network"].types if asked.network == "transformer" else 0
+        parts["network"] = replace(parts["network"], kind=asked.network, types=types)
+    layout: Layout = "packed" if parts["network"].packs else "padded"
+    return Recipe(task, data, layout=layout, **parts)
+
+
+def begun(start: Any) -> Codec:
+    if start.task != "music":
+        raise ValueError(
+            f"what writes music starts from such a run; the run to start from learned {start.task}"
+        )
+    codec: Codec = start.codec
+    return codec
+
+
+# ---- from files to a job ---------------------------------------------------------------------
+
+
+def data_of(files: Mapping[str, Any]) -> Repertoire:
+    return Repertoire(**files)
+
+
+def codec_of(recipe: Recipe) -> MusicCodec:
+    """That of the run it starts from, else a new one."""
+    if recipe.start_from is not None:
+        return load(recipe.start_from / CODEC)
+    return new(recipe.codec.kind)
+
+
+def gather(recipe: Recipe) -> Pieces:
+    return read(recipe.data, codec_of(recipe), recipe.training.seed)
+
+
+def tokens(gathered: Pieces, recipe: Recipe) -> int:
+    return gathered.tokens()
+
+
+def counted(gathered: Pieces) -> str:
+    return str(gathered)
+
+
+def prepare(gathered: Pieces, recipe: Recipe, run: Run) -> None:
+    lay_down(gathered, recipe.data, codec_of(recipe), run)
+
+
+def sketch(gathered: Pieces, recipe: Recipe) -> tuple[nn.Module, int]:
+    codec = codec_of(recipe)
+    return task_of(recipe, codec).network(), codec.size
+
+
+def task_of(recipe: Recipe, codec: MusicCodec) -> Music:
+    return Music(codec, recipe.network, recipe.data.context)
+
+
+def job(recipe: Recipe, run: Run) -> Learning:
+    return Learning(
+        task_of(recipe, load(run / CODEC)),
+        Shard(run / "data" / "train"),
+        Varied.load(run / "data" / VARIED),
+        Shard(run / "data" / "valid"),
+        layout=recipe.layout,
+        tokens=recipe.training.tokens_per_batch,
+        seed=recipe.training.seed,
+    )
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> Musician:
+    task = task_of(recipe, load(folder / CODEC))
+    return Musician(task, task.network(), name)

@@ -1,0 +1,161 @@
+"""Good settings for music, for those who give none."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.model.build import Network
+from manyheads.recipes.family import Asked
+from manyheads.recipes.language import Recipe as LanguageRecipe
+from manyheads.recipes.music import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.settings import read, write
+from manyheads.tasks.repertoire import Repertoire
+from manyheads.tasks.running import Running
+from manyheads.training.loop import Training
+
+FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
+
+
+def test_a_preset_follows_from_corpus_and_machine() -> None:
+    assert fitting(10**10, cuda=False) == "tiny"
+    assert fitting(10**6, cuda=True) == "small"
+    assert fitting(10**9, cuda=True) == "base"
+
+
+@pytest.mark.parametrize("data", [FOLDER, SONGS])
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("network", ["transformer", "recurrent"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("tokens", [0, 300_000, 10**9])
+def test_every_preset_is_a_recipe_that_writes_and_reads_back(
+    data: Repertoire, preset: str, network: str, device: str, tokens: int
+) -> None:
+    recipe = recipe_for("music", data, tokens, Asked(device, network, preset))
+    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    training = recipe.training
+    assert training.warmup_steps < training.steps
+    assert training.log_every <= training.validate_every <= training.steps
+    assert training.tokens_per_batch >= recipe.data.context
+    assert training.best_by == "loss"
+    assert recipe.layout == ("packed" if network == "transformer" else "padded")
+
+
+def test_an_npz_is_chorales_in_four_voices_and_a_folder_performances() -> None:
+    songs, folder = (recipe_for("music", data, 10**6) for data in (SONGS, FOLDER))
+    assert (songs.codec.kind, songs.network.types, songs.data.semitones) == ("chorales", 4, 6)
+    assert (folder.codec.kind, folder.network.types, folder.data.semitones) == ("performance", 0, 3)
+    assert songs.data.varied("chorales") == songs.data.varied("remi") == ("transpose",)
+    assert folder.data.varied("performance") == ("transpose", "stretch")
+    assert replace(folder.data, augment=()).varied("performance") == ()
+
+
+def test_a_recipe_of_two_lines_is_enough() -> None:
+    assert read(Recipe, "task: music\ndata: {music: [midi]}\n") == Recipe("music", FOLDER)
+
+
+def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> None:
+    start = Recipe("music", replace(FOLDER, context=76), Codec("chorales"), Network(width=64))
+    recipe = recipe_for("music", FOLDER, 99, Asked(start=start))
+    assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
+    other = LanguageRecipe("language", Running((Path("book.txt"),)))
+    with pytest.raises(ValueError) as error:
+        recipe_for("music", FOLDER, 99, Asked(start=other))
+    assert str(error.value) == (
+        "what writes music starts from such a run; the run to start from learned language"
+    )
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"training": Training(best_by="score")},
+        "what writes music is judged by its loss; training.best_by: loss",
+    ),
+    (
+        {"network": Network(kind="recurrent")},
+        "a recurrent network reads one sequence a row; layout: padded would do",
+    ),
+    (
+        {"network": Network(kind="convolutional")},
+        "music is written by a transformer or a recurrent network; "
+        "network.kind: recurrent would do",
+    ),
+    (
+        {"network": Network(position="learned", longest=100)},
+        "a learned position for 100 places meets windows of 1024 tokens; "
+        "network.longest: 1024 or data.context: 100 would do",
+    ),
+    (
+        {"network": Network(position="none", relative="content", reach=0, longest=100)},
+        "all distances up to 100 tokens meet windows of 1024; "
+        "network.longest: 1024 or data.context: 100 would do",
+    ),
+    (
+        {"network": Network(relative="score", reach=0, longest=100)},
+        "all distances up to 100 tokens meet windows of 1024; "
+        "network.longest: 1024 or data.context: 100 would do",
+    ),
+    (
+        {"network": Network(types=4)},
+        "performance has no voices that take turns and network.types asks for 4; "
+        "network.types: 0 would do",
+    ),
+    (
+        {"network": Network(types=2), "codec": Codec("chorales")},
+        "chorales have 4 voices and network.types asks for 2; network.types: 4 would do",
+    ),
+    (
+        {
+            "network": Network(kind="recurrent", types=4),
+            "codec": Codec("chorales"),
+            "layout": "padded",
+        },
+        "a recurrent network does not tell voices apart; network.types: 0 would do",
+    ),
+    (
+        {"data": replace(FOLDER, context=30), "codec": Codec("chorales")},
+        "a step has 4 tokens and a context of 30 would cut one apart; data.context: 28 would do",
+    ),
+    (
+        {"data": replace(FOLDER, augment=("stretch",)), "codec": Codec("chorales")},
+        "codec.kind: chorales counts in beats, which no stretching of time changes; "
+        "data.augment: [transpose] would do",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "sentence"), REFUSED)
+def test_what_could_never_run_is_refused_before_it_is_begun(
+    parts: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        Recipe("music", **{"data": FOLDER, **parts})
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Asked(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (
+            Asked(network="convolutional"),
+            "there is no network 'convolutional' for this; there are transformer, recurrent",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
+        recipe_for("music", FOLDER, 99, asked)
+    assert str(error.value) == sentence
+
+
+def test_training_asks_for_nothing_that_is_extra() -> None:
+    code = (
+        "import sys, manyheads.learn, manyheads.recipes.music;"
+        "print({'miditok', 'symusic', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

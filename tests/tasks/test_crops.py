@@ -1,0 +1,181 @@
+"""Crops of music: another version, another key and another place in every epoch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.attention.patterns import Segments
+from manyheads.codecs.chorales import Chorales
+from manyheads.codecs.performance import Performance
+from manyheads.codecs.text import START, STOP
+from manyheads.data.shards import Shard, write
+from manyheads.tasks.crops import Crops, Varied
+from manyheads.tasks.pairs import NOTHING
+from manyheads.tasks.windows import Batch
+
+CODEC = Chorales()
+STEPS = [3, 40, 11, 1, 64, 25]  # of each piece
+LOWEST, HIGHEST = [-2, 0, -6, -1, -3, 0], [2, 0, 6, 5, 0, 4]
+LAYOUTS = ["packed", "padded"]
+
+
+def framed(ids: Any) -> list[int]:
+    return [START, *ids, STOP]
+
+
+def song(number: int, version: int) -> list[int]:
+    """Pitches from 40 on that say which piece and which version this is."""
+    chance = np.random.default_rng([number, version])
+    grid = chance.integers(40, 80, (STEPS[number], 4)).astype(np.int16)
+    return CODEC.flat(grid)
+
+
+def shard(folder: Path, versions: int = 3) -> Shard:
+    each = [framed(song(n, v)) for n in range(len(STEPS)) for v in range(versions)]
+    write(folder / "train", each, CODEC.size)
+    return Shard(folder / "train")
+
+
+def varied(versions: int = 3) -> Varied:
+    return Varied(versions, np.array(LOWEST), np.array(HIGHEST))
+
+
+def crops(folder: Path, context: int = 32, layout: Any = "packed", **settings: Any) -> Crops:
+    return Crops(shard(folder), varied(), CODEC, context, 128, layout, **settings)
+
+
+def documents(batch: Batch) -> list[tuple[list[int], list[int]]]:
+    """What is read in each crop, and what is wanted."""
+    found = []
+    for i, row in enumerate(batch.wanted):
+        if isinstance(batch.tokens.seen, Segments):
+            ids = batch.tokens.seen.ids[i]
+            marks = [ids == number for number in ids.unique() if number >= 0]
+        else:
+            marks = [row != NOTHING]
+        found += [(batch.tokens.ids[i][m].tolist(), row[m].tolist()) for m in marks if m.any()]
+    return found
+
+
+def known() -> dict[tuple[int, int, int], list[int]]:
+    """Every piece in every version and key that it may have."""
+    return {
+        (n, v, shift): framed(CODEC.transposed(song(n, v), shift))
+        for n in range(len(STEPS))
+        for v in range(3)
+        for shift in range(LOWEST[n], HIGHEST[n] + 1)
+    }
+
+
+def found_in(crop: list[int], pieces: dict[tuple[int, int, int], list[int]]) -> list[Any]:
+    return [
+        (key, at)
+        for key, ids in pieces.items()
+        for at in range(len(ids) - len(crop) + 1)
+        if ids[at : at + len(crop)] == crop
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("context", [8, 32, 512])
+def test_an_epoch_is_every_piece_once_in_one_version_and_one_key(
+    context: int, layout: Any, tmp_path: Path
+) -> None:
+    plan, pieces = crops(tmp_path, context, layout), known()
+    for epoch in range(2):
+        chosen: dict[int, set[tuple[int, int]]] = {}
+        wanted = 0
+        for rows in plan.epoch(epoch):
+            for read, want in documents(plan.batch(rows)):
+                matches = found_in([*read, want[-1]], pieces)
+                assert matches
+                assert read[1:] == want[:-1]
+                wanted += len(want)
+                if len(read) < 5:
+                    continue  # so few may be of several
+                (((number, version, shift), at),) = matches
+                assert at % 4 == 0  # no chord is cut apart
+                chosen.setdefault(number, set()).add((version, shift))
+        assert all(len(ways) == 1 for ways in chosen.values())
+        assert len(chosen) >= len(STEPS) - 1
+        assert wanted == sum(4 * steps + 1 for steps in STEPS)
+
+
+def test_versions_keys_and_places_change_from_epoch_to_epoch(tmp_path: Path) -> None:
+    plan, pieces = crops(tmp_path), known()
+    ways, places = set(), set()
+    for epoch in range(12):
+        for rows in plan.epoch(epoch):
+            for read, want in documents(plan.batch(rows)):
+                (((number, version, shift), at), *others) = found_in([*read, want[-1]], pieces)
+                if number == 4 and not others:
+                    ways.add((version, shift))
+                    places.add(at % 32)
+    assert len(ways) > 6
+    assert {shift for _, shift in ways} == {-3, -2, -1, 0}
+    assert len(places) > 4
+
+
+def test_a_plan_depends_on_seed_and_epoch_alone(tmp_path: Path) -> None:
+    def listed(seed: int, epoch: int) -> str:
+        plan = crops(tmp_path, seed=seed)
+        return str([plan.batch(rows).tokens.ids.tolist() for rows in plan.epoch(epoch)])
+
+    assert listed(0, 2) == listed(0, 2)
+    assert len({listed(*pair) for pair in [(0, 0), (0, 1), (1, 0), (1, 1)]}) == 4
+
+
+@pytest.mark.parametrize("context", [8, 32])
+def test_shares_make_up_the_batch(context: int, tmp_path: Path) -> None:
+    plan = crops(tmp_path, context)
+    for rows in plan.epoch(0):
+        shares = [documents(plan.batch(plan.share(rows, part, 2))) for part in range(2)]
+        assert sorted([*shares[0], *shares[1]]) == sorted(documents(plan.batch(rows)))
+
+
+def test_what_fills_a_batch_up_is_not_transposed(tmp_path: Path) -> None:
+    plan = crops(tmp_path)
+    for rows in plan.epoch(0):
+        batch = plan.batch(rows)
+        assert (batch.tokens.ids[batch.wanted == NOTHING] == CODEC.signs.pad).all()
+
+
+def test_events_are_cropped_anywhere(tmp_path: Path) -> None:
+    codec = Performance()
+    write(tmp_path / "train", [framed(range(3, 300))], codec.size)
+    still = Varied(1, np.array([0]), np.array([0]))
+    plan = Crops(Shard(tmp_path / "train"), still, codec, 32, 64)
+    begins = {int(b) % 32 for epoch in range(20) for r in plan.epoch(epoch) for b in r.begins if b}
+    assert any(begin % 4 for begin in begins)
+
+
+def test_how_pieces_vary_is_kept_in_a_file(tmp_path: Path) -> None:
+    varied().save(tmp_path / "varied.json")
+    again = Varied.load(tmp_path / "varied.json")
+    assert (again.versions, again.lowest.tolist(), again.highest.tolist()) == (3, LOWEST, HIGHEST)
+    assert again.shifts == range(-6, 7)
+    (tmp_path / "varied.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"varied\.json does not say how pieces vary"):
+        Varied.load(tmp_path / "varied.json")
+
+
+def test_what_cannot_be_cropped_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        crops(tmp_path, context=30)
+    assert str(error.value) == (
+        "a step has 4 tokens and a context of 30 would cut one apart; data.context: 28 would do"
+    )
+    with pytest.raises(ValueError) as error:
+        Crops(shard(tmp_path), varied(2), CODEC, 32, 128)
+    assert str(error.value) == (
+        "6 pieces in 2 versions are not the 18 that are in the shard; begin the run anew"
+    )
+
+
+def test_the_tokens_of_a_batch_are_whole_numbers_that_a_loss_takes(tmp_path: Path) -> None:
+    plan = crops(tmp_path)
+    batch = plan.batch(plan.epoch(0)[0])
+    assert (batch.tokens.ids.dtype, batch.wanted.dtype) == (torch.int64, torch.int64)
