@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from manyheads.codecs.notes import Piece
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.sources import Example
+from manyheads.inspect.statistics import Statistics, beside, distance, opening
 from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
@@ -19,6 +21,7 @@ from manyheads.tasks.kinds import KINDS
 from manyheads.tasks.verdicts import measures
 from manyheads.tasks.writing import Writing
 from manyheads.trained.language import LanguageModel
+from manyheads.trained.music import Musician
 from manyheads.trained.reader import Judge
 from manyheads.trained.translator import Translator, Written
 
@@ -117,6 +120,42 @@ def of_text(model: LanguageModel, documents: Iterable[str], stride: int = 0) -> 
     }
 
 
+def of_music(
+    model: Musician, pieces: Sequence[tuple[str, Piece]], count: int = 8, seconds: float = 30.0
+) -> dict[str, Any]:
+    """How likely a model finds pieces, each with where it stands; and what they are like in their
+    first seconds, beside so many seconds of so many pieces that the model writes.
+    """
+    if not pieces:
+        raise ValueError("there is nothing to evaluate: no piece has a note")
+    codec, nats, nats_of_notes, tokens = model.task.codec, 0.0, 0.0, 0
+    began, heard = time.perf_counter(), []
+    for where, piece in pieces:
+        try:
+            found = model.score(piece, model.task.context)  # windows that do not overlap
+            heard.append(opening(codec.render(codec.encode(piece)), seconds))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        nats, nats_of_notes = nats - sum(found.logs), nats_of_notes - sum(found.logs[:-1])
+        tokens += len(found.logs)
+    loss, notes = nats / tokens, nats_of_notes / (tokens - len(pieces))
+    window = f"context:{model.task.context}|overlap:0"
+    scores = {"notes": notes, "perplexity": math.exp(min(loss, 700)), "loss": loss}
+    drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
+    data, ours = Statistics.of(heard), Statistics.of(drawn)
+    return {
+        "model": model.name,
+        "examples": len(pieces),
+        "tokens": tokens,
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {
+            name: {"value": round(value, 4), "signature": window} for name, value in scores.items()
+        },
+        "statistics": {"seconds": seconds, "data": data.plain(), "drawn": ours.plain()},
+        "pitch_classes_apart": round(distance(data, ours), 4),
+    }
+
+
 def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, Any]:
     """How often a model says what was said before it."""
     began = time.perf_counter()
@@ -135,7 +174,7 @@ def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, 
 
 def places(name: str) -> int:
     """Behind the point: of what is small, more."""
-    return 4 if name in ("bits_per_byte", "loss", "spearman", "pearson", "rmse") else 2
+    return 4 if name in ("bits_per_byte", "loss", "notes", "spearman", "pearson", "rmse") else 2
 
 
 def table(told: dict[str, Any]) -> str:
@@ -149,6 +188,12 @@ def table(told: dict[str, Any]) -> str:
             lines.append(
                 f"  {bucket['words']:<12} {bucket['value']:7.2f}   {bucket['examples']:8,}"
             )
+    if "statistics" in told:
+        held = told["statistics"]
+        columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
+        lines.append(f"\n  the first {held['seconds']:g} s of each piece, and as much drawn")
+        lines.append(beside(columns))
+        lines.append(f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1")
     if "against" in told:
         other = told["against"]
         lines.append(f"\n  against {other['model']}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manyheads.commands import music
 from manyheads.commands.options import (
     CHANCE,
     SEARCH,
@@ -21,14 +22,31 @@ from manyheads.commands.options import (
     Seed,
     TopK,
     TopP,
+    given,
     loaded_as,
+    option,
 )
 
 if TYPE_CHECKING:
-    from manyheads.trained.language import Scored
+    from manyheads.tasks.generation import Generation
+    from manyheads.trained.language import LanguageModel, Scored
+
+MUSIC = "Writing music"
+OF_TEXT = (
+    "prompt",
+    "max_new_tokens",
+    "min_new_tokens",
+    "stop",
+    "repetition_penalty",
+    "beam",
+    "length_penalty",
+    "as_json",
+)
+OF_MUSIC = ("prime", "seconds", "harmonize", "voice", "out", "only_midi")
 
 
 def generate(
+    context: typer.Context,
     model: ModelOption,
     prompt: Annotated[
         str | None, typer.Option(help="What to go on from; without it, all of stdin.")
@@ -46,10 +64,43 @@ def generate(
             help="Take the end of a prompt longer than the context; else refuse it.",
         ),
     ] = False,
+    prime: Annotated[
+        Path | None,
+        typer.Option(help="A MIDI file to play on from.", rich_help_panel=MUSIC),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Of new music, if it does not end before.", rich_help_panel=MUSIC)
+    ] = music.SECONDS,
+    harmonize: Annotated[
+        Path | None,
+        typer.Option(
+            help="A MIDI file with a melody: write the other voices of a chorale.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    voice: Annotated[
+        str,
+        typer.Option(help="Which one it is: soprano, alto, tenor or bass.", rich_help_panel=MUSIC),
+    ] = music.SOPRANO,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .mid file, or a folder for 001.mid, 002.mid, ...; beside each a .wav to hear "
+            "and a .png to see. Without it events are printed.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    only_midi: Annotated[
+        bool, typer.Option("--only-midi", help="No .wav, no .png.", rich_help_panel=MUSIC)
+    ] = False,
     temperature: Annotated[
-        float,
-        typer.Option(help="0: the likeliest; more boldly the higher.", rich_help_panel=CHANCE),
-    ] = 0.8,
+        float | None,
+        typer.Option(
+            help="0: the likeliest; more boldly the higher.",
+            show_default="0.8, of music 1",
+            rich_help_panel=CHANCE,
+        ),
+    ] = None,
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     min_p: Annotated[
@@ -76,14 +127,31 @@ def generate(
     ] = False,
     device: DeviceOption = None,
 ) -> None:
-    """Write on from a prompt, word by word as it comes."""
+    """Write on: text from a prompt, word by word as it comes; or music, into MIDI files.
+
+    Which of the two, and so which options there are, is the model's affair.
+    """
     from manyheads.tasks.generation import Generation
     from manyheads.trained.language import LanguageModel
+    from manyheads.trained.music import Musician
 
+    typed = given(context)
+    writers: tuple[type[LanguageModel | Musician], ...] = (LanguageModel, Musician)
+    loaded = loaded_as(writers, model, device)
+    if isinstance(loaded, Musician):
+        refuse_others(typed, OF_TEXT, f"write text, {model} writes music")
+        wanted = music.Wanted(prime, seconds, harmonize, voice, out, only_midi)
+        wanted.check(count, typed)
+        options = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+        options |= {"temperature": 1.0 if temperature is None else temperature}
+        music.generate(loaded, wanted, count, {**options, "truncate": truncate})
+        return
+    refuse_others(typed, OF_MUSIC, f"write music, {model} writes text")
+    chance = 0.8 if temperature is None else temperature
     how = Generation(
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
-        temperature=0.0 if beam > 1 else temperature,
+        temperature=0.0 if beam > 1 else chance,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
@@ -94,9 +162,18 @@ def generate(
         length_penalty=length_penalty,
         truncate=truncate,
     )
-    loaded = loaded_as(LanguageModel, model, device)
     begin = piped().removesuffix("\n") if prompt is None else prompt
-    if as_json or count > 1 or beam > 1:
+    write(loaded, begin, how, count, as_json)
+
+
+def refuse_others(typed: set[str], names: tuple[str, ...], whose: str) -> None:
+    """Refuse the options of models that write something else."""
+    if name := next((name for name in names if name in typed), None):
+        raise ValueError(f"{option(name)} is for models that {whose}")
+
+
+def write(loaded: LanguageModel, begin: str, how: Generation, count: int, as_json: bool) -> None:
+    if as_json or count > 1 or how.beam > 1:
         for one, *_ in loaded.write([begin] * count, how):
             told = {"prompt": begin, "text": one.text, "score": round(one.score, 4)}
             print(json.dumps(told, ensure_ascii=False) if as_json else begin + one.text, flush=True)

@@ -34,7 +34,18 @@ TopP = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)]
 
 
-def loaded_as(kind: type[T], model: str, device: str | None) -> T:
+def given(context: typer.Context) -> set[str]:
+    """The names of the options that were typed."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def option(name: str) -> str:
+    """as_json is typed --json, top_k --top-k."""
+    return f"--{name.removeprefix('as_').replace('_', '-')}"
+
+
+def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | None) -> T:
     """The model, if it is one that this command is for."""
     from manyheads.models import load
     from manyheads.recipes.table import FAMILIES

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from manyheads.commands import music as of_music
 from manyheads.commands.incoming import Incoming
 from manyheads.commands.options import (
     BEAM,
@@ -25,7 +26,9 @@ from manyheads.commands.options import (
     Seed,
     TopK,
     TopP,
+    given,
     loaded_as,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from manyheads.trained.translator import Translator, Written
 
 STDIN = Path("stdin")
+MUSIC = "Music"
+OF_MUSIC = ("split", "count", "seconds")
 
 
 def translate(
@@ -175,6 +180,7 @@ def described(model: Translator, source: str, best: list[Written]) -> dict[str, 
 
 
 def evaluate(
+    context: typer.Context,
     model: ModelOption,
     source: Annotated[Path | None, typer.Option(help="Texts to read, one a line.")] = None,
     reference: Annotated[Path | None, typer.Option(help="What is wanted for each.")] = None,
@@ -185,6 +191,23 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="For a model that judges: texts with their labels.")
     ] = None,
+    music: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="For a model of music: MIDI files, folders, an .npz.", rich_help_panel=MUSIC
+        ),
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Which part of an .npz.", rich_help_panel=MUSIC)
+    ] = "valid",
+    count: Annotated[
+        int,
+        typer.Option(min=1, help="Pieces to draw, to compare the music.", rich_help_panel=MUSIC),
+    ] = 8,
+    seconds: Annotated[
+        float,
+        typer.Option(help="Of each, and of the start of those given.", rich_help_panel=MUSIC),
+    ] = of_music.SECONDS,
     against: Annotated[
         str | None, typer.Option(help="Another model: is the difference more than chance?")
     ] = None,
@@ -205,13 +228,23 @@ def evaluate(
 
     By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries,
     exact match and F1 for answers; bits per byte and perplexity for text that goes on;
-    accuracy and F1, or correlations, for what is said about texts.
+    accuracy and F1, or correlations, for what is said about texts;
+    nats a token and how it compares with what the model writes, for music.
     """
-    if text or data:
+    if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
+        raise ValueError(f"{option(name)} goes with --music, which was not given")
+    asked = {"--text": text, "--data": data, "--music": music}
+    first = next((name for name, value in asked.items() if value), None)
+    if first is not None:
         others: dict[str, Any] = {"--source": source, "--reference": reference, "--pairs": pairs}
-        others |= {"--against": against, "--write": write_to, "--data": data if text else None}
-        alone("--text" if text else "--data", others)
-        told = measured_text(model, text, device) if text else measured_labels(model, data, device)
+        others |= {"--against": against, "--write": write_to, **asked, first: None}
+        alone(first, others)
+        if text:
+            told = measured_text(model, text, device)
+        elif music:
+            told = of_music.measured(model, music, split, (count, seconds), device)
+        else:
+            told = measured_labels(model, data, device)
         print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_table(told))
         return
     from manyheads.evaluating import Evaluation, report, table

@@ -1,4 +1,4 @@
-"""Steps around another step: text beyond the context, and fewer repetitions.
+"""Steps around another step: beyond the context, fewer repetitions, no stop inside a beat.
 
 B batch, T new tokens, V vocabulary.
 """
@@ -18,14 +18,20 @@ class Moving:
 
     When one token more would not fit, the network forgets all it has read and reads the last
     `context // 2` tokens anew: half of the context lies behind every token at least, and one step
-    in so many costs more than one token.
+    in so many costs more than one token. What is read anew begins with a whole `beat` of tokens:
+    a network may tell voices apart by their turn.
     """
 
-    def __init__(self, make: Callable[[], Step], context: int):
+    def __init__(self, make: Callable[[], Step], context: int, beat: int = 1):
         """`make` gives a step that has read nothing."""
         if context < 1:
             raise ValueError(f"a context has 1 token or more, got {context}")
-        self.make, self.context, self.step = make, context, make()
+        if beat > 1 and (context % beat or context < 2 * beat):
+            raise ValueError(
+                f"a context that moves by {beat} tokens has {2 * beat}, {3 * beat} or another "
+                f"multiple of them, got {context}"
+            )
+        self.make, self.context, self.beat, self.step = make, context, beat, make()
         self.read: Tensor | None = None  # (B, tokens), what the step has read
 
     def __call__(self, ids: Tensor) -> Tensor:
@@ -37,7 +43,8 @@ class Moving:
         self.read = ids if self.read is None else torch.cat([self.read, ids], 1)
         if self.read.shape[1] > self.context:
             self.step = self.make()
-            new = self.read = self.read[:, -max(self.context // 2, ids.shape[1]) :]
+            spare = self.read.shape[1] - max(self.context // 2, ids.shape[1])
+            new = self.read = self.read[:, spare // self.beat * self.beat :]
         return self.step(new)
 
     def select(self, rows: Tensor) -> None:
@@ -80,3 +87,24 @@ class Repeats:
     def reorder(self, rows: Tensor) -> None:
         self.step.reorder(rows)
         self.met = None if self.met is None else self.met[rows]
+
+
+class Whole:
+    """The stop comes only where a beat is whole: after 1, 5, 9, ... tokens for a beat of 4."""
+
+    def __init__(self, step: Step, stop: int, beat: int):
+        self.step, self.stop, self.beat = step, stop, beat
+        self.read = 0  # tokens, from the sign that starts them or another beat's first on
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        scores = self.step(ids)  # (B, V)
+        self.read += ids.shape[1]
+        if (self.read - 1) % self.beat:
+            scores[:, self.stop] = -torch.inf
+        return scores
+
+    def select(self, rows: Tensor) -> None:
+        self.step.select(rows)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.step.reorder(rows)

@@ -1,0 +1,211 @@
+"""What generate and evaluate do for models of music, and look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyheads.commands.options import DeviceOption, ModelOption, loaded_as
+
+if TYPE_CHECKING:
+    from manyheads.codecs.notes import Piece
+    from manyheads.trained.music import Musician
+
+SOPRANO = "soprano"
+SECONDS = 30.0
+MIDI = (".mid", ".midi")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What generate was asked for that only music has."""
+
+    prime: Path | None = None
+    seconds: float = SECONDS
+    harmonize: Path | None = None
+    voice: str = SOPRANO
+    out: Path | None = None
+    only_midi: bool = False
+
+    def check(self, count: int, given: set[str]) -> None:
+        """Refuse what does not go together, before anything is loaded."""
+        if self.harmonize is None and "voice" in given:
+            raise ValueError("--voice says which voice of --harmonize is given, and that was not")
+        if self.harmonize is not None:
+            for other in ("prime", "seconds", "count"):
+                if other in given:
+                    raise ValueError(
+                        f"--harmonize writes around all of a melody, once; --{other} is for music "
+                        "that goes on"
+                    )
+        if self.only_midi and self.out is None:
+            raise ValueError("--only-midi is for files, and no --out was given")
+        if self.out is None:
+            return
+        if self.out.suffix.lower() in MIDI and not self.out.is_dir():
+            if count > 1:
+                raise ValueError(f"{count} pieces need a folder, --out names the file {self.out}")
+            if not self.out.parent.is_dir():
+                raise ValueError(f"there is no folder {self.out.parent} for --out {self.out}")
+        elif self.out.is_file() or (self.out.suffix and not self.out.is_dir()):
+            raise ValueError(f"--out names a folder or a .mid file, got {self.out}")
+
+
+# ---- generate --------------------------------------------------------------------------------
+
+
+def generate(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -> None:
+    """Into files with --out, else event by event onto the screen."""
+    if wanted.out is None and wanted.harmonize is None:
+        show(model, wanted, count, how)
+        return
+    began = time.perf_counter()
+    pieces, seconds = written(model, wanted, count, how)
+    took = time.perf_counter() - began
+    if wanted.out is None:
+        codec = model.task.codec
+        for text in events(codec.pieces(codec.encode(pieces[0])), codec.beat):
+            print(text, end="")
+        return
+    for piece, path in zip(pieces, paths(wanted.out, count), strict=True):
+        print(keep(piece, path, wanted.only_midi), flush=True)
+    print(f"{seconds:.1f} s of music in {took:.1f} s: {seconds / took:.2g} times real time")
+
+
+def written(
+    model: Musician, wanted: Wanted, count: int, how: dict[str, Any]
+) -> tuple[list[Piece], float]:
+    """The pieces, and how many seconds of them are new."""
+    if wanted.harmonize is not None:
+        drawn = {name: value for name, value in how.items() if name != "truncate"}
+        piece = model.harmonize(opened(wanted.harmonize), wanted.voice, **drawn)
+        return [piece], piece.seconds
+    prime = None if wanted.prime is None else opened(wanted.prime)
+    found = model.compose(prime, wanted.seconds, count, **how)
+    return [one.piece for one in found], sum(one.seconds for one in found)
+
+
+def opened(path: Path) -> Piece:
+    from manyheads.data.midi import load
+
+    return load(path)
+
+
+def show(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -> None:
+    prime = None if wanted.prime is None else opened(wanted.prime)
+    for number in range(count):
+        coming = model.stream(prime, wanted.seconds, number, **how)
+        for text in events((said for said, _ in coming), model.task.codec.beat):
+            print(text, end="", flush=True)
+        if count > 1:
+            print("-" * 20, flush=True)
+
+
+def events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
+    """With spaces between; a line for each step of all voices, or until time passes."""
+    fresh = True  # whether a line begins here
+    for number, label in enumerate(said, start=1):
+        before = "" if fresh else " "
+        fresh = number % beat == 0 if beat > 1 else label.startswith(("+", "Bar"))
+        yield f"{before}{label}" + "\n" * fresh
+    if not fresh:
+        yield "\n"
+
+
+def paths(out: Path, count: int) -> list[Path]:
+    """One file, or 001.mid, 002.mid, ... of a folder, which is made where there is none."""
+    if out.suffix.lower() in MIDI and not out.is_dir():
+        return [out]
+    out.mkdir(parents=True, exist_ok=True)
+    return [out / f"{number:03d}.mid" for number in range(1, count + 1)]
+
+
+def keep(piece: Piece, path: Path, only_midi: bool) -> str:
+    """The file, and beside it how it sounds and looks; a line to tell of it."""
+    from manyheads.data.midi import save
+    from manyheads.inspect import sound
+    from manyheads.inspect.roll import Roll
+
+    save(piece, path)
+    if not piece.notes:
+        return f"{path}: no notes"
+    told = f"{path}: {len(piece.notes):,} notes, {piece.seconds:.1f} s"
+    if only_midi:
+        return told
+    sound.save(piece, path.with_suffix(".wav"))
+    Roll(piece).save(path.with_suffix(".png"))
+    return f"{told}; to hear {path.with_suffix('.wav')}, to see {path.with_suffix('.png')}"
+
+
+# ---- evaluate --------------------------------------------------------------------------------
+
+
+def measured(
+    model: str, music: list[Path], split: str, drawn: tuple[int, float], device: str | None
+) -> dict[str, Any]:
+    """How likely the model finds this music, and what it is like beside what the model writes."""
+    from manyheads.evaluating import of_music
+    from manyheads.trained.music import Musician
+
+    loaded = loaded_as(Musician, model, device)
+    return of_music(loaded, pieces_of(music, split), *drawn)
+
+
+def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
+    """All pieces of these files, each with where it stands."""
+    from manyheads.codecs.chorales import piece_of
+    from manyheads.data.chorales import grids
+    from manyheads.data.midi import pieces
+    from manyheads.tasks.repertoire import GRIDS, VALID
+
+    found: list[tuple[str, Piece]] = []
+    files = [path for path in music if path.suffix.lower() != GRIDS]
+    for path in music:
+        if path in files:
+            continue
+        held = grids(path)
+        names = VALID if split in VALID else (split,)
+        name = next((name for name in names if name in held), None)
+        if name is None:
+            raise ValueError(f"{path} has the splits {', '.join(held)}, --split asks for {split}")
+        found += [(f"{path}, {name} {i}", piece_of(grid)) for i, grid in enumerate(held[name])]
+    if files:
+        found += [(str(path), piece) for piece, path in pieces(files)]
+    return [(where, piece) for where, piece in found if piece.notes]
+
+
+# ---- look ------------------------------------------------------------------------------------
+
+
+def look(
+    model: ModelOption,
+    music: Annotated[Path, typer.Option(help="The piece to look at, a MIDI file.")],
+    layer: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
+    head: Annotated[
+        int | None, typer.Option(help="Counted from 0.", show_default="all of them")
+    ] = None,
+    at: Annotated[
+        float | None,
+        typer.Option(help="Whose attention: a note at so many seconds.", show_default="the last"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a picture to this .png file.")] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Show which notes a model of music looks back at."""
+    from manyheads.trained.music import Musician
+
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ValueError(f"--out names a file in a folder that is there, got {out}")
+    if out is not None and out.suffix.lower() != ".png":
+        raise ValueError(f"--out names a .png file, got {out}")
+    loaded = loaded_as(Musician, model, device)
+    arcs = loaded.look(opened(music), layer, head, at)
+    print(arcs)
+    if out is not None:
+        replace(arcs, title=f"{model}: {arcs.title}").save(out)
+        print(f"\npicture: {out}")

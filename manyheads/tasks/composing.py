@@ -1,0 +1,309 @@
+"""How a model of music writes on: from nothing or a beginning, or around a voice that is given.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.codecs.chorales import (
+    QUARTERS_PER_MINUTE,
+    STEPS_PER_QUARTER,
+    VOICES,
+    Chorales,
+    Grid,
+    gridded,
+    piece_of,
+)
+from manyheads.codecs.music import MusicCodec
+from manyheads.codecs.notes import Piece, Voice
+from manyheads.codecs.performance import SHIFT, Performance
+from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.greedy import Over, greedy
+from manyheads.decoding.particles import FREE, around
+from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.step import CachedStep, Step
+from manyheads.decoding.stream import stream as stream_tokens
+from manyheads.decoding.wrappers import Moving, Whole
+from manyheads.tasks.generation import AT_ONCE, Generation
+from manyheads.tasks.repertoire import encoded
+
+LONGEST_SECONDS = 3600.0  # of new music
+TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
+SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
+
+
+@dataclass(frozen=True)
+class Composing:
+    """What is left to chance; at temperature 0 the likeliest token is taken."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    truncate: bool = False  # of a beginning longer than the context, read the end
+
+    def __post_init__(self) -> None:
+        Generation(  # refuses alike what text refuses
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
+        )
+
+    def sampling(self) -> Sampling | None:
+        if not self.temperature:
+            return None
+        return Sampling(
+            self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+        )
+
+
+class Player(NamedTuple):
+    """Who writes: a network with its numbers, which sees `context` of them at most."""
+
+    network: Any
+    codec: MusicCodec
+    context: int
+
+
+class Composed(NamedTuple):
+    """What was written after a beginning, and all of it to be heard."""
+
+    piece: Piece  # the beginning too
+    ids: list[int]  # what is new, without the sign that ends it
+    logs: list[float]  # the log-probability of each, and of the sign where it was reached
+    finished: bool  # by the sign, not by being as long as it may be
+    seconds: float  # of what is new
+
+
+def compose(
+    player: Player,
+    prime: Piece | None = None,
+    seconds: float = 30.0,
+    count: int = 1,
+    how: Composing = Composing(),
+) -> list[Composed]:
+    """So many pieces, each with so many seconds of new music unless it ends before."""
+    if count < 1:
+        raise ValueError(f"1 piece or more is written, got {count}")
+    codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds)
+    start = starting(player, begin, how)
+    longest = min(player.context, start.shape[1] + limit(bounds))
+    at_once, before = max(1, AT_ONCE // longest), codec.render(begin).seconds
+    found: list[Composed] = []
+    for first in range(0, count, at_once):
+        numbers = range(first, min(count, first + at_once))
+        step, rows = stepping(player), start.expand(len(numbers), -1)
+        over, sampling = ending(codec, seconds, begin, len(numbers)), how.sampling()
+        if sampling is None:
+            written = greedy(step, rows, bounds, over)
+        else:
+            written = sample(step, rows, bounds, sampling, numbers, over)
+        for one in written:
+            piece = codec.render([*begin, *one.ids])
+            new = max(0.0, piece.seconds - before)
+            found.append(Composed(piece, one.ids, one.logs, one.finished, new))
+    return found
+
+
+def stream(
+    player: Player,
+    prime: Piece | None = None,
+    seconds: float = 30.0,
+    how: Composing = Composing(),
+    number: int = 0,
+) -> Iterator[tuple[int, float]]:
+    """The numbers that `compose` writes for the piece of this number, and their logs, one by one.
+
+    The sign that ends a piece is the last where it was reached. What is refused is refused at once.
+    """
+    begin, bounds = begun(player, prime), bounded(player, seconds)
+    start, step = starting(player, begin, how), stepping(player)
+    over = ending(player.codec, seconds, begin, 1)
+    return until(over, stream_tokens(step, start, bounds, how.sampling(), number))
+
+
+def until(over: Over | None, tokens: Iterator[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    for token, log in tokens:
+        yield token, log
+        if over is not None and over(0, token):
+            return
+
+
+def stepping(player: Player) -> Step:
+    player.network.eval()
+    beat = player.codec.beat
+    step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
+    return Whole(step, player.codec.signs.stop, beat) if beat > 1 else step
+
+
+def begun(player: Player, prime: Piece | None) -> list[int]:
+    return [] if prime is None else encoded(prime, player.codec).tolist()
+
+
+def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
+    """(1, T): what is read first, from a whole beat on where the beginning is cut."""
+    ids = [*player.codec.signs.starts, *begin]
+    spare = len(ids) - player.context
+    if spare > 0 and not how.truncate:
+        raise ValueError(
+            f"the beginning has {len(ids)} tokens and the context {player.context}; shorten it, or "
+            "truncate it: then its last tokens are read"
+        )
+    beat = player.codec.beat
+    cut = -(-max(0, spare) // beat) * beat
+    return torch.tensor([ids[cut:]], device=next(player.network.parameters()).device)
+
+
+def bounded(player: Player, seconds: float) -> Bounds:
+    """The longest is exact where each token takes its time, else what nothing should reach."""
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(
+            f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
+        )
+    if isinstance(player.codec, Chorales):
+        tokens = math.ceil(round(seconds / step_seconds(), 6)) * len(VOICES)
+    else:
+        tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
+    signs = player.codec.signs
+    return Bounds(signs.stop, longest=tokens, shortest=SHORTEST, never=signs.never)
+
+
+def limit(bounds: Bounds) -> int:
+    (tokens,) = bounds.limits(1)
+    return tokens
+
+
+# ---- time ------------------------------------------------------------------------------------
+
+
+def step_seconds() -> float:
+    """Of a chorale's grid."""
+    return 60 / QUARTERS_PER_MINUTE / STEPS_PER_QUARTER
+
+
+def takes(codec: MusicCodec) -> NDArray[np.float64] | None:
+    """The seconds that each number takes; None where that is not a number's own affair."""
+    found = np.zeros(codec.size)
+    if isinstance(codec, Performance):
+        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
+    elif isinstance(codec, Chorales):
+        found[codec.signs.stop + 1 :] = step_seconds() / len(VOICES)
+    else:
+        return None
+    return found
+
+
+def ending(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
+    """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
+    if isinstance(codec, Chorales):
+        return None
+    each = takes(codec)
+    if each is None:
+        return by_bars(codec, seconds, begin, rows)
+    passed = [0.0] * rows
+
+    def over(row: int, token: int) -> bool:
+        passed[row] += float(each[token])
+        return passed[row] > seconds - 1e-6
+
+    return over
+
+
+def by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
+    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
+    written: list[list[int]] = [[] for _ in range(rows)]
+    before = codec.render(begin).seconds
+
+    def over(row: int, token: int) -> bool:
+        written[row].append(token)
+        (said,) = codec.pieces([token])
+        if not said.startswith("Bar"):
+            return False
+        return codec.render([*begin, *written[row]]).seconds - before >= seconds
+
+    return over
+
+
+# ---- around a voice --------------------------------------------------------------------------
+
+
+def harmonize(
+    player: Player,
+    piece: Piece,
+    voice: str = "soprano",
+    particles: int = 16,
+    how: Composing = Composing(),
+) -> Piece:
+    """The other three voices to one that is given: alone, or among four of which it is taken."""
+    codec = player.codec
+    if not isinstance(codec, Chorales):
+        raise ValueError(
+            f"a model of chorales harmonizes, this one writes by the codec {codec.kind}"
+        )
+    sampling = how.sampling()
+    if sampling is None:
+        raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
+    melody = sung(piece, voice)
+    given = np.full((len(melody), len(VOICES)), FREE)
+    given[:, VOICES.index(voice)] = codec.flat(melody)[VOICES.index(voice) :: len(VOICES)]
+    signs = codec.signs
+    start = starting(player, [], how)
+    # The end is given too: what leads there is the likelier for it.
+    found = around(
+        stepping(player),
+        start,
+        [*given.flatten().tolist(), signs.stop],
+        sampling,
+        particles=particles,
+        never=(*signs.never, signs.stop),
+    )
+    return piece_of(codec.grid(found.ids), piece.tempos[0].quarters_per_minute)
+
+
+def sung(piece: Piece, voice: str) -> Grid:
+    """The grid of one voice, the others at rest."""
+    if voice not in VOICES:
+        raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
+    number = VOICES.index(voice)
+    if len(piece.voices) not in (1, len(VOICES)):
+        raise ValueError(
+            f"a melody alone or a piece of {len(VOICES)} voices is harmonized, this one has "
+            f"{len(piece.voices)}"
+        )
+    alone = len(piece.voices) == 1
+    notes = [n._replace(voice=number) for n in piece.notes if alone or n.voice == number]
+    if not notes:
+        raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
+    voices = tuple(map(Voice, VOICES))
+    return gridded(Piece(tuple(notes), voices, piece.tempos, piece.meters))
+
+
+# ---- whose note a token is -------------------------------------------------------------------
+
+
+def spots(codec: MusicCodec, ids: Sequence[int]) -> list[tuple[float, int] | None]:
+    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
+    each = takes(codec)
+    if each is None:
+        raise ValueError(
+            f"where a token stands is known of performances and chorales, not of {codec.kind}"
+        )
+    pitch = codec.pitches()
+    moments = np.cumsum(each[np.asarray(ids, int)]) - each[np.asarray(ids, int)]
+    return [
+        (float(at), pitch[number]) if pitch[number] else None
+        for at, number in zip(moments, ids, strict=True)
+    ]

@@ -1,0 +1,263 @@
+"""generate, evaluate and look for models of music, as a person types them."""
+
+import json
+import wave
+from itertools import chain
+from pathlib import Path
+
+import books
+import numpy as np
+import pytest
+import tunes
+from typed import Command, Refuses
+
+from manyheads import models
+from manyheads.codecs.chorales import gridded, piece_of
+from manyheads.commands.music import events
+from manyheads.data.chorales import grids
+from manyheads.data.midi import load
+
+CPU = ("--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def choir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tunes.chorales(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def piano(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tunes.performances(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.language(tmp_path_factory.getbasetemp())
+
+
+# ---- generate --------------------------------------------------------------------------------
+
+
+def test_a_file_has_its_sound_and_its_picture_beside_it(
+    manyheads: Command, piano: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new.mid"
+    done = manyheads("generate", "--model", piano, "--seconds", 1, "--out", out, *CPU)
+    assert (done.code, done.err) == (0, "")
+    piece = load(out)
+    told, speed = done.out.splitlines()
+    assert told.startswith(f"{out}: {len(piece.notes)} notes, ")
+    assert told.endswith(f"; to hear {tmp_path}/new.wav, to see {tmp_path}/new.png")
+    assert speed.endswith("times real time")
+    with wave.open(str(tmp_path / "new.wav")) as sound:
+        assert sound.getnframes() / sound.getframerate() >= piece.seconds
+    assert (tmp_path / "new.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_has_a_file_for_each_piece(
+    manyheads: Command, choir: Path, tmp_path: Path
+) -> None:
+    given = ("generate", "--model", choir, "--seconds", 1, "--count", 3, "--only-midi", *CPU)
+    done = manyheads(*given, "--out", tmp_path / "new" / "pieces")
+    assert (done.code, done.err) == (0, "")
+    files = sorted((tmp_path / "new" / "pieces").iterdir())
+    assert [file.name for file in files] == ["001.mid", "002.mid", "003.mid"]
+    assert len({file.read_bytes() for file in files}) == 3
+    again = tmp_path / "again.mid"
+    manyheads(*given[:5], "--only-midi", *CPU, "--out", again)
+    assert again.read_bytes() == files[0].read_bytes()
+
+
+def test_a_beginning_is_played_on_from(manyheads: Command, choir: Path, tmp_path: Path) -> None:
+    prime = tunes.midi(tunes.chorale(8), tmp_path / "prime.mid")
+    given = ("generate", "--model", choir, "--prime", prime, "--seconds", 1.5, *CPU)
+    assert manyheads(*given, "--out", tmp_path / "new.mid").code == 0
+    wanted = gridded(load(prime))
+    assert gridded(load(tmp_path / "new.mid"))[:8].tolist() == wanted.tolist()
+
+
+def test_without_a_file_events_are_written_as_they_come(
+    manyheads: Command, choir: Path, piano: Path
+) -> None:
+    sung = manyheads("generate", "--model", choir, "--seconds", 1, *CPU).out.splitlines()
+    assert 1 <= len(sung) <= 7
+    assert {len(line.split()) for line in sung[:-1]} <= {4}
+    played = manyheads("generate", "--model", piano, "--seconds", 1, "--count", 2, *CPU).out
+    assert played.count("-" * 20) == 2
+    assert all(line.count("+") <= 1 for line in played.splitlines())
+
+
+def test_a_line_is_a_step_or_what_happens_at_once() -> None:
+    assert "".join(events(["C5", "G4", "E4", "C3", "</s>"], 4)) == "C5 G4 E4 C3\n</s>\n"
+    assert "".join(events(["v62", "C4↓", "+10ms", "C4↑"], 1)) == "v62 C4↓ +10ms\nC4↑\n"
+    assert "".join(events([], 1)) == ""
+
+
+def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path) -> None:
+    melody = tunes.midi(tunes.chorale(8), tmp_path / "melody.mid")
+    given = ("generate", "--model", choir, "--harmonize", melody, "--voice", "bass", *CPU)
+    done = manyheads(*given, "--out", tmp_path / "four.mid", "--only-midi")
+    assert (done.code, done.err) == (0, "")
+    found = gridded(load(tmp_path / "four.mid"))
+    assert found[:, 3].tolist() == gridded(load(melody))[:, 3].tolist()
+    lines = manyheads(*given).out.splitlines()
+    assert len(lines) == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            ("--prompt", "C"),
+            "--prompt is for models that write text, {model} writes music",
+        ),
+        (("--json",), "--json is for models that write text, {model} writes music"),
+        (("--voice", "alto"), "--voice says which voice of --harmonize is given, and that was not"),
+        (
+            ("--harmonize", "x.mid", "--seconds", "3"),
+            "--harmonize writes around all of a melody, once; --seconds is for music that goes on",
+        ),
+        (("--out", "new.wav"), "--out names a folder or a .mid file, got new.wav"),
+        (("--out", "nowhere/x.mid"), "there is no folder nowhere for --out nowhere/x.mid"),
+        (
+            ("--out", "x.mid", "--count", "2"),
+            "2 pieces need a folder, --out names the file x.mid",
+        ),
+        (("--only-midi",), "--only-midi is for files, and no --out was given"),
+        (("--prime", "x.mid"), "there is no file x.mid"),
+        (("--seconds", "0"), "over 0 and up to 3600 seconds of music are written, got 0"),
+        (("--temperature", "-1"), "a temperature is 0 (greedy) or more, got -1.0"),
+        (
+            ("--harmonize", "{midi}", "--voice", "viola"),
+            "the voices are soprano, alto, tenor, bass; 'viola' was asked for",
+        ),
+        (
+            ("--prime", "{hand}"),
+            "a chorale has 4 voices, each in a track of its own; this piece has 1",
+        ),
+        (
+            ("--prime", "{midi}"),
+            "the beginning has 161 tokens and the context 128; shorten it, or truncate it: then "
+            "its last tokens are read",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_of_music_is_refused(
+    given: tuple[str, ...], sentence: str, refuses: Refuses, choir: Path, tmp_path: Path
+) -> None:
+    names = {
+        "model": choir,
+        "midi": tunes.midi(tunes.chorale(40), tmp_path / "four.mid"),
+        "hand": tunes.midi(tunes.performance(), tmp_path / "hand.mid"),
+    }
+    typed = [each.format(**names) for each in given]
+    refuses(sentence.format(**names), "generate", "--model", choir, *CPU, *typed)
+
+
+@pytest.mark.parametrize("given", [("--prime", "x.mid"), ("--seconds", "3"), ("--out", "x.mid")])
+def test_what_is_of_music_is_refused_by_a_model_of_text(
+    given: tuple[str, ...], refuses: Refuses, writer: Path
+) -> None:
+    sentence = f"{given[0]} is for models that write music, {writer} writes text"
+    refuses(sentence, "generate", "--model", writer, "--prompt", "a", *CPU, *given)
+
+
+def test_a_model_that_does_not_write_says_what_it_is_for(
+    refuses: Refuses, choir: Path, run: Path
+) -> None:
+    refuses(
+        f"{run} is a model for translation; `manyheads translate --model {run}` is what it is for",
+        "generate",
+        "--model",
+        run,
+        *CPU,
+    )
+    refuses(
+        f"{choir} is a model for music; `manyheads generate --model {choir}` is what it is for",
+        "score",
+        "--model",
+        choir,
+        *CPU,
+    )
+
+
+# ---- evaluate --------------------------------------------------------------------------------
+
+
+def test_music_is_measured_and_compared_with_what_the_model_writes(
+    manyheads: Command, choir: Path
+) -> None:
+    music = choir.parent / "chorales.npz"
+    given = ("evaluate", "--model", choir, "--music", music, "--count", 2, "--seconds", 3, *CPU)
+    told = json.loads(manyheads(*given, "--json").out)
+    assert told["examples"] == 4
+    assert told["tokens"] == 4 * (16 + 20 + 24 + 28) + 4
+    model, held = models.load(choir, "cpu"), grids(music)["valid"]
+    logs = [model.score(piece_of(grid)).logs for grid in held]
+    loss, notes = (-np.mean([*chain(*each)]) for each in (logs, [some[:-1] for some in logs]))
+    assert told["scores"]["loss"]["value"] == pytest.approx(loss, abs=1e-4)
+    assert told["scores"]["notes"]["value"] == pytest.approx(notes, abs=1e-4)
+    assert told["statistics"]["data"]["pieces"] == 4
+    assert 1 <= told["statistics"]["drawn"]["pieces"] <= 2
+    assert 0 <= told["pitch_classes_apart"] <= 1
+    test = json.loads(manyheads(*given, "--json", "--split", "test").out)
+    assert test["statistics"]["data"] != told["statistics"]["data"]
+    lines = manyheads(*given).out.splitlines()
+    assert lines[0].startswith(f"{choir}: 4 examples in ")
+    assert "  the first 3 s of each piece, and as much drawn" in lines
+    assert any(line.startswith("  notes a second") for line in lines)
+    assert lines[-1] == f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1"
+
+
+def test_a_folder_of_performances_is_measured(manyheads: Command, piano: Path) -> None:
+    music = piano.parent / "midi"
+    given = ("evaluate", "--model", piano, "--music", music, "--count", 2, "--seconds", 2, *CPU)
+    told = json.loads(manyheads(*given, "--json").out)
+    assert told["examples"] == 4
+    assert told["statistics"]["data"]["notes"] > 4
+
+
+def test_what_cannot_be_measured_is_refused(
+    refuses: Refuses, choir: Path, piano: Path, tmp_path: Path
+) -> None:
+    music = choir.parent / "chorales.npz"
+    given = ("evaluate", "--model", choir, *CPU)
+    refuses("--seconds goes with --music, which was not given", *given, "--seconds", 3)
+    both = ("--music", music, "--text", music)
+    refuses("--text is evaluated by itself, --music was given too", *given, *both)
+    refuses(
+        f"{music} has the splits train, valid, test, --split asks for other",
+        *(*given, "--music", music, "--split", "other"),
+    )
+    hand = tunes.midi(tunes.performance(), tmp_path / "hand.mid")
+    refuses(
+        f"{hand}: a chorale has 4 voices, each in a track of its own; this piece has 1",
+        *(*given, "--music", hand),
+    )
+
+
+# ---- look ------------------------------------------------------------------------------------
+
+
+def test_a_note_shows_what_it_looks_back_at(
+    manyheads: Command, choir: Path, tmp_path: Path
+) -> None:
+    music = tunes.midi(tunes.chorale(12), tmp_path / "four.mid")
+    given = ("look", "--model", choir, "--music", music, "--layer", 1, "--head", 0, *CPU)
+    done = manyheads(*given, "--out", tmp_path / "arcs.png")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("layer 1 at ")
+    assert lines[1].startswith("head 0, ")
+    assert lines[-1] == f"picture: {tmp_path}/arcs.png"
+    assert (tmp_path / "arcs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_looked_at_is_refused(refuses: Refuses, choir: Path, tmp_path: Path) -> None:
+    music = tunes.midi(tunes.chorale(12), tmp_path / "four.mid")
+    given = ("look", "--model", choir, "--music", music, *CPU)
+    refuses("layers are numbered 0 to 1, 7 was asked for", *given, "--layer", 7)
+    refuses("--out names a .png file, got x.pdf", *given, "--out", "x.pdf")
+    refuses(
+        "--out names a file in a folder that is there, got no/x.png", *given, "--out", "no/x.png"
+    )

@@ -1,0 +1,290 @@
+"""A model of music asked from Python."""
+
+import numpy as np
+import pytest
+import torch
+from tunes import chorale, musician, performance, pianist, singer
+
+from manyheads.attention.places import line
+from manyheads.codecs.chorales import VOICES, gridded
+from manyheads.codecs.music import new
+from manyheads.codecs.notes import Piece, Voice
+from manyheads.codecs.performance import SHIFT
+from manyheads.model.networks import Tokens
+from manyheads.tasks.composing import SHORTEST, Composing, ending, takes
+from manyheads.trained.music import Musician
+
+KINDS = [
+    pytest.param({}, id="transformer"),
+    pytest.param({"kind": "recurrent"}, id="recurrent"),
+    pytest.param({"relative": "score", "position": "none", "types": 4}, id="score"),
+]
+
+
+def passed(model: Musician, ids: list[int]) -> float:
+    each = takes(model.task.codec)
+    assert each is not None
+    return float(each[ids].sum())
+
+
+# ---- composing -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", KINDS[:2])
+def test_a_performance_goes_on_until_its_seconds_are_over(network: dict[str, object]) -> None:
+    model = pianist(**network)
+    for one in model.compose(seconds=6, count=3):
+        assert one.finished == (len(one.logs) == len(one.ids) + 1)
+        if not one.finished:
+            assert passed(model, one.ids) >= 6
+            assert passed(model, one.ids[:-1]) < 6
+        assert one.piece == model.task.codec.render(one.ids)
+
+
+@pytest.mark.parametrize("network", KINDS)
+def test_a_chorale_ends_after_whole_steps(network: dict[str, object]) -> None:
+    model = singer(32, **network)
+    written = model.compose(seconds=4, count=12)
+    for one in written:
+        assert len(one.ids) % len(VOICES) == 0
+        assert SHORTEST <= len(one.ids) <= 22 * len(VOICES)  # 22 sixteenths are 4.125 seconds
+        assert one.finished or len(one.ids) == 22 * len(VOICES)
+        assert not {0, 1, 2} & set(one.ids)
+
+
+def test_the_end_comes_only_after_something_was_written() -> None:
+    for model in (singer(), pianist()):
+        biased = model.network.head.forward  # type: ignore[union-attr]
+
+        def eager(states: torch.Tensor, scores: object = biased) -> torch.Tensor:
+            found = scores(states)  # type: ignore[operator]
+            found[..., 2] += 50
+            return torch.as_tensor(found)
+
+        model.network.head.forward = eager  # type: ignore[union-attr,assignment,method-assign]
+        (one,) = model.compose(seconds=9)
+        assert one.finished
+        assert len(one.ids) == SHORTEST
+
+
+def test_a_beginning_is_read_and_heard_and_its_time_does_not_count() -> None:
+    model = pianist(128)
+    prime = performance(6)
+    (one,) = model.compose(prime, seconds=3)
+    codec = model.task.codec
+    begin = codec.encode(prime)
+    assert one.piece == codec.render([*begin, *one.ids])
+    assert passed(model, one.ids) >= 3 or one.finished
+    other = model.compose(performance(6, seed=1), seconds=3)[0]
+    assert other.ids != one.ids
+    late = tuple(n._replace(start=n.start + 60, end=n.end + 60) for n in prime.notes)
+    assert model.compose(Piece(late), seconds=3)[0] == one  # a silence before it is left out
+
+
+@pytest.mark.parametrize("network", KINDS)
+def test_what_it_writes_it_finds_as_likely_as_it_said(network: dict[str, object]) -> None:
+    model = singer(64, **network)
+    prime = chorale(4)
+    (one,) = model.compose(prime, seconds=1.5)
+    begin = [1, *model.task.codec.encode(prime)]
+    read = torch.tensor([[*begin, *one.ids]])
+    with torch.no_grad():
+        scores = model.network(Tokens(read, line(read.shape[1])))[0].log_softmax(-1)
+    own = [scores[len(begin) + i - 1, token].item() for i, token in enumerate(one.ids)]
+    # Where the stop is ruled out, what is left is a little likelier.
+    ruled = [scores[len(begin) + i - 1, [0, 1, 2]].exp() for i in range(len(own))]
+    off = [log - wanted for log, wanted in zip(one.logs, own, strict=False)]
+    room = [-float(torch.log1p(-gone.sum())) + 1e-4 for gone in ruled]
+    assert all(-1e-4 <= a <= b for a, b in zip(off, room, strict=True))
+
+
+@pytest.mark.parametrize("network", KINDS)
+def test_past_the_context_chorales_are_written_from_a_whole_step_on(
+    network: dict[str, object],
+) -> None:
+    model = singer(16, **network)
+    (one,) = model.compose(seconds=5, temperature=0.7)
+    again = model.compose(seconds=5, temperature=0.7)[0]
+    assert again == one
+    assert len(one.ids) > 32 or one.finished
+
+
+def test_in_events_it_is_the_same_piece() -> None:
+    for model in (pianist(32), singer(32)):
+        for number, one in enumerate(model.compose(seconds=3, count=3, seed=5)):
+            events = [*model.stream(seconds=3, number=number, seed=5)]
+            signs = [2] * one.finished
+            assert [said for said, _ in events] == model.task.codec.pieces([*one.ids, *signs])
+            assert [log for _, log in events] == pytest.approx(one.logs, abs=1e-4)
+
+
+def test_each_piece_draws_by_its_number_and_the_seed() -> None:
+    model = pianist()
+    one, same = (model.compose(seconds=2, count=3, seed=1) for _ in range(2))
+    assert one == same
+    assert len({tuple(each.ids) for each in one}) == 3
+    assert model.compose(seconds=2, count=1, seed=1)[0].ids == one[0].ids
+    assert model.compose(seconds=2, count=1, seed=2)[0].ids != one[0].ids
+
+
+def test_at_temperature_zero_all_are_alike() -> None:
+    one, other = singer().compose(seconds=2, count=2, temperature=0)
+    assert one.ids == other.ids
+
+
+def test_of_a_long_beginning_the_end_is_read_where_that_is_asked_for() -> None:
+    model, long = singer(32), chorale(20)
+    with pytest.raises(ValueError, match="the beginning has 81 tokens and the context 32; shorten"):
+        model.compose(long)
+    with pytest.raises(ValueError, match="the beginning has 81 tokens"):
+        model.stream(long)  # before the first event is asked for
+    (one,) = model.compose(long, seconds=1, truncate=True)
+    assert gridded(one.piece)[:20].tolist() == gridded(long).tolist()
+
+
+def test_what_cannot_be_composed_is_refused() -> None:
+    model = singer()
+    with pytest.raises(ValueError, match="over 0 and up to 3600 seconds of music are written, go"):
+        model.compose(seconds=0)
+    with pytest.raises(ValueError, match="1 piece or more is written, got 0"):
+        model.compose(count=0)
+    with pytest.raises(ValueError, match="a chorale has 4 voices, each in a track of its own; th"):
+        model.compose(performance())
+    with pytest.raises(ValueError, match=r"a temperature is 0 \(greedy\) or more, got -1"):
+        model.compose(temperature=-1)
+    with pytest.raises(ValueError, match="top_k, top_p and min_p narrow what is drawn"):
+        Composing(temperature=0, top_p=0.5)
+
+
+def test_by_bars_a_piece_ends_with_the_first_bar_past_its_seconds() -> None:
+    pytest.importorskip("miditok")
+    codec = new("remi")
+    ids = codec.encode(performance(60))
+    over = ending(codec, 4.0, [], 1)
+    assert over is not None
+    count = next(i for i, token in enumerate(ids, start=1) if over(0, token))
+    bars = [i for i, said in enumerate(codec.pieces(ids), start=1) if said.startswith("Bar")]
+    before = max(bar for bar in bars if bar < count)
+    assert count in bars
+    assert codec.render(ids[:before]).seconds < 4 <= codec.render(ids[:count]).seconds
+    model = musician(codec, 128)
+    with pytest.raises(ValueError, match="known of performances and chorales, not of remi"):
+        model.look(performance(), layer=0)
+
+
+def test_only_shifts_take_time() -> None:
+    each = takes(pianist().task.codec)
+    assert each is not None
+    assert each[SHIFT] == 0.01
+    assert each.sum() == pytest.approx(50.5)
+
+
+# ---- harmonizing -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("voice", ["soprano", "bass"])
+@pytest.mark.parametrize("network", KINDS)
+def test_the_given_voice_stays_and_the_others_are_written(
+    voice: str, network: dict[str, object]
+) -> None:
+    model, piece = singer(32, **network), chorale(12)
+    found = gridded(model.harmonize(piece, voice, particles=4))
+    number = VOICES.index(voice)
+    wanted = gridded(piece)
+    assert found[:12, number].tolist() == wanted[:, number].tolist()
+    assert len(found) == 12
+    assert (found != wanted).any(axis=0).sum() == 3
+
+
+def test_a_melody_alone_is_harmonized_at_its_own_tempo() -> None:
+    piece = chorale(8)
+    notes = tuple(n._replace(voice=0) for n in piece.notes if n.voice == 2)
+    alone = Piece(notes, (Voice("flute"),), piece.tempos)
+    model = singer()
+    assert model.harmonize(alone, "tenor", seed=3) == model.harmonize(piece, "tenor", seed=3)
+    assert model.harmonize(alone, "tenor", seed=4) != model.harmonize(piece, "tenor", seed=3)
+    assert model.harmonize(alone, "tenor").tempos == piece.tempos
+
+
+def test_what_cannot_be_harmonized_is_refused() -> None:
+    piece, model = chorale(4), singer()
+    with pytest.raises(ValueError, match="a model of chorales harmonizes, this one writes by the"):
+        pianist().harmonize(piece)
+    with pytest.raises(ValueError, match="voices are soprano, alto, tenor, bass; 'viola' was ask"):
+        model.harmonize(piece, "viola")
+    with pytest.raises(ValueError, match="a melody alone or a piece of 4 voices is harmonized, th"):
+        model.harmonize(Piece((piece.notes[0]._replace(voice=1),), (Voice(),) * 2))
+    with pytest.raises(ValueError, match="the bass of this piece is silent"):
+        model.harmonize(Piece(tuple(n for n in piece.notes if n.voice < 3), piece.voices), "bass")
+    with pytest.raises(ValueError, match="a temperature over 0 would do"):
+        model.harmonize(piece, temperature=0)
+
+
+# ---- scoring ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", KINDS)
+def test_each_token_is_scored_by_what_came_before_it(network: dict[str, object]) -> None:
+    model, piece = singer(64, **network), chorale(10)
+    scored = model.score(piece)
+    ids = torch.tensor([[1, *model.task.codec.encode(piece), 2]])
+    with torch.no_grad():
+        scores = model.network(Tokens(ids[:, :-1], line(41)))
+    own = scores.log_softmax(-1)[0, torch.arange(41), ids[0, 1:]]
+    assert scored.logs == pytest.approx(own.tolist(), abs=1e-4)
+    assert scored.loss == pytest.approx(-own.mean().item(), abs=1e-4)
+    assert scored.notes == pytest.approx(-own[:-1].mean().item(), abs=1e-4)
+    assert scored.perplexity == pytest.approx(np.exp(scored.loss))
+    assert scored.pieces[-1] == "</s>"
+
+
+def test_past_the_context_every_token_is_scored_once_from_a_whole_step_on() -> None:
+    model, piece = singer(24, types=4, relative="score", position="none"), chorale(31)
+    assert len(model.score(piece).logs) == 31 * 4 + 1
+    assert len(model.score(piece, stride=4).logs) == 31 * 4 + 1
+    with pytest.raises(ValueError, match="context of 24 tokens in whole steps of 4, got 6"):
+        model.score(piece, stride=6)
+    with pytest.raises(ValueError, match="a piece to score has at least one note"):
+        model.score(Piece(()))
+
+
+# ---- looking ---------------------------------------------------------------------------------
+
+
+def test_a_note_looks_back_as_the_network_does() -> None:
+    model, piece = singer(32), chorale(12)
+    arcs = model.look(piece, layer=1, at=1.125)  # six sixteenths
+    assert arcs.weights.shape == (2, 26)  # up to its soprano
+    assert arcs.weights.sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
+    assert arcs.spots[-1] == (pytest.approx(6 * 0.1875), gridded(piece)[6, 0])
+    one = model.look(piece, layer=1, head=1, at=1.125)
+    assert one.weights.equal(arcs.weights[1:])
+    short = singer(16).look(piece, layer=1, at=1.125)
+    assert short.spots == arcs.spots[12:]  # as much as the context holds, from a whole step on
+    assert arcs.title == f"layer 1 at {model.task.codec.pieces([gridded(piece)[6, 0] + 4])[0]}"
+
+
+def test_of_a_performance_keys_that_go_down_and_up_are_notes() -> None:
+    model, piece = pianist(512), performance(4)
+    arcs = model.look(piece, layer=0, head=0)
+    ids = [1, *model.task.codec.encode(piece)]
+    assert len(arcs.spots) == len(ids)
+    pressed = [spot for spot in arcs.spots if spot is not None]
+    moments = sorted([n.start for n in piece.notes] + [n.end for n in piece.notes])
+    assert [at for at, _ in pressed] == pytest.approx(moments, abs=0.006)
+
+
+def test_what_cannot_be_looked_at_is_refused() -> None:
+    model, piece = singer(), chorale(4)
+    with pytest.raises(ValueError, match="layers are numbered 0 to 1, 2 was asked for"):
+        model.look(piece, layer=2)
+    with pytest.raises(ValueError, match="heads are numbered 0 to 1, 5 was asked for"):
+        model.look(piece, layer=0, head=5)
+    with pytest.raises(
+        ValueError, match=r"the last note of this piece is at 0\.70 seconds, one at 9"
+    ):
+        model.look(piece, layer=0, at=9)
+    with pytest.raises(ValueError, match="a piece to look at has notes, this one has none"):
+        pianist().look(Piece(()), layer=0)
+    with pytest.raises(ValueError, match="a recurrent network has no attention to look at"):
+        singer(kind="recurrent").look(piece, layer=0)

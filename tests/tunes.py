@@ -1,0 +1,107 @@
+"""Little pieces, networks that have learned nothing, and runs that learn within a second."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from typed import trained
+
+from manyheads.codecs.chorales import Chorales, gridded, piece_of
+from manyheads.codecs.music import MusicCodec
+from manyheads.codecs.notes import Note, Piece
+from manyheads.codecs.performance import Performance
+from manyheads.data.midi import save
+from manyheads.model.build import Network
+from manyheads.tasks.music import Music
+from manyheads.trained.music import Musician
+
+SETTINGS = [
+    "network.width=16",
+    "network.heads=2",
+    "network.depth=2",
+    "network.inner=32",
+    "network.longest=128",
+    "data.context=128",
+    "training.steps=6",
+    "training.warmup_steps=2",
+    "training.tokens_per_batch=256",
+    "training.validate_every=3",
+    "training.checkpoint_every=4",
+    "training.log_every=2",
+]
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.0}
+
+
+def chorale(steps: int = 24, seed: int = 0) -> Piece:
+    """Four voices, each at home in its own octave."""
+    chance = np.random.default_rng(seed)
+    homes = np.array([72, 65, 57, 48])
+    chords = homes + chance.integers(-4, 5, (-(-steps // 4), 4))
+    return piece_of(np.repeat(chords, 4, 0)[:steps].astype(np.int16))
+
+
+def performance(notes: int = 12, seed: int = 0) -> Piece:
+    """One hand, now and then two keys at once."""
+    chance = np.random.default_rng(seed)
+    starts = np.cumsum([0.0, *chance.choice([0.0, 0.25, 0.5], notes - 1)])
+    pitches = chance.integers(48, 84, notes)
+    each = zip(starts.tolist(), pitches.tolist(), strict=True)
+    return Piece(tuple(Note(at, at + 0.4, pitch, 64) for at, pitch in each))
+
+
+def musician(codec: MusicCodec, context: int = 64, **network: Any) -> Musician:
+    torch.manual_seed(0)
+    task = Music(codec, Network(**{**SMALL, **network}), context)
+    made = task.network()
+    with torch.no_grad():  # sharper than it begins, so that what is likely is not all alike
+        for weight in made.parameters():
+            weight.mul_(1.5)
+    return Musician(task, made, "toy")
+
+
+def singer(context: int = 64, **network: Any) -> Musician:
+    return musician(Chorales(), context, **network)
+
+
+def pianist(context: int = 64, **network: Any) -> Musician:
+    return musician(Performance(), context, **network)
+
+
+# ---- files, and runs that all tests ask and none may change ----------------------------------
+
+
+def midi(piece: Piece, path: Path) -> Path:
+    save(piece, path)
+    return path
+
+
+def npz(folder: Path) -> Path:
+    """Chorales in three splits."""
+    arrays = {}
+    for number, split in enumerate(("train", "valid", "test")):
+        sung = [gridded(chorale(16 + 4 * i, seed=10 * number + i)) for i in range(4)]
+        arrays[f"{split}_notes"] = np.concatenate(sung)
+        arrays[f"{split}_lengths"] = np.array([len(grid) for grid in sung])
+    path = folder / "chorales.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+@cache
+def chorales(base: Path) -> Path:
+    folder = base / "chorales"
+    folder.mkdir()
+    return trained(folder / "run", "music", "--music", npz(folder), settings=SETTINGS)
+
+
+@cache
+def performances(base: Path) -> Path:
+    folder = base / "performances"
+    (folder / "midi").mkdir(parents=True)
+    for seed in range(4):
+        midi(performance(30, seed), folder / "midi" / f"{seed}.mid")
+    return trained(folder / "run", "music", "--music", folder / "midi", settings=SETTINGS)
