@@ -121,7 +121,6 @@ def network(width: int, depth: int, heads: int, dropout: float, context: int) ->
         feed_forward="swiglu",
         norm="rms",
         bias=False,
-        scaled=False,
         position="none",
         relative="content",
         reach=0,
