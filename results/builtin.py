@@ -13,13 +13,13 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from manyheads.evaluating import Evaluation, report
 from manyheads.models import BUILT_IN, load
-from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load as load_settings
+from manyheads.recipes.table import load_recipe
 from manyheads.settings import write
 from manyheads.tasks.reading import read
 from manyheads.tasks.writing import Writing
@@ -68,7 +68,6 @@ def main() -> None:
     options.add_argument("--reference", type=Path, required=True)
     asked = options.parse_args()
     folder = BUILT_IN / asked.name
-    folder.mkdir(parents=True, exist_ok=True)
     recipe = packed(asked.run, folder)
     model = load(folder, "cpu")
     examples = list(read("translation", asked.source, asked.reference, None))
@@ -109,20 +108,26 @@ def main() -> None:
     print(card)
 
 
-def packed(run: Path, folder: Path) -> Recipe:
+def packed(run: Path, folder: Path) -> Any:
     """All a model needs of a run, without where its corpus lay."""
-    recipe = load_settings(Recipe, run / RECIPE)
-    files = {
-        name: Path(value.name)
-        for name, value in vars(recipe.data).items()
-        if isinstance(value, Path)
-    }
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe, _ = load_recipe(run / RECIPE)
+    files = {name: named(value) for name, value in vars(recipe.data).items()}
     recipe = replace(recipe, data=replace(recipe.data, **files))
     write_text(folder / RECIPE, write(recipe))
-    shutil.copyfile(run / "tokenizer.json", folder / "tokenizer.json")
+    for name in ("tokenizer.json", "codec.json"):
+        if (run / name).exists():
+            shutil.copyfile(run / name, folder / name)
     weights, note = read_tensors(run / WEIGHTS)
     write_tensors(folder / WEIGHTS, {name: one.half() for name, one in weights.items()}, note)
     return recipe
+
+
+def named(value: Any) -> Any:
+    """Of a path the name alone, also of several."""
+    if isinstance(value, tuple):
+        return tuple(map(named, value))
+    return Path(value.name) if isinstance(value, Path) else value
 
 
 if __name__ == "__main__":

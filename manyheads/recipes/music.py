@@ -29,6 +29,8 @@ from manyheads.training.runs import Run
 FILES: tuple[str, ...] = ("music", "valid_music")
 SIDES = 1
 USE = "generate"
+REACH = 512  # tokens whose distances are told apart, each way
+WHOLE = 2560  # tokens of the longest chorale
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,11 @@ def check_voices(network: Network, codec: Codec) -> None:
 # ---- presets ---------------------------------------------------------------------------------
 
 
-def network(width: int, depth: int, heads: int, dropout: float, context: int) -> Network:
-    """Every distance has a meaning of its own, which depends on who looks (Music Transformer)."""
+def network(width: int, depth: int, heads: int, dropout: float, chorales: bool) -> Network:
+    """Distances have a meaning of their own that depends on who looks; far ones share one, so that
+    a piece may be longer than any that was learned from. Of chorales, it knows also who sings and
+    where on the grid.
+    """
     return Network(
         width=width,
         depth=depth,
@@ -121,11 +126,11 @@ def network(width: int, depth: int, heads: int, dropout: float, context: int) ->
         feed_forward="swiglu",
         norm="rms",
         bias=False,
-        position="none",
         relative="content",
-        reach=0,
-        longest=context,
+        reach=REACH,
         dropout=dropout,
+        position="concatenated" if chorales else "none",
+        types=len(VOICES) if chorales else 0,
     )
 
 
@@ -133,29 +138,32 @@ def tiny(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     """For a first look on a laptop: minutes."""
     return {
         "context": 256,
-        "network": network(128, 4, 4, 0.1, 256),
-        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=2e-3),
+        "network": network(128, 4, 4, 0.1, chorales),
+        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=4e-3),
     }
 
 
 def small(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     """For hundreds of chorales, each read whole; or for a thousand performances."""
-    context = 2560 if chorales else 1024
-    width, depth, heads, dropout = (256, 5, 8, 0.2) if chorales else (384, 6, 6, 0.1)
-    epochs = 200 if chorales else 40
+    if chorales:
+        training = scaled(tokens, cuda, epochs=167, batch=8192, learning_rate=2.5e-3)
+        return {
+            "context": WHOLE,
+            "network": network(256, 5, 8, 0.2, chorales),
+            "training": replace(training, weight_decay=0.5, ema=0.998),
+        }
     return {
-        "context": context,
-        "network": network(width, depth, heads, dropout, context),
-        "training": scaled(tokens, cuda, epochs=epochs, batch=16384, learning_rate=1e-3),
+        "context": 1024,
+        "network": network(384, 6, 6, 0.1, chorales),
+        "training": scaled(tokens, cuda, epochs=40, batch=16384, learning_rate=1e-3),
     }
 
 
 def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     """For many thousands of performances."""
-    context = 2560 if chorales else 2048
     return {
-        "context": context,
-        "network": network(512, 8, 8, 0.3 if chorales else 0.1, context),
+        "context": WHOLE if chorales else 2048,
+        "network": network(512, 8, 8, 0.3 if chorales else 0.1, chorales),
         "training": scaled(tokens, cuda, epochs=20, batch=65536, learning_rate=6e-4),
     }
 
@@ -176,7 +184,6 @@ def recipe_for(task: Any, data: Repertoire, tokens: int, asked: Asked = Asked())
     data = replace(data, context=parts.pop("context"))
     if chorales:
         data = replace(data, semitones=6)
-        parts["network"] = replace(parts["network"], types=len(VOICES))
     parts["codec"] = Codec("chorales" if chorales else "performance")
     if asked.start is not None:
         parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
