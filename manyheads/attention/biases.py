@@ -12,6 +12,7 @@ from operator import add
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.places import Pair
@@ -67,7 +68,8 @@ class ContentBias:
     rule: Rule
 
     def by_row(self, scale: float) -> Tensor:
-        products = [self.query @ table.mT.to(self.query.dtype) for table in self.key_tables]
+        tables = self.key_tables.to(self.query.dtype)
+        products = [multiplied(self.query, table) for table in tables]
         return torch.stack([exactly(product) * scale for product in products])
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
@@ -80,6 +82,11 @@ class ContentBias:
             by_distance = by_distance.scatter_add(-1, index.expand_as(weights), exactly(weights))
             added.append(by_distance.to(weights.dtype) @ table.to(weights.dtype))
         return total(added)
+
+
+def multiplied(query: Tensor, table: Tensor) -> Tensor:
+    """(B, H, Q, C) and (1 or H, N, C) -> (B, H, Q, N); a table for all heads in one product."""
+    return F.linear(query, table[0]) if len(table) == 1 else query @ table.mT
 
 
 # `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N).

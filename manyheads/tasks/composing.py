@@ -88,6 +88,7 @@ class Composed(NamedTuple):
     seconds: float  # of what is new
 
 
+@torch.inference_mode()
 def compose(
     player: Player,
     prime: Piece | None = None,
@@ -240,6 +241,7 @@ def by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) 
 # ---- around a voice --------------------------------------------------------------------------
 
 
+@torch.inference_mode()
 def harmonize(
     player: Player,
     piece: Piece,

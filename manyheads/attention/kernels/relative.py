@@ -148,7 +148,9 @@ class Skewed:
         assert isinstance(bias, ContentBias)
         prepared = score.query(query)
         values = bias.value_tables
-        out, _ = relative_attention(
+        # An operation that torch.compile keeps whole costs the host more than a kernel takes.
+        run = relative_attention if torch.compiler.is_compiling() else Eager.apply
+        out, _ = run(
             prepared,
             None if bias.query is prepared else bias.query,
             key,
@@ -296,6 +298,10 @@ def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
 )
 def relative_attention_backward(*inputs: Any) -> list[Tensor]:
     """The gradients of query, asked, key, value and both tables; empty where there is none."""
+    return gradients_of(inputs)
+
+
+def gradients_of(inputs: Any) -> list[Tensor]:
     from manyheads.attention.kernels import relative_triton as programs
 
     *first, out, largest, grad = inputs
@@ -341,8 +347,31 @@ def keep(ctx: Any, inputs: Any, output: Any) -> None:
 def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
     *tensors, out, largest = ctx.saved_tensors
     found = relative_attention_backward(*tensors, ctx.scale, ctx.numbers, out, largest, grad)
+    return gradients(tensors, found)
+
+
+def gradients(tensors: Any, found: list[Tensor]) -> tuple[Any, ...]:
+    """One for each input, none for those that are no tensors to learn."""
     given = [None if x is None else y for x, y in zip(tensors[:6], found, strict=True)]
     return (*given, *[None] * 7)
 
 
 relative_attention.register_autograd(backward, setup_context=keep)
+
+
+class Eager(torch.autograd.Function):
+    """The same operation, called without torch's dispatcher in between."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        from manyheads.attention.kernels import relative_triton as programs
+
+        output = programs.run_forward(call_of(programs, inputs))
+        keep(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:  # type: ignore[override]
+        *tensors, out, largest = ctx.saved_tensors
+        inputs = *tensors, ctx.scale, ctx.numbers, out, largest, grad
+        return gradients(tensors, gradients_of(inputs))

@@ -20,7 +20,6 @@ from importlib import import_module
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.kernels.relative import Asked, as_tokens
@@ -28,6 +27,7 @@ from manyheads.attention.kernels.relative import Asked, as_tokens
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
 
+ROWS = 32  # distances that one program adds up
 LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
 
 
@@ -484,6 +484,32 @@ def by_distance(
         tl.store(to_values_table + half + at, values_above, mask=inside)
 
 
+@triton.jit
+def fold(
+    found, to_table, batch, heads, distances, rows, first, reach, tile,
+    C: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """A head's distances that its table has, over all sequences: the lower and the upper blocks."""
+    pid = tl.program_id(0)
+    blocks = tl.cdiv(rows, ROWS)
+    h = pid // blocks
+    n = pid % blocks * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, WIDTH)
+    below = n - reach - first
+    above = below - tile
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    inside = (c < C)[None, :]
+    for b in range(batch):
+        at = (b * heads + h).to(tl.int64) * distances
+        there = ((below >= 0) & (below < distances))[:, None] & inside
+        total += tl.load(found + (at + below)[:, None] * C + c[None, :], mask=there, other=0.0)
+        at += tl.cast(batch, tl.int64) * heads * distances
+        there = ((above >= 0) & (above < distances))[:, None] & inside
+        total += tl.load(found + (at + above)[:, None] * C + c[None, :], mask=there, other=0.0)
+    at = (h * rows + n)[:, None] * C + c[None, :]
+    tl.store(to_table + at, total.to(to_table.dtype.element_ty), mask=(n < rows)[:, None] & inside)
+
+
 # ---- launching ---------------------------------------------------------------------------------
 
 
@@ -650,28 +676,36 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
     )
     first = (lowest - 1) * asking.tile + 1 + asking.shift  # the lowest distance of all
     to_tables = [
-        folded(found, first, asking.tile, asking.reach, call.key_table),
+        folded(found, first, asking.reach, asking.tile, call.key_table),
         call.query.new_empty(0),
     ]
     if call.value_table is not None:
-        to_tables[1] = folded(values_found, first, asking.tile, asking.reach, call.value_table)
+        to_tables[1] = folded(values_found, first, asking.reach, asking.tile, call.value_table)
     return [to_query, to_asked, to_key, to_value, *to_tables]
 
 
-def folded(found: Tensor, first: int, tile: int, reach: int, table: Tensor) -> Tensor:
+def folded(found: Tensor, first: int, reach: int, tile: int, table: Tensor) -> Tensor:
     """Gradients of the distances from `first` on, those beyond `reach` added to it.
 
     (2, B, H, distances, C), the second a tile further on -> (1 or H, N, C)
     """
-    below, above = found.sum(1)  # (H, distances, C)
     if len(table) == 1:
-        below, above = below.sum(0, keepdim=True), above.sum(0, keepdim=True)
-    found = F.pad(below, (0, 0, 0, tile)) + F.pad(above, (0, 0, tile, 0))
-    end = found.shape[1]
-    low = min(max(-reach - first, 0), end)  # from here on the table reaches
-    high = min(max(reach + 1 - first, 0), end)
-    whole = found.new_zeros(table.shape)
-    whole[:, first + low + reach : first + high + reach] = found[:, low:high]
-    whole[:, 0] += found[:, :low].sum(1)
-    whole[:, -1] += found[:, high:].sum(1)
+        found = found.sum((1, 2), keepdim=True)
+    _, batch, heads, distances, channels = found.shape
+    below, above = -reach - first, reach + 1 - first  # the table has those between
+    clipped = below > 0 or above < distances + tile
+    rows = table.shape[1]
+    whole = table.new_empty(table.shape, dtype=torch.float32 if clipped else table.dtype)
+    fold[(heads * -(-rows // ROWS),)](
+        found,
+        whole,
+        *(batch, heads, distances, rows, first, reach, tile),
+        C=channels,
+        WIDTH=max(16, triton.next_power_of_2(channels)),
+        ROWS=ROWS,
+    )
+    if clipped:
+        for n, low, high in ((0, 0, below), (-1, above, distances + tile)):
+            for part, ahead in zip(found, (0, tile), strict=True):
+                whole[:, n] += part[:, :, max(0, low - ahead) : max(0, high - ahead)].sum((0, 2))
     return whole.to(table.dtype)
