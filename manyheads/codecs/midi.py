@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, apart, quar
 
 DRUMS = 9  # the channel whose pitches are drums
 PEDAL = 64  # the controller that holds notes, down from 64 on
+ALL_OFF = (120, 123)  # controllers that end all notes: all sound off, all notes off
 TICKS = 480  # a quarter note, in what is written
 MICROSECONDS = 500_000  # a quarter note, until a file says otherwise
 META, SYSEX, ESCAPE = 0xFF, 0xF0, 0xF7
@@ -42,14 +43,19 @@ class Part:
 
     program: int = 0
     notes: list[Struck] = field(default_factory=list)
-    held: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    held: dict[int, deque[tuple[int, int]]] = field(default_factory=lambda: defaultdict(deque))
     pedal: list[tuple[int, bool]] = field(default_factory=list)  # tick, whether it goes down
 
     def release(self, tick: int, pitch: int) -> None:
         """The key that has been down longest goes up."""
         if self.held[pitch]:
-            start, velocity = self.held[pitch].pop(0)
+            start, velocity = self.held[pitch].popleft()
             self.notes.append(Struck(start, tick, pitch, velocity))
+
+    def release_all(self, tick: int) -> None:
+        for pitch, keys in self.held.items():
+            while keys:
+                self.release(tick, pitch)
 
 
 @dataclass
@@ -143,9 +149,7 @@ def read_track(data: bytes, at: int, end: int) -> Track:
         at += 1 if status & 0xE0 == 0xC0 else 2
         play(track.parts[status & 0x0F], tick, status & 0xF0, one, two)
     for part in track.parts.values():
-        for pitch, open_ in part.held.items():
-            for _ in range(len(open_)):
-                part.release(tick, pitch)
+        part.release_all(tick)
     return track
 
 
@@ -190,6 +194,8 @@ def play(part: Part, tick: int, kind: int, one: int, two: int) -> None:
         part.release(tick, one)
     elif kind == 0xB0 and one == PEDAL:
         part.pedal.append((tick, two >= 64))
+    elif kind == 0xB0 and one in ALL_OFF:
+        part.release_all(tick)
     elif kind == 0xC0 and not part.notes:
         part.program = one  # the one it begins with
 

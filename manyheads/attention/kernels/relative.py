@@ -371,7 +371,7 @@ class Eager(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
         *tensors, out, largest = ctx.saved_tensors
         inputs = *tensors, ctx.scale, ctx.numbers, out, largest, grad
         return gradients(tensors, gradients_of(inputs))
