@@ -34,7 +34,7 @@ Four voices in the manner of Bach's chorales: {test:.3f} nats a note on {tests} 
 | attention | relative: distances of up to {reach} tokens are told apart |
 | numbers | a sixteenth is four: soprano, alto, tenor, bass; a pitch or a rest each |
 | size | {megabytes:.1f} MB, weights in 16 bits |
-| trained on | 229 chorales, up to 6 semitones higher or lower |
+| trained on | {pieces} chorales, up to {semitones} semitones higher or lower |
 | steps | {steps:,} of {tokens:,} tokens |
 | nats a note | {test:.4f} on test; {valid:.4f} on valid, by which the weights were chosen |
 | speed | {speed:.1f} times as fast as it sounds, {seconds:.0f} s of music, {threads} CPU threads |
@@ -76,6 +76,8 @@ def main() -> None:
     card = ABOUT.format(
         **notes,
         tests=told["test"]["examples"],
+        pieces=len(held["train"]),
+        semitones=recipe.data.semitones,
         depth=recipe.network.depth,
         width=recipe.network.width,
         reach=recipe.network.reach,

@@ -212,6 +212,72 @@ def compared() -> str:
     return "\n".join(lines)
 
 
+CHORALES = (  # what is learned, its folder, and what Music Transformer's table says of it
+    ("absolute positions, added", "jsb-absolute", 0.417),
+    ("absolute positions, concatenated", "jsb-absolute-concatenated", 0.398),
+    ("the same, and who sings", "jsb-absolute-concatenated-labels", 0.370),
+    ("relative", "jsb-relative", 0.357),
+    ("relative, positions concatenated, who sings", "jsb-relative-concatenated-labels", 0.347),
+    ("the same, relative also in steps and pitch", "jsb-relative-pitch-and-time", 0.335),
+)
+
+
+def chorales() -> str:
+    """Music Transformer's table of Bach's chorales, row by row; and the built-in model."""
+    lines = ["| nats a note, split valid | ours | Music Transformer |", "|---|---|---|"]
+    for what, folder, theirs in CHORALES:
+        lines.append(f"| {what} | {likeliest(folder):.3f} | {theirs:.3f} |")
+    lines.append(
+        f"| built-in `chorales`: the fifth, trained for longer | {likeliest('chorales'):.3f} | |"
+    )
+    return "\n".join(lines)
+
+
+def likeliest(folder: str) -> float:
+    text = (HERE / "music" / folder / "metrics.jsonl").read_text()
+    found = [json.loads(line) for line in text.splitlines()]
+    best: float = min(line["valid"]["notes"] for line in found if "valid" in line)
+    return best
+
+
+def piano() -> str:
+    """Performances that were held out, in windows as long as those learned from, and longer."""
+    lines = [
+        "| nats an event, windows of 1,024 / 2,048 events | ASAP | POP909 |",
+        "|---|---|---|",
+    ]
+    for what in ("relative", "absolute"):
+        held = json.loads((HERE / "music" / f"piano-{what}" / "held_out.json").read_text())
+        cells = (
+            " / ".join(f"{held[f'{corpus} {length}']:.3f}" for length in (1024, 2048))
+            for corpus in ("asap", "pop")
+        )
+        lines.append(f"| {what} positions | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def relative() -> str:
+    """What the relative term costs, forward and backward, ours and other ways."""
+    rows = json.loads((HERE / "relative-h200.json").read_text())["rows"]
+    shapes = [*dict.fromkeys((row["batch"], row["length"]) for row in rows if row["batch"] > 1)]
+    names = {
+        "skewed": "fused, `skewed`",
+        "skew, eager": "skewing",
+        "skew, compiled": "skewing, compiled",
+    }
+    names["flex"] = "FlexAttention, products looked up"
+    sizes = " | ".join(f"{batch} × {length:,}" for batch, length in shapes)
+    lines = [
+        f"| times plain causal attention | {sizes} | GiB, {shapes[-1][0]} × {shapes[-1][1]:,} |"
+    ]
+    lines.append("|---" * (len(shapes) + 2) + "|")
+    for name, told in names.items():
+        of = {(row["batch"], row["length"]): row for row in rows if row["way"] == name}
+        cells = " | ".join(f"{of[shape]['ratio']:.1f}" for shape in shapes)
+        lines.append(f"| {told} | {cells} | {of[shapes[-1]]['gib']:.2f} |")
+    return "\n".join(lines)
+
+
 TABLES = {
     "compared": compared,
     "claims": claims,
@@ -222,6 +288,9 @@ TABLES = {
     "exported": exported,
     "language": language,
     "gpt2": gpt2,
+    "chorales": chorales,
+    "piano": piano,
+    "relative": relative,
 }
 
 
