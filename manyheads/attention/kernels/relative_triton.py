@@ -462,14 +462,17 @@ def by_distance(
                 s = tl.where(ok, s, -float("inf"))
             p, ds = slopes(s, wanted, kept, delta, scale)
             ds = turned(ds, B) + p * 0.0  # held as products are: it is stored faster
-            below = tl.trans(tl.where(lower(B), ds, 0.0).to(q.dtype))
-            above = tl.trans(tl.where(lower(B), 0.0, ds).to(q.dtype))
-            keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
-            keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
+            part = tl.where(lower(B), ds, 0.0)
+            below, above = tl.trans(part.to(q.dtype)), tl.trans((ds - part).to(q.dtype))
+            # Always so; but products that are still under way when the turn ends, as they would be
+            # outside of a branch, make the assembler wait for each single one.
+            if there >= 0:
+                keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
+                keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
             if VALUES:
                 p = turned(p, B) + p * 0.0
-                below = tl.trans(tl.where(lower(B), p, 0.0).to(q.dtype))
-                above = tl.trans(tl.where(lower(B), 0.0, p).to(q.dtype))
+                part = tl.where(lower(B), p, 0.0)
+                below, above = tl.trans(part.to(q.dtype)), tl.trans((p - part).to(q.dtype))
                 values_below = tl.dot(below, g, values_below, input_precision=PRECISION)
                 values_above = tl.dot(above, g, values_above, input_precision=PRECISION)
     # The last of a block is its lowest distance: stored upwards.
