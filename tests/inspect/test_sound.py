@@ -1,6 +1,7 @@
 """Sound, measured."""
 
 import os
+import shutil
 import wave
 from pathlib import Path
 
@@ -89,3 +90,20 @@ def test_a_soundfont_is_played_by_fluidsynth(
     program.write_text("#!/bin/sh\necho no such font >&2; exit 1\n")
     with pytest.raises(ValueError, match="fluidsynth could not play it: no such font"):
         save(piece, tmp_path / "a.wav", font)
+
+
+SOUNDFONT = Path("/usr/share/sounds/sf2/default-GM.sf2")  # where Debian's packages put one
+
+
+@pytest.mark.skipif(
+    not (shutil.which("fluidsynth") and SOUNDFONT.exists()),
+    reason="needs fluidsynth and a soundfont of the system",
+)
+def test_fluidsynth_is_heard(tmp_path: Path) -> None:
+    save(Piece((Note(0.0, 1.0, 69, 100),)), tmp_path / "a.wav", SOUNDFONT)
+    heard = recorded(tmp_path / "a.wav").astype(float).mean(1)
+    assert 1.0 < len(heard) / RATE < 10
+    first = heard[: int(RATE * 0.9)]
+    loudest = np.abs(np.fft.rfft(first)).argmax() * RATE / len(first)
+    assert abs(loudest / 440 - round(loudest / 440)) < 0.02  # an A, or one of its overtones
+    assert np.abs(heard).max() > 300
