@@ -122,6 +122,14 @@ def plus(start, a, b, PRECISION: tl.constexpr):
     return tl.dot(a, tl.trans(b), start, input_precision=PRECISION)
 
 
+@triton.jit
+def both(a, blocks, PRECISION: tl.constexpr, B: tl.constexpr):
+    """a times two blocks of distances, the upper one lying first: the lower and the upper."""
+    found = tl.reshape(times(a, blocks, PRECISION), [B, 2, B])
+    upper, lower = tl.split(tl.permute(found, [0, 2, 1]))
+    return lower, upper
+
+
 # ---- forward: a program for each tile of queries -----------------------------------------------
 
 
@@ -419,12 +427,10 @@ def by_distance(
         partly = partly | (first + B - 1 > 0)
     if WINDOW:
         partly = partly | (first + B - 1 > radius) | (first - B + 1 < -radius)
-    low_block = block_of(key_table, first, reach, C, WIDTH, B)
-    high_block = block_of(key_table, first + B, reach, C, WIDTH, B)
-    values_low, values_high = low_block, high_block
+    blocks = block_of(key_table, first + B, reach, C, WIDTH, 2 * B)
+    value_blocks = blocks
     if VALUES:
-        values_low = block_of(value_table, first, reach, C, WIDTH, B)
-        values_high = block_of(value_table, first + B, reach, C, WIDTH, B)
+        value_blocks = block_of(value_table, first + B, reach, C, WIDTH, 2 * B)
     keys_below = tl.zeros([B, WIDTH], tl.float32)
     keys_above, values_below, values_above = keys_below, keys_below, keys_below
     for tile in range(tl.maximum(0, -steps), tl.minimum(tiles, key_tiles - steps)):
@@ -447,12 +453,12 @@ def by_distance(
             row = (b * heads + h) * queries + i
             kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
             delta = tl.load(deltas + row, mask=i < queries, other=0.0)
-            before, after = times(a, low_block, PRECISION), times(a, high_block, PRECISION)
+            before, after = both(a, blocks, PRECISION, B)
             k = rows_of(key, j, key_t, keys, C, WIDTH, EVEN)
             s = plus(turned(tl.where(lower(B), before, after), B), q, k, PRECISION)
             wanted = times(g, rows_of(value, j, value_t, keys, C, WIDTH, EVEN), PRECISION)
             if VALUES:
-                before, after = times(g, values_low, PRECISION), times(g, values_high, PRECISION)
+                before, after = both(g, value_blocks, PRECISION, B)
                 wanted += turned(tl.where(lower(B), before, after), B)
             if masked:
                 ok = permitted(
