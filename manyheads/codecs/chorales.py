@@ -13,14 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.codecs.notes import Note, Piece, Tempo, Voice, check_room, named, quarters, room
+from manyheads.codecs.notes import (
+    PITCHES,
+    Note,
+    Piece,
+    Tempo,
+    Voice,
+    check_room,
+    named,
+    quarters,
+    room,
+    tables,
+)
 from manyheads.codecs.text import SIGNS, STOP, Signs
 
 Grid = NDArray[np.int16]
 
 REST = -1
 SILENCE = STOP + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
-PITCHES = 128
 VOICES = ("soprano", "alto", "tenor", "bass")
 STEPS_PER_QUARTER = 4
 QUARTERS_PER_MINUTE = 80.0
@@ -77,10 +87,7 @@ class Chorales:
 
     def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
         """(shifts, size): where each number goes; what would leave all pitches stays."""
-        every, pitch = np.arange(self.size), np.array(self.pitches())
-        moved = pitch + np.asarray(shifts, np.int64)[:, None]
-        sung = (every > SILENCE) & (moved >= 0) & (moved < PITCHES)
-        return np.where(sung, every + moved - pitch, every)
+        return tables(np.arange(self.size) > SILENCE, self.pitches(), shifts)
 
     def pitches(self) -> list[int]:
         """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
@@ -92,11 +99,6 @@ class Chorales:
 
 def met(ids: Sequence[int]) -> set[int]:
     return {number - SILENCE - 1 for number in ids if SILENCE < number < Chorales.size}
-
-
-def voices_of(count: int) -> list[int]:
-    """Who sings each of so many numbers: 6 -> [0, 1, 2, 3, 0, 1]"""
-    return [i % len(VOICES) for i in range(count)]
 
 
 def check_grid(grid: Grid) -> None:

@@ -100,6 +100,8 @@ def read(data: bytes, pedal: bool = True) -> Piece:
 
 def opened(data: bytes) -> tuple[int, list[tuple[int, int]]]:
     """Ticks a quarter note, and where each track begins and ends."""
+    if not data:
+        raise ValueError("it is empty")
     if data[:4] != b"MThd":
         raise ValueError("it does not begin with MThd as MIDI files do")
     if len(data) < 14:

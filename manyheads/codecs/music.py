@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -63,7 +64,7 @@ def made(kind: str, held: dict[str, Any]) -> MusicCodec:
         return Remi.of(held)
     if kind == "chorales":
         return Chorales()
-    return Performance(**{name: int(number) for name, number in held.items()})
+    return Performance(**{name: operator.index(number) for name, number in held.items()})
 
 
 def save(codec: MusicCodec, path: Path) -> None:

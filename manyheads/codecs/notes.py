@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+PITCHES = 128
 PIANO = range(21, 109)  # the pitches that a piano has
 LONGEST_SECONDS = 24 * 3600.0
 UNITS = (1, 2, 4, 8, 16, 32, 64)  # of a whole note, that a beat may be
@@ -148,6 +149,18 @@ def check_room(pitches: Iterable[int], semitones: int) -> None:
             f"{semitones} semitones would take notes off the piano, {there.start} to "
             f"{there.stop - 1} would do"
         )
+
+
+def tables(
+    speaks: NDArray[np.bool_], pitches: Sequence[int], shifts: Sequence[int]
+) -> NDArray[np.int64]:
+    """(shifts, numbers): where each number goes that speaks of a pitch; a semitone is one number.
+
+    What would leave all pitches stays.
+    """
+    every, pitch = np.arange(len(pitches)), np.array(pitches)
+    moved = pitch + np.asarray(shifts, np.int64)[:, None]
+    return np.where(speaks & (moved >= 0) & (moved < PITCHES), every + moved - pitch, every)
 
 
 def transposed(piece: Piece, semitones: int) -> Piece:

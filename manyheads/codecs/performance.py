@@ -13,10 +13,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.codecs.notes import Note, Piece, apart, check_factor, check_room, named, room
+from manyheads.codecs.notes import (
+    PITCHES,
+    Note,
+    Piece,
+    apart,
+    check_factor,
+    check_room,
+    named,
+    room,
+    tables,
+)
 from manyheads.codecs.text import SIGNS, STOP, Signs
 
-PITCHES = 128
 DOWN = STOP + 1  # the first number that is an event
 UP = DOWN + PITCHES
 SHIFT = UP + PITCHES  # of one step; the next is of two
@@ -164,10 +173,8 @@ class Performance:
 
     def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
         """(shifts, size): where each number goes; what would leave all pitches stays."""
-        every, pitch = np.arange(self.size), np.array(self.pitches())
-        moved = pitch + np.asarray(shifts, np.int64)[:, None]
-        keys = (every >= DOWN) & (every < SHIFT) & (moved >= 0) & (moved < PITCHES)
-        return np.where(keys, every + moved - pitch, every)
+        every = np.arange(self.size)
+        return tables((every >= DOWN) & (every < SHIFT), self.pitches(), shifts)
 
     def pitches(self) -> list[int]:
         """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -54,6 +55,9 @@ class Wanted:
                 raise ValueError(f"there is no folder {self.out.parent} for --out {self.out}")
         elif self.out.is_file() or (self.out.suffix and not self.out.is_dir()):
             raise ValueError(f"--out names a folder or a .mid file, got {self.out}")
+        read = self.prime or self.harmonize
+        if read is not None and read.resolve() in [p.resolve() for p in paths(self.out, count)]:
+            raise ValueError(f"--out would write over {read}, which is read; another would do")
 
 
 # ---- generate --------------------------------------------------------------------------------
@@ -73,6 +77,7 @@ def generate(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -
             print(text, end="")
         return
     for piece, path in zip(pieces, paths(wanted.out, count), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
         print(keep(piece, path, wanted.only_midi), flush=True)
     print(f"{seconds:.1f} s of music in {took:.1f} s: {seconds / took:.2g} times real time")
 
@@ -118,10 +123,9 @@ def events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
 
 
 def paths(out: Path, count: int) -> list[Path]:
-    """One file, or 001.mid, 002.mid, ... of a folder, which is made where there is none."""
+    """One file, or 001.mid, 002.mid, ... of a folder."""
     if out.suffix.lower() in MIDI and not out.is_dir():
         return [out]
-    out.mkdir(parents=True, exist_ok=True)
     return [out / f"{number:03d}.mid" for number in range(1, count + 1)]
 
 
@@ -157,10 +161,10 @@ def measured(
 
 
 def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
-    """All pieces of these files, each with where it stands."""
+    """All pieces of these files, each with where it stands; what cannot be read is told of."""
     from manyheads.codecs.chorales import piece_of
     from manyheads.data.chorales import grids
-    from manyheads.data.midi import pieces
+    from manyheads.data.midi import Report, pieces
     from manyheads.tasks.repertoire import GRIDS, VALID
 
     found: list[tuple[str, Piece]] = []
@@ -175,7 +179,10 @@ def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
             raise ValueError(f"{path} has the splits {', '.join(held)}, --split asks for {split}")
         found += [(f"{path}, {name} {i}", piece_of(grid)) for i, grid in enumerate(held[name])]
     if files:
-        found += [(str(path), piece) for piece, path in pieces(files)]
+        report = Report()
+        found += [(str(path), piece) for piece, path in pieces(files, report)]
+        if report.left_out:
+            print(report, file=sys.stderr)
     return [(where, piece) for where, piece in found if piece.notes]
 
 

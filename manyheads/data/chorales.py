@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.codecs.chorales import Grid, check_grid
 
-def grids(path: Path) -> dict[str, list[NDArray[np.int16]]]:
+BROKEN = (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def grids(path: Path) -> dict[str, list[Grid]]:
     """The splits of a file that holds `<split>_notes` (steps, 4) and `<split>_lengths` of each."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            found = {name: held[name] for name in held.files}
+        data = path.read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, TypeError):
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as held:
+            found = {name: held[name] for name in held.files}
+    except BROKEN:
         raise ValueError(
             f"{path} is not an .npz of plain numbers; pickled arrays are not read: save each "
             "split as <split>_notes and <split>_lengths"
@@ -31,18 +39,19 @@ def grids(path: Path) -> dict[str, list[NDArray[np.int16]]]:
     return {s: cut(path, s, found[f"{s}_notes"], found[f"{s}_lengths"]) for s in splits}
 
 
-def cut(
-    path: Path, split: str, notes: NDArray[np.int16], lengths: NDArray[np.int64]
-) -> list[NDArray[np.int16]]:
-    if notes.ndim != 2 or notes.shape[1] != 4 or not np.issubdtype(notes.dtype, np.integer):
+def cut(path: Path, split: str, notes: NDArray[Any], lengths: NDArray[Any]) -> list[Grid]:
+    try:
+        check_grid(notes)  # before it is made small: 65,596 would become a middle C
+    except ValueError as error:
+        raise ValueError(f"{path}: {split}_notes: {error}") from None
+    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
         raise ValueError(
-            f"{path}: {split}_notes should be whole numbers of shape (steps, 4), "
-            f"they are {notes.dtype} of shape {notes.shape}"
+            f"{path}: {split}_lengths should be whole numbers in a row, "
+            f"they are {lengths.dtype} of shape {lengths.shape}"
         )
-    whole = lengths.ndim == 1 and np.issubdtype(lengths.dtype, np.integer)
-    if not whole or (lengths < 0).any() or lengths.sum() != len(notes):
+    if (lengths < 0).any() or lengths.sum() != len(notes):
         raise ValueError(
             f"{path}: {split}_lengths should be counts that add up to {len(notes)} steps, "
             f"they add up to {lengths.sum()}"
         )
-    return [part.astype(np.int16) for part in np.split(notes, np.cumsum(lengths)[:-1])]
+    return [part.astype(np.int16) for part in np.split(notes, np.cumsum(lengths))[:-1]]

@@ -43,12 +43,13 @@ class Report:
 def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Found]:
     """The music of every file that can be read, one at a time, the report filled as they pass.
 
-    A folder stands for all MIDI files below it. A broken file is left out; that all are is refused.
+    A folder stands for all MIDI files below it; a file that is named twice is read once. A broken
+    one is left out; that all are is refused.
     """
     if not paths:
         raise ValueError("music comes from MIDI files and folders of them, none were given")
     report = Report() if report is None else report
-    for file in [file for path in paths for file in files_of(path)]:
+    for file in {file.resolve(): file for path in paths for file in files_of(path)}.values():
         report.read += 1
         try:
             piece = load(file)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Spot = tuple[float, int]  # seconds and pitch
 WIDEST_POINTS = 7.0  # an arc that has all of the weight
 SHORTEST_SECONDS = 4.0  # of a picture
-MOST = 32  # arcs of a head: the heaviest
+MOST = 32  # arcs of a head, and lines of a text: the heaviest
 # None of them is that of a voice.
 COLOURS = ("#111111", "#c2185b", "#00838f", "#6a1b9a", "#827717", "#5d4037", "#0d47a1", "#e65100")
 
@@ -121,10 +121,12 @@ class Arcs:
         """The heaviest first: head, moment, pitch, weight."""
         from manyheads.codecs.notes import named
 
+        arcs = self.arcs[::-1]
         shown = [
             f"head {head}  {spot[0]:7.2f} s  {named(spot[1]):<4} {weight:6.1%}"
-            for head, spot, weight in reversed(self.arcs)
+            for head, spot, weight in arcs[:MOST]
         ]
+        shown += [f"and {len(arcs) - MOST} that are fainter"] * (len(arcs) > MOST)
         return "\n".join([self.title, *map(self.told, self.heads), *shown])
 
     def save(self, path: str | Path) -> None:

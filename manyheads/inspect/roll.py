@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +44,7 @@ class Roll:
         row = max(ROW_SECONDS, math.ceil(end / MOST_ROWS / 5) * 5)  # rows begin at 0:00, 0:25, ...
         rows = max(1, math.ceil(end / row - 1e-6))
         low, high = self.span
-        height = 0.6 + rows * (0.35 + 0.045 * (high - low))
+        height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
         figure = Figure(figsize=(11, height), layout="constrained")
         figure.suptitle(self.title or self.told, fontsize=10)
         axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
@@ -78,7 +80,7 @@ class Roll:
         for pitch in octaves:
             axis.axhline(pitch - 0.5, color="#c8c8c8", linewidth=0.7)
         notes = [note for note in self.piece.notes if note.start < end and note.end > start]
-        boxes = [box(note) for note in notes]
+        boxes = [box(note, lane) for note, lane in zip(notes, lanes(notes), strict=True)]
         colours = [self.colour(note) for note in notes]
         axis.add_collection(
             PolyCollection(boxes, facecolors=colours, edgecolors="white", linewidths=0.4, zorder=2)
@@ -125,8 +127,23 @@ class Roll:
         return png(self.figure())
 
 
-def box(note: Note) -> list[tuple[float, float]]:
-    low, high = note.pitch - 0.45, note.pitch + 0.45
+def lanes(notes: Sequence[Note]) -> list[tuple[int, int]]:
+    """Which part of its row a note has, and of how many: voices in unison share one."""
+    pitches: dict[int, list[Note]] = defaultdict(list)
+    for note in notes:
+        pitches[note.pitch].append(note)
+    found = []
+    for note in notes:
+        voices = {n.voice for n in pitches[note.pitch] if n.start < note.end and note.start < n.end}
+        found.append((sum(voice > note.voice for voice in voices), len(voices)))
+    return found
+
+
+def box(note: Note, lane: tuple[int, int] = (0, 1)) -> list[tuple[float, float]]:
+    """The lower part of the row is that of the last voice."""
+    part, parts = lane
+    low = note.pitch - 0.45 + 0.9 * part / parts
+    high = low + 0.9 / parts
     return [(note.start, low), (note.start, high), (note.end, high), (note.end, low)]
 
 

@@ -22,7 +22,7 @@ class Statistics:
     """Of some pieces together; what repeats, within each."""
 
     pieces: int
-    seconds: float
+    seconds: float  # from the first note of each
     notes: int
     notes_per_second: float
     lowest: int  # pitches
@@ -45,7 +45,7 @@ class Statistics:
         pitches = np.array([note.pitch for note in notes])
         lengths = np.array([note.end - note.start for note in notes])
         between = np.concatenate([gaps(piece) for piece in several])
-        seconds = sum(piece.seconds for piece in several)
+        seconds = sum(piece.seconds - piece.notes[0].start for piece in several)
         patterns = [pattern for piece in several for pattern in again(piece)]
         return Statistics(
             pieces=len(several),

@@ -67,11 +67,14 @@ class Score(Decoder):
         if self.typed:
             types = (turn % self.voices).expand(ids.shape)
         if self.measured:
-            steps = [turn // self.voices] * (self.voices > 1)
-            axes = (*at.axes, *steps, self.pitch_of[ids])
-            size = (at.sizes[0] + self.voices - 2) // self.voices + 1
-            sizes = (*at.sizes, *[size] * len(steps), PITCHES)
-            at = replace(at, axes=axes, sizes=sizes, documents=False)  # no longer a line each
+            axes, sizes = [*at.axes], [*at.sizes]
+            if self.voices > 1:
+                axes.append(turn // self.voices)
+                sizes.append((at.sizes[0] + self.voices - 2) // self.voices + 1)
+            axes.append(self.pitch_of[ids])
+            sizes.append(PITCHES)
+            # Documents that share a row are no longer a line each.
+            at = replace(at, axes=tuple(axes), sizes=tuple(sizes), documents=False)
         return at, types
 
 

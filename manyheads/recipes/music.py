@@ -19,7 +19,7 @@ from manyheads.recipes.running import check_room
 from manyheads.tasks.crops import Varied, check_context
 from manyheads.tasks.music import Learning, Music
 from manyheads.tasks.pairs import Layout
-from manyheads.tasks.repertoire import GRIDS, VARIED, Pieces, Repertoire
+from manyheads.tasks.repertoire import VARIED, Pieces, Repertoire, is_grids
 from manyheads.tasks.repertoire import gather as read
 from manyheads.tasks.repertoire import prepare as lay_down
 from manyheads.trained.music import Musician
@@ -82,8 +82,7 @@ class Recipe:
 
 
 def check_distances(network: Network, context: int) -> None:
-    every = not network.reach and "content" in (network.position, network.relative)
-    every = every or (not network.reach and network.relative == "score")
+    every = not network.reach and {"content", "score"} & {network.position, network.relative}
     if network.kind == "transformer" and every and network.longest < context:
         raise ValueError(
             f"all distances up to {network.longest} tokens meet windows of {context}; "
@@ -179,15 +178,15 @@ def fitting(tokens: int, cuda: bool) -> str:
 
 def recipe_for(task: Any, data: Repertoire, tokens: int, asked: Asked = Asked()) -> Recipe:
     cuda = asked.device == "cuda"
-    chorales = data.music[0].suffix.lower() == GRIDS
+    chorales = is_grids(data.music[0])
     parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda, chorales)
     data = replace(data, context=parts.pop("context"))
-    if chorales:
-        data = replace(data, semitones=6)
     parts["codec"] = Codec("chorales" if chorales else "performance")
     if asked.start is not None:
         parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
         data = replace(data, context=asked.start.data.context)
+    if parts["codec"].kind == "chorales":
+        data = replace(data, semitones=6)
     if asked.network is not None:
         no_other_network(asked.network, ("transformer", "recurrent"))
         types = parts["network"].types if asked.network == "transformer" else 0
@@ -214,9 +213,15 @@ def data_of(files: Mapping[str, Any]) -> Repertoire:
 
 def codec_of(recipe: Recipe) -> MusicCodec:
     """That of the run it starts from, else a new one."""
-    if recipe.start_from is not None:
-        return load(recipe.start_from / CODEC)
-    return new(recipe.codec.kind)
+    if recipe.start_from is None:
+        return new(recipe.codec.kind)
+    codec = load(recipe.start_from / CODEC)
+    if codec.kind != recipe.codec.kind:
+        raise ValueError(
+            f"{recipe.start_from} brings the codec {codec.kind} and codec.kind asks for "
+            f"{recipe.codec.kind}; codec.kind: {codec.kind} would do"
+        )
+    return codec
 
 
 def gather(recipe: Recipe) -> Pieces:

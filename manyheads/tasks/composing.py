@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from manyheads.tasks.repertoire import encoded
 
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
+TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
 
@@ -99,10 +101,10 @@ def compose(
     """So many pieces, each with so many seconds of new music unless it ends before."""
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
-    codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds)
+    codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds, prime)
     start = starting(player, begin, how)
     longest = min(player.context, start.shape[1] + limit(bounds))
-    at_once, before = max(1, AT_ONCE // longest), codec.render(begin).seconds
+    at_once, before = max(1, AT_ONCE // longest), heard(codec, begin, prime).seconds
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
@@ -113,7 +115,7 @@ def compose(
         else:
             written = sample(step, rows, bounds, sampling, numbers, over)
         for one in written:
-            piece = codec.render([*begin, *one.ids])
+            piece = heard(codec, [*begin, *one.ids], prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))
     return found
@@ -130,7 +132,7 @@ def stream(
 
     The sign that ends a piece is the last where it was reached. What is refused is refused at once.
     """
-    begin, bounds = begun(player, prime), bounded(player, seconds)
+    begin, bounds = begun(player, prime), bounded(player, seconds, prime)
     start, step = starting(player, begin, how), stepping(player)
     over = ending(player.codec, seconds, begin, 1)
     return until(over, stream_tokens(step, start, bounds, how.sampling(), number))
@@ -168,14 +170,16 @@ def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
     return torch.tensor([ids[cut:]], device=next(player.network.parameters()).device)
 
 
-def bounded(player: Player, seconds: float) -> Bounds:
+def bounded(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:
     """The longest is exact where each token takes its time, else what nothing should reach."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
             f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
         )
     if isinstance(player.codec, Chorales):
-        tokens = math.ceil(round(seconds / step_seconds(), 6)) * len(VOICES)
+        # A prime may be so fast that a second would never end.
+        steps = min(seconds / step_seconds(pace(prime)), LONGEST_SECONDS / step_seconds())
+        tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
     signs = player.codec.signs
@@ -190,18 +194,37 @@ def limit(bounds: Bounds) -> int:
 # ---- time ------------------------------------------------------------------------------------
 
 
-def step_seconds() -> float:
+def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
     """Of a chorale's grid."""
-    return 60 / QUARTERS_PER_MINUTE / STEPS_PER_QUARTER
+    return 60 / quarters_per_minute / STEPS_PER_QUARTER
 
 
-def takes(codec: MusicCodec) -> NDArray[np.float64] | None:
-    """The seconds that each number takes; None where that is not a number's own affair."""
+def pace(piece: Piece | None) -> float:
+    """The quarter notes a minute with which a piece begins."""
+    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[0].quarters_per_minute
+
+
+def heard(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
+    """The music in these numbers; a grid has the tempo and the meter of what it was begun with."""
+    return in_time(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
+
+
+def in_time(grid: Grid, like: Piece | None) -> Piece:
+    piece = piece_of(grid, pace(like))
+    if like is None or not like.meters:
+        return piece
+    return replace(piece, meters=(like.meters[0]._replace(start=0.0),))
+
+
+def takes(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
+    """The seconds that each number takes, of a grid at the tempo of a piece; None where that is
+    not a number's own affair.
+    """
     found = np.zeros(codec.size)
     if isinstance(codec, Performance):
         found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
     elif isinstance(codec, Chorales):
-        found[codec.signs.stop + 1 :] = step_seconds() / len(VOICES)
+        found[codec.signs.stop + 1 :] = step_seconds(pace(like)) / len(VOICES)
     else:
         return None
     return found
@@ -272,7 +295,7 @@ def harmonize(
         particles=particles,
         never=(*signs.never, signs.stop),
     )
-    return piece_of(codec.grid(found.ids), piece.tempos[0].quarters_per_minute)
+    return in_time(codec.grid(found.ids), piece)
 
 
 def sung(piece: Piece, voice: str) -> Grid:
@@ -289,6 +312,13 @@ def sung(piece: Piece, voice: str) -> Grid:
     notes = [n._replace(voice=number) for n in piece.notes if alone or n.voice == number]
     if not notes:
         raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
+    starts = sorted(note.start for note in notes)
+    chord = next((at for at, then in pairwise(starts) if then - at < TOGETHER_SECONDS), None)
+    if chord is not None:
+        raise ValueError(
+            f"a voice sings one note at a time, the {voice} of this piece has a chord at "
+            f"{chord:.2f} seconds"
+        )
     voices = tuple(map(Voice, VOICES))
     return gridded(Piece(tuple(notes), voices, piece.tempos, piece.meters))
 
@@ -296,15 +326,21 @@ def sung(piece: Piece, voice: str) -> Grid:
 # ---- whose note a token is -------------------------------------------------------------------
 
 
-def spots(codec: MusicCodec, ids: Sequence[int]) -> list[tuple[float, int] | None]:
+def spots(
+    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
+) -> list[tuple[float, int] | None]:
     """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
-    each = takes(codec)
+    each = takes(codec, like)
     if each is None:
         raise ValueError(
             f"where a token stands is known of performances and chorales, not of {codec.kind}"
         )
     pitch = codec.pitches()
-    moments = np.cumsum(each[np.asarray(ids, int)]) - each[np.asarray(ids, int)]
+    passed = each[np.asarray(ids, int)]
+    moments = np.cumsum(passed) - passed
+    if codec.beat > 1:  # all voices of a step begin together
+        lasts = each.max() * codec.beat
+        moments = np.floor(moments / lasts + 1e-6) * lasts
     return [
         (float(at), pitch[number]) if pitch[number] else None
         for at, number in zip(moments, ids, strict=True)

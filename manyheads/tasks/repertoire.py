@@ -33,9 +33,7 @@ class Repertoire:
 
     music: tuple[Path, ...] = ()  # MIDI files and folders of them, or an .npz of chorales
     valid_music: tuple[Path, ...] = ()
-    held_out: float = (
-        0.1  # of the pieces, where an .npz has no split for it and no others are given
-    )
+    held_out: float = 0.1  # of the pieces, where neither an .npz nor valid_music has others
     context: int = 1024  # tokens
     augment: tuple[Augment, ...] | None = None  # null: all that the codec can
     semitones: int = 3  # up and down, where a piece has room for them
@@ -96,8 +94,11 @@ def gather(data: Repertoire, codec: MusicCodec, seed: int) -> Pieces:
     else:
         valid = own(data.music, codec, notes)
     if not valid:
-        train, valid = hold_out(train, data.held_out, seed)
+        train, valid = hold_out(different(train, notes), data.held_out, seed)
         notes.append(f"held out: {several(valid)}, drawn by seed {seed}")
+    learned = {ids.tobytes() for ids in train}
+    if both := [ids for ids in valid if ids.tobytes() in learned]:
+        notes.append(f"both learned from and validated on: {several(both)}")
     return Pieces(train, valid, tuple(notes))
 
 
@@ -106,10 +107,7 @@ def read(
 ) -> list[Ids]:
     """All pieces of these paths as numbers; of an .npz one split, or its only one."""
     found: list[Ids] = []
-    files = [path for path in paths if path.suffix.lower() != GRIDS]
-    for path in paths:
-        if path in files:
-            continue
+    for path in filter(is_grids, paths):
         held = grids(path)
         name = next((name for name in held if name in splits), None)
         if name is None and len(held) > 1:
@@ -120,16 +118,21 @@ def read(
         others = [other for other in held if other not in ("train", *VALID)]
         if others and splits == ("train",):
             notes.append(f"{path}: not read: {', '.join(others)}")
-    if files:
+    if files := [path for path in paths if not is_grids(path)]:
         found += of_files(files, codec, notes)
     return found
+
+
+def is_grids(path: Path) -> bool:
+    """Whether it holds chorales on a grid; all else is MIDI."""
+    return path.suffix.lower() == GRIDS
 
 
 def own(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
     """What the files themselves say is to validate on."""
     found: list[Ids] = []
-    for path in paths:
-        held = grids(path) if path.suffix.lower() == GRIDS else {}
+    for path in filter(is_grids, paths):
+        held = grids(path)
         for name in (name for name in held if name in VALID and len(held) > 1):
             found += of_grids(held[name], codec, notes, path)
     return found
@@ -167,6 +170,14 @@ def encoded(piece: Piece, codec: MusicCodec) -> Ids:
 
 def numbers(ids: Sequence[int]) -> Ids:
     return np.array(ids, dtype=np.uint16)
+
+
+def different(found: list[Ids], notes: list[str]) -> list[Ids]:
+    """Each piece once: a copy that is held out would be known by heart."""
+    once = list({ids.tobytes(): ids for ids in found}.values())
+    if len(once) < len(found):
+        notes.append(f"left out: {several(found[len(once) :])}, being copies of others")
+    return once
 
 
 def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], list[Ids]]:

@@ -20,6 +20,7 @@ from manyheads.tasks.composing import (
     Player,
     compose,
     harmonize,
+    heard,
     spots,
     stream,
 )
@@ -116,7 +117,7 @@ class Musician:
         """
         codec, context = self.task.codec, self.task.context
         ids = [*codec.signs.starts, *encoded(piece, codec).tolist()]
-        where = spots(codec, ids)
+        where = spots(codec, ids, piece)
         query = asked(where, at)
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
@@ -134,12 +135,16 @@ class Musician:
             raise ValueError(f"heads are numbered 0 to {len(weights) - 1}, {head} was asked for")
         heads = [*range(len(weights))] if head is None else [head]
         return Arcs(
-            codec.render(ids),
+            heard(codec, ids, piece),
             where[begin : query + 1],
             weights[heads],
             heads,
-            f"layer {layer} at {codec.pieces(ids)[query]}",
+            f"layer {layer} at {codec.pieces(ids)[query]}, {moment(where[query])}",
         )
+
+
+def moment(spot: tuple[float, int] | None) -> str:
+    return "" if spot is None else f"{spot[0]:.2f} s"
 
 
 def asked(where: list[tuple[float, int] | None], at: float | None) -> int:

@@ -12,7 +12,6 @@ from manyheads.codecs.chorales import (
     Grid,
     gridded,
     piece_of,
-    voices_of,
 )
 from manyheads.codecs.notes import Note, Piece, Tempo, Voice
 from manyheads.codecs.text import START, STOP
@@ -49,7 +48,6 @@ def test_voices_take_turns() -> None:
     ids = CODEC.flat(CHORD)
     assert CODEC.pieces(ids[:4]) == ["C5", "G4", "E4", "C3"]
     assert CODEC.pieces(ids[-4:]) == ["D5", "G4", "E4", "–"]
-    assert voices_of(6) == [0, 1, 2, 3, 0, 1]
     assert CODEC.render([START, *ids, STOP]) == CODEC.render(ids)
 
 

@@ -102,6 +102,13 @@ def test_a_note_that_nobody_ends_ends_with_its_track() -> None:
     assert heard(file(bytes([0, 0x90, 60, 80, 100, *OVER[1:]]))) == [(0.0, 0.5, 60)]
 
 
+@pytest.mark.parametrize("control", [120, 123])
+def test_all_notes_of_a_channel_may_end_at_once(control: int) -> None:
+    down = bytes([0, 0x90, 60, 80, 0, 64, 80, 0, 0x91, 67, 80])
+    track = down + bytes([50, 0xB0, control, 0, 50, *OVER[1:]])
+    assert heard(file(track)) == [(0.0, 0.25, 60), (0.0, 0.25, 64), (0.0, 0.5, 67)]
+
+
 def test_of_one_pitch_the_first_key_down_is_the_first_up() -> None:
     track = bytes([0, 0x90, 60, 80, 10, 60, 80, 10, 60, 0, 10, 60, 0])
     assert heard(file(track)) == [(0.0, 0.1, 60), (0.05, 0.15, 60)]
@@ -118,7 +125,7 @@ def test_each_channel_is_a_voice_with_its_name() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "does not begin with MThd"),
+        (b"", "it is empty"),
         (b"RIFFabcd", "does not begin with MThd"),
         (file(NOTE)[:10], "cut short in its head"),
         (file(NOTE)[:-3], "cut short inside a track"),

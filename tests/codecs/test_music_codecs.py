@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.codecs.chorales import Chorales
 from manyheads.codecs.music import KINDS, MusicCodec, load, new, save
 from manyheads.codecs.notes import Note, Piece, Voice
 from manyheads.codecs.performance import Performance
@@ -58,15 +57,12 @@ def test_a_pitch_that_would_leave_all_pitches_stays_put(codec: MusicCodec) -> No
             assert table[number] == number
 
 
-def test_only_a_chorale_is_not_cut_within_a_step() -> None:
-    assert (Chorales().beat, Performance().beat) == (4, 1)
-
-
 @pytest.mark.parametrize(
     ("held", "sentence"),
     [
         ("[1]", "codec.json does not say how music is numbered"),
         ("{}", "codec.json does not say how music is numbered"),
+        ('{"kind": "performance", "shifts": "x"}', "codec.json does not say how music is numbered"),
         ('{"kind": "performance", "tempo": 3}', "codec.json does not say how music is numbered"),
         (
             '{"kind": "organ"}',

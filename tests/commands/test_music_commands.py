@@ -181,6 +181,38 @@ def test_a_model_that_does_not_write_says_what_it_is_for(
     )
 
 
+def test_what_is_read_is_not_written_over(refuses: Refuses, choir: Path, tmp_path: Path) -> None:
+    given = ("generate", "--model", choir, *CPU)
+    read = tunes.midi(tunes.chorale(8), tmp_path / "001.mid")
+    before = read.read_bytes()
+    sentence = f"--out would write over {read}, which is read; another would do"
+    refuses(sentence, *given, "--prime", read, "--out", tmp_path / ".." / tmp_path.name / "001.mid")
+    refuses(sentence, *given, "--harmonize", read, "--out", read)
+    refuses(sentence, *given, "--prime", read, "--count", 2, "--out", tmp_path)
+    assert read.read_bytes() == before
+
+
+def test_the_model_that_is_built_in_sings_four_voices(
+    manyheads: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(models, "BUILT_IN", Path(models.__file__).parent / "builtin")
+    out = tmp_path / "bach.mid"
+    given = ("generate", "--model", "chorales", "--seconds", 6, "--only-midi", *CPU)
+    assert manyheads(*given, "--out", out).code == 0
+    piece = load(out)
+    assert [voice.name for voice in piece.voices] == ["soprano", "alto", "tenor", "bass"]
+    assert 16 <= len(piece.notes) <= 96
+    grid = gridded(piece)
+    assert len(grid) == 32  # six seconds are whole steps, and it ends on one
+    assert piece.seconds == pytest.approx(32 * 0.1875)
+    assert ((grid >= 36) & (grid <= 84)).all()  # as people sing, and nobody rests
+    crossed = (np.diff(grid.astype(int), axis=1) > 0).mean()
+    assert crossed < 0.1  # in Bach's chorales too some voices cross
+    again = tmp_path / "again.mid"
+    manyheads(*given, "--out", again)
+    assert again.read_bytes() == out.read_bytes()
+
+
 # ---- evaluate --------------------------------------------------------------------------------
 
 
@@ -215,6 +247,20 @@ def test_a_folder_of_performances_is_measured(manyheads: Command, piano: Path) -
     told = json.loads(manyheads(*given, "--json").out)
     assert told["examples"] == 4
     assert told["statistics"]["data"]["notes"] > 4
+
+
+def test_a_broken_file_among_others_is_named_and_left_out(
+    manyheads: Command, piano: Path, tmp_path: Path
+) -> None:
+    good = tunes.midi(tunes.performance(), tmp_path / "good.mid")
+    (tmp_path / "bad.mid").write_bytes(good.read_bytes()[:-20])
+    given = ("evaluate", "--model", piano, "--count", 1, "--seconds", 2, "--json", *CPU)
+    done = manyheads(*given, "--music", tmp_path)
+    assert json.loads(done.out)["examples"] == 1
+    assert done.err.splitlines() == [
+        "2 MIDI files read, 1 kept",
+        f"  left out: {tmp_path}/bad.mid: it is cut short inside a track",
+    ]
 
 
 def test_what_cannot_be_measured_is_refused(

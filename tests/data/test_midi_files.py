@@ -19,6 +19,15 @@ def test_a_folder_stands_for_the_midi_files_below_it(tmp_path: Path) -> None:
     assert found[0].piece == PIECE
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    save(PIECE, tmp_path / "a" / "b.mid")
+    report = Report()
+    again = [tmp_path, tmp_path / "a", tmp_path / "a" / ".." / "a" / "b.mid"]
+    assert len(list(pieces(again, report))) == 1
+    assert str(report) == "1 MIDI files read, 1 kept"
+
+
 def test_a_broken_file_among_many_is_named_left_out_and_counted(tmp_path: Path) -> None:
     for i in range(13):
         save(PIECE, tmp_path / f"{i:02d}.mid")
@@ -29,7 +38,7 @@ def test_a_broken_file_among_many_is_named_left_out_and_counted(tmp_path: Path) 
     assert str(report).splitlines() == [
         "13 MIDI files read, 11 kept",
         f"  left out: {tmp_path}/03.mid: it is cut short inside a track",
-        f"  left out: {tmp_path}/05.mid: it does not begin with MThd as MIDI files do",
+        f"  left out: {tmp_path}/05.mid: it is empty",
     ]
     for i in range(12):
         (tmp_path / f"{i:02d}.mid").write_bytes(b"")

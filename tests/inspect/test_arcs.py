@@ -35,6 +35,13 @@ def test_what_is_on_no_note_is_told() -> None:
     ]
 
 
+def test_a_text_has_the_heaviest_arcs_and_counts_the_others() -> None:
+    spots = [(i / 10, 60) for i in range(40)]
+    lines = str(Arcs(TUNE, spots, torch.full((2, 40), 0.1), [0, 1], "layer 3")).splitlines()
+    assert len(lines) == 3 + 32 + 1
+    assert lines[-1] == "and 32 that are fainter"
+
+
 def test_a_picture_has_a_curve_for_each_arc_the_wider_the_heavier() -> None:
     from matplotlib.patches import PathPatch
 

@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.codecs.chorales import piece_of
 from manyheads.codecs.notes import Meter, Note, Piece, Tempo
-from manyheads.inspect.roll import Roll, bar_lines, clock
+from manyheads.inspect.roll import Roll, bar_lines, box, clock, lanes
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i, 10 + 10 * i) for i in range(8)))
 
@@ -42,6 +42,15 @@ def test_louder_is_darker_and_voices_have_colours_and_names() -> None:
     legend = together.figure().axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["soprano", "alto", "tenor", "bass"]
+
+
+def test_voices_in_unison_share_a_row_and_neither_is_hidden() -> None:
+    unison = (Note(0, 2, 60, voice=0), Note(1, 3, 60, voice=1), Note(2, 3, 60, voice=0))
+    assert lanes(unison) == [(1, 2), (0, 2), (1, 2)]
+    above, below = (box(unison[i], lanes(unison)[i]) for i in (0, 1))
+    assert min(y for _, y in above) == pytest.approx(max(y for _, y in below)) == 60
+    assert lanes((unison[0], unison[2])) == [(0, 1), (0, 1)]  # one ends where the next begins
+    assert lanes((Note(0, 2, 60, voice=0), Note(0, 2, 61, voice=1))) == [(0, 1), (0, 1)]
 
 
 def test_bars_follow_tempos_and_meters() -> None:

@@ -86,3 +86,9 @@ def test_pieces_without_notes_say_nothing() -> None:
     with pytest.raises(ValueError, match="statistics are of notes, these pieces have none"):
         Statistics.of([Piece(())])
     assert Statistics.of([Piece(()), tune(60)]).pieces == 1
+
+
+def test_the_silence_before_the_first_note_is_no_music() -> None:
+    late = Piece((Note(7, 8, 60), Note(8, 9, 62)))
+    found = Statistics.of([late, opening(late, 1.0)])
+    assert (found.seconds, found.notes_per_second) == (3.0, 1.0)

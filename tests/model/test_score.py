@@ -76,6 +76,18 @@ def test_pieces_that_share_a_row_are_read_as_if_alone(design: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
+@torch.no_grad()
+def test_a_piece_is_read_as_if_alone_where_shorter_ones_are_filled_up(
+    design: dict[str, Any],
+) -> None:
+    network = built(design)
+    each = [chords(1, n, seed=n)[0].tolist() for n in (9, 13, 6)]
+    scores = network(Tokens.padded(each))
+    for row, ids in zip(scores, each, strict=True):
+        torch.testing.assert_close(row[: len(ids)], whole(network, torch.tensor([ids]))[0])
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_sequences_that_are_chosen_go_on_with_their_own_pitches(design: dict[str, Any]) -> None:
     network, ids = built(design), chords(3, 12)
     step = CachedStep(network)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from manyheads.codecs.chorales import Chorales
+from manyheads.codecs.music import CODEC, save
 from manyheads.model.build import Network
 from manyheads.recipes.family import Asked
 from manyheads.recipes.language import Recipe as LanguageRecipe
-from manyheads.recipes.music import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.recipes.music import PRESETS, Codec, Recipe, codec_of, fitting, recipe_for
 from manyheads.settings import read, write
 from manyheads.tasks.repertoire import Repertoire
 from manyheads.tasks.running import Running
@@ -61,11 +63,25 @@ def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> Non
     start = Recipe("music", replace(FOLDER, context=76), Codec("chorales"), Network(width=64))
     recipe = recipe_for("music", FOLDER, 99, Asked(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
+    assert recipe.data.semitones == 6  # as chorales move, wherever they come from
+    played = recipe_for("music", SONGS, 99, Asked(start=Recipe("music", FOLDER)))
+    assert (played.codec.kind, played.data.semitones) == ("performance", 3)
     other = LanguageRecipe("language", Running((Path("book.txt"),)))
     with pytest.raises(ValueError) as error:
         recipe_for("music", FOLDER, 99, Asked(start=other))
     assert str(error.value) == (
         "what writes music starts from such a run; the run to start from learned language"
+    )
+
+
+def test_the_codec_of_the_run_it_starts_from_is_the_one_asked_for(tmp_path: Path) -> None:
+    save(Chorales(), tmp_path / CODEC)
+    assert codec_of(Recipe("music", SONGS, Codec("chorales"), start_from=tmp_path)).beat == 4
+    with pytest.raises(ValueError) as error:
+        codec_of(Recipe("music", SONGS, start_from=tmp_path))
+    assert str(error.value) == (
+        f"{tmp_path} brings the codec chorales and codec.kind asks for performance; "
+        "codec.kind: chorales would do"
     )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from manyheads.attention.patterns import Segments
 from manyheads.codecs.chorales import Chorales
@@ -102,6 +104,45 @@ def test_an_epoch_is_every_piece_once_in_one_version_and_one_key(
         assert all(len(ways) == 1 for ways in chosen.values())
         assert len(chosen) >= len(STEPS) - 1
         assert wanted == sum(4 * steps + 1 for steps in STEPS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_pieces_are_cropped_into_all_their_steps(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Also those of no step, shorter than a batch's row or many times the context."""
+    codec = data.draw(st.sampled_from([Chorales(), Performance()]))
+    versions, steps = data.draw(st.integers(1, 3)), st.lists(st.integers(0, 60), min_size=1)
+    chance = np.random.default_rng(data.draw(st.integers(0, 9)))
+    sizes = np.repeat(data.draw(steps), versions)
+    songs = [chance.integers(40, 80, 4 * n).tolist() for n in sizes]
+    folder = tmp_path_factory.mktemp("any")
+    write(folder / "train", map(framed, songs), codec.size)
+    context, tokens = (data.draw(st.sampled_from(n)) for n in ([8, 12, 64, 256], [8, 100, 999]))
+    count = len(songs) // versions
+    moves = Varied(versions, -chance.integers(0, 5, count), chance.integers(0, 5, count))
+    shard = Shard(folder / "train")
+    plan = Crops(shard, moves, codec, context, tokens, data.draw(st.sampled_from(LAYOUTS)))
+    begins = shard.ends - shard.lengths
+    taken: dict[int, set[tuple[int, int]]] = {}  # piece -> its versions and keys
+    wanted: dict[int, list[int]] = {}  # piece -> places in it that are wanted
+    for rows in plan.epoch(data.draw(st.integers(0, 3))):
+        crops = []
+        for begin, length, table in zip(rows.begins, rows.lengths, rows.tables, strict=True):
+            number = int(np.searchsorted(shard.ends, begin, side="right"))
+            at, shift = int(begin - begins[number]), moves.shifts[table]
+            assert length <= context
+            assert at % codec.beat == 0
+            taken.setdefault(number // versions, set()).add((number, shift))
+            wanted.setdefault(number // versions, []).extend(range(at + 1, at + length + 1))
+            moved = framed(codec.transposed(songs[number], shift))
+            crops.append((moved[at : at + length], moved[at + 1 : at + length + 1]))
+        assert sorted(documents(plan.batch(rows))) == sorted(crops)
+    for piece in range(count):
+        ((number, shift),) = taken[piece]
+        assert moves.lowest[piece] <= shift <= moves.highest[piece]
+        assert sorted(wanted[piece]) == [*range(1, len(songs[number]) + 2)]
 
 
 def test_versions_keys_and_places_change_from_epoch_to_epoch(tmp_path: Path) -> None:

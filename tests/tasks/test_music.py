@@ -91,8 +91,28 @@ def test_the_silence_before_a_performance_is_left_out(tmp_path: Path) -> None:
     late = [n._replace(start=n.start + 60, end=n.end + 60) for n in piece.notes]
     for name, notes in (("a.mid", piece.notes), ("b.mid", tuple(late))):
         save(type(piece)(notes), tmp_path / name)
-    found = gather(Repertoire((tmp_path,)), Performance(), seed=0)
+    data = Repertoire((tmp_path / "a.mid",), (tmp_path / "b.mid",))
+    found = gather(data, Performance(), seed=0)
     assert found.train[0].tolist() == found.valid[0].tolist()
+
+
+def test_what_is_learned_from_and_validated_on_is_told(tmp_path: Path) -> None:
+    path = npz(tmp_path / "songs.npz", train=GRIDS[:3], valid=GRIDS[2:])
+    found = gather(Repertoire((path,)), Chorales(), seed=0)
+    assert (len(found.train), len(found.valid)) == (3, 2)
+    assert found.notes == ("both learned from and validated on: 1 piece",)
+
+
+def test_a_copy_of_a_piece_is_not_held_out(tmp_path: Path) -> None:
+    music = midis.folder(tmp_path / "music", 3)
+    for i in range(3):
+        (music / f"copy{i}.mid").write_bytes((music / f"{i:02d}.mid").read_bytes())
+    found = gather(Repertoire((music,)), Performance(), seed=0)
+    assert (len(found.train), len(found.valid)) == (2, 1)
+    assert found.notes[1:] == (
+        "left out: 3 pieces, being copies of others",
+        "held out: 1 piece, drawn by seed 0",
+    )
 
 
 def test_a_file_that_a_codec_cannot_take_is_left_out_and_named(tmp_path: Path) -> None:
@@ -209,6 +229,7 @@ def learning(folder: Path, task: Music, layout: Any = "packed") -> Learning:
 KINDS: list[Any] = [
     ("chorales", {"types": 4}, "packed"),
     ("chorales", {"types": 4, "relative": "score", "position": "none"}, "packed"),
+    ("chorales", {"relative": "score", "position": "learned", "reach": 5}, "padded"),
     ("performance", {"relative": "content", "position": "none", "reach": 0}, "packed"),
     ("performance", {"relative": "score", "position": "none"}, "packed"),
     ("performance", {"kind": "recurrent"}, "padded"),

@@ -1,5 +1,7 @@
 """A model of music asked from Python."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,10 +10,11 @@ from tunes import chorale, musician, performance, pianist, singer
 from manyheads.attention.places import line
 from manyheads.codecs.chorales import VOICES, gridded
 from manyheads.codecs.music import new
-from manyheads.codecs.notes import Piece, Voice
+from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, stretched
 from manyheads.codecs.performance import SHIFT
+from manyheads.inspect.statistics import opening
 from manyheads.model.networks import Tokens
-from manyheads.tasks.composing import SHORTEST, Composing, ending, takes
+from manyheads.tasks.composing import SHORTEST, Composing, bounded, ending, takes
 from manyheads.trained.music import Musician
 
 KINDS = [
@@ -50,6 +53,21 @@ def test_a_chorale_ends_after_whole_steps(network: dict[str, object]) -> None:
         assert SHORTEST <= len(one.ids) <= 22 * len(VOICES)  # 22 sixteenths are 4.125 seconds
         assert one.finished or len(one.ids) == 22 * len(VOICES)
         assert not {0, 1, 2} & set(one.ids)
+
+
+def test_a_chorale_goes_on_in_the_tempo_and_the_meter_of_its_beginning() -> None:
+    prime = replace(stretched(chorale(8), 2), meters=(Meter(0.0, 3, 4),))
+    for one in singer().compose(prime, seconds=3, count=4):
+        assert (one.piece.tempos, one.piece.meters) == (prime.tempos, prime.meters)
+        assert len(one.ids) <= 8 * len(VOICES)
+        assert one.seconds <= 3 + 1e-6
+        assert opening(one.piece, prime.seconds).seconds == pytest.approx(prime.seconds)
+
+
+def test_a_beginning_of_any_tempo_ends() -> None:
+    mad = Piece((Note(0.0, 1e-5, 60),), (Voice(),) * 4, (Tempo(0.0, 6e7),))
+    bounds = bounded(singer().player, 3600, mad)
+    assert bounds.limits(1) == [3600 / 0.1875 * 4]
 
 
 def test_the_end_comes_only_after_something_was_written() -> None:
@@ -216,6 +234,12 @@ def test_what_cannot_be_harmonized_is_refused() -> None:
         model.harmonize(Piece((piece.notes[0]._replace(voice=1),), (Voice(),) * 2))
     with pytest.raises(ValueError, match="the bass of this piece is silent"):
         model.harmonize(Piece(tuple(n for n in piece.notes if n.voice < 3), piece.voices), "bass")
+    chord = Piece((Note(0, 1, 60), Note(1.5, 2, 62), Note(1.51, 2, 65)))
+    with pytest.raises(
+        ValueError,
+        match=r"a voice sings one note at a time, the alto of this piece has a chord at 1\.50 sec",
+    ):
+        model.harmonize(chord, "alto")
     with pytest.raises(ValueError, match="a temperature over 0 would do"):
         model.harmonize(piece, temperature=0)
 
@@ -261,7 +285,17 @@ def test_a_note_looks_back_as_the_network_does() -> None:
     assert one.weights.equal(arcs.weights[1:])
     short = singer(16).look(piece, layer=1, at=1.125)
     assert short.spots == arcs.spots[12:]  # as much as the context holds, from a whole step on
-    assert arcs.title == f"layer 1 at {model.task.codec.pieces([gridded(piece)[6, 0] + 4])[0]}"
+    label = model.task.codec.pieces([gridded(piece)[6, 0] + 4])[0]
+    assert arcs.title == f"layer 1 at {label}, 1.12 s"
+
+
+def test_all_voices_of_a_step_stand_at_its_moment_at_the_tempo_of_the_piece() -> None:
+    piece = stretched(chorale(8), 0.5)
+    arcs = singer(64).look(piece, layer=0)
+    assert arcs.spots[0] is None
+    moments = [spot[0] for spot in arcs.spots[1:] if spot is not None]
+    assert moments == pytest.approx(np.repeat(np.arange(8) * 0.1875 / 2, 4))
+    assert arcs.piece.seconds == pytest.approx(piece.seconds)
 
 
 def test_of_a_performance_keys_that_go_down_and_up_are_notes() -> None:
@@ -281,7 +315,7 @@ def test_what_cannot_be_looked_at_is_refused() -> None:
     with pytest.raises(ValueError, match="heads are numbered 0 to 1, 5 was asked for"):
         model.look(piece, layer=0, head=5)
     with pytest.raises(
-        ValueError, match=r"the last note of this piece is at 0\.70 seconds, one at 9"
+        ValueError, match=r"the last note of this piece is at 0\.56 seconds, one at 9"
     ):
         model.look(piece, layer=0, at=9)
     with pytest.raises(ValueError, match="a piece to look at has notes, this one has none"):
