@@ -100,7 +100,7 @@ def compared(statistics: dict[str, dict[str, object]]) -> str:
     for name, value in statistics["data"].items():
         if isinstance(value, int | float):
             rows.append(
-                f"| {name.replace('_', ' ')} | {value:.3g} | {statistics['drawn'][name]:.3g} |"
+                f"| {name.replace('_', ' ')} | {value:,.4g} | {statistics['drawn'][name]:,.4g} |"
             )
     return "\n".join(rows)
 

@@ -42,7 +42,7 @@ OF_TEXT = (
     "length_penalty",
     "as_json",
 )
-OF_MUSIC = ("prime", "seconds", "harmonize", "voice", "out", "only_midi")
+OF_MUSIC = ("prime", "seconds", "harmonize", "voice", "out", "only_midi", "soundfont")
 
 
 def generate(
@@ -93,6 +93,12 @@ def generate(
     only_midi: Annotated[
         bool, typer.Option("--only-midi", help="No .wav, no .png.", rich_help_panel=MUSIC)
     ] = False,
+    soundfont: Annotated[
+        Path | None,
+        typer.Option(
+            help="An .sf2 file for the .wav, played by fluidsynth.", rich_help_panel=MUSIC
+        ),
+    ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
@@ -140,7 +146,7 @@ def generate(
     loaded = loaded_as(writers, model, device)
     if isinstance(loaded, Musician):
         refuse_others(typed, OF_TEXT, f"write text, {model} writes music")
-        wanted = music.Wanted(prime, seconds, harmonize, voice, out, only_midi)
+        wanted = music.Wanted(prime, seconds, harmonize, voice, out, only_midi, soundfont)
         wanted.check(count, typed)
         options = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         options |= {"temperature": 1.0 if temperature is None else temperature}

@@ -32,6 +32,7 @@ class Wanted:
     voice: str = SOPRANO
     out: Path | None = None
     only_midi: bool = False
+    soundfont: Path | None = None
 
     def check(self, count: int, given: set[str]) -> None:
         """Refuse what does not go together, before anything is loaded."""
@@ -46,6 +47,10 @@ class Wanted:
                     )
         if self.only_midi and self.out is None:
             raise ValueError("--only-midi is for files, and no --out was given")
+        if self.soundfont is not None and (self.out is None or self.only_midi):
+            raise ValueError("--soundfont plays the .wav beside --out, and none is asked for")
+        if self.soundfont is not None and not self.soundfont.is_file():
+            raise ValueError(f"there is no soundfont {self.soundfont}")
         if self.out is None:
             return
         if self.out.suffix.lower() in MIDI and not self.out.is_dir():
@@ -78,7 +83,7 @@ def generate(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -
         return
     for piece, path in zip(pieces, paths(wanted.out, count), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        print(keep(piece, path, wanted.only_midi), flush=True)
+        print(keep(piece, path, wanted), flush=True)
     print(f"{seconds:.1f} s of music in {took:.1f} s: {seconds / took:.2g} times real time")
 
 
@@ -129,7 +134,7 @@ def paths(out: Path, count: int) -> list[Path]:
     return [out / f"{number:03d}.mid" for number in range(1, count + 1)]
 
 
-def keep(piece: Piece, path: Path, only_midi: bool) -> str:
+def keep(piece: Piece, path: Path, wanted: Wanted) -> str:
     """The file, and beside it how it sounds and looks; a line to tell of it."""
     from manyheads.data.midi import save
     from manyheads.inspect import sound
@@ -139,9 +144,9 @@ def keep(piece: Piece, path: Path, only_midi: bool) -> str:
     if not piece.notes:
         return f"{path}: no notes"
     told = f"{path}: {len(piece.notes):,} notes, {piece.seconds:.1f} s"
-    if only_midi:
+    if wanted.only_midi:
         return told
-    sound.save(piece, path.with_suffix(".wav"))
+    sound.save(piece, path.with_suffix(".wav"), wanted.soundfont)
     Roll(piece).save(path.with_suffix(".png"))
     return f"{told}; to hear {path.with_suffix('.wav')}, to see {path.with_suffix('.png')}"
 

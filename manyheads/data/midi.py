@@ -33,7 +33,8 @@ class Report:
         return self.read - len(self.left_out)
 
     def __str__(self) -> str:
-        lines = [f"{self.read:,} MIDI files read, {self.kept:,} kept"]
+        files = "file" if self.read == 1 else "files"
+        lines = [f"{self.read:,} MIDI {files} read, {self.kept:,} kept"]
         shown = list(self.left_out.items())[:SHOWN]
         lines += [f"  left out: {path}: {reason}" for path, reason in shown]
         more = len(self.left_out) - len(shown)
@@ -57,6 +58,9 @@ def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Foun
             report.left_out[file] = str(error).removeprefix(f"{file}: ")
         else:
             yield Found(piece, file)
+    if report.read == 1 and report.left_out:
+        ((file, reason),) = report.left_out.items()
+        raise ValueError(f"there is no music in {file}: {reason}")
     if not report.kept:
         raise ValueError(f"there is no music in {', '.join(map(str, paths))}: {report}")
 
@@ -83,6 +87,8 @@ def load(path: Path) -> Piece:
         return read(path.read_bytes())
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ValueError(f"one MIDI file is read here, {path} is a folder") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -124,6 +124,12 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
             "2 pieces need a folder, --out names the file x.mid",
         ),
         (("--only-midi",), "--only-midi is for files, and no --out was given"),
+        (
+            ("--soundfont", "x.sf2"),
+            "--soundfont plays the .wav beside --out, and none is asked for",
+        ),
+        (("--soundfont", "x.sf2", "--out", "x.mid"), "there is no soundfont x.sf2"),
+        (("--prime", "."), "one MIDI file is read here, . is a folder"),
         (("--prime", "x.mid"), "there is no file x.mid"),
         (("--seconds", "0"), "over 0 and up to 3600 seconds of music are written, got 0"),
         (("--temperature", "-1"), "a temperature is 0 (greedy) or more, got -1.0"),

@@ -25,7 +25,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     report = Report()
     again = [tmp_path, tmp_path / "a", tmp_path / "a" / ".." / "a" / "b.mid"]
     assert len(list(pieces(again, report))) == 1
-    assert str(report) == "1 MIDI files read, 1 kept"
+    assert str(report) == "1 MIDI file read, 1 kept"
 
 
 def test_a_broken_file_among_many_is_named_left_out_and_counted(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_nothing_to_hear_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file .*gone.mid"):
         list(pieces([tmp_path / "gone.mid"]))
     (tmp_path / "bad.mid").write_bytes(b"MThd")
-    with pytest.raises(ValueError, match=r"(?s)no music in .*0 kept.*bad.mid: it is cut short"):
+    with pytest.raises(ValueError, match=r"(?s)no music in .*bad.mid: it is cut short"):
         list(pieces([tmp_path]))
     with pytest.raises(ValueError, match=r"bad.mid: it is cut short in its head"):
         load(tmp_path / "bad.mid")
