@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from builtin import packed
@@ -94,15 +95,18 @@ def main() -> None:
     print(card)
 
 
-def compared(statistics: dict[str, dict[str, object]]) -> str:
+def compared(statistics: dict[str, Any]) -> str:
     """What both columns have as one number each."""
     rows = ["| | chorales | drawn |", "|---|---|---|"]
     for name, value in statistics["data"].items():
         if isinstance(value, int | float):
-            rows.append(
-                f"| {name.replace('_', ' ')} | {value:,.4g} | {statistics['drawn'][name]:,.4g} |"
-            )
+            cells = shown(value), shown(statistics["drawn"][name])
+            rows.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 if __name__ == "__main__":
