@@ -29,7 +29,7 @@ KNOWS: dict[str, set[str]] = {
     "codecs.notes": set(),
     "codecs.midi": {"codecs.notes"},
     "codecs": {"codecs.midi"},
-    "data": {"codecs.midi"},
+    "data": {"codecs"},
     "metrics": set(),
     "inspect": {"model", "codecs.midi"},
     "tasks": {"decoding", "training", "codecs", "data", "metrics"},

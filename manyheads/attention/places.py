@@ -153,6 +153,12 @@ class Graph:
 Places: TypeAlias = Grid | Graph
 
 
+def neighbouring(places: Places) -> bool:
+    """Whether a step between rows is a step of time, from a first time that is known."""
+    axes = places.axes
+    return len(axes) == 1 and axes[0] is places.order and places.first is not None
+
+
 def line(length: int, start: int | Tensor = 0, device: torch.device | str | None = None) -> Grid:
     """Tokens one after another, from `start` on; a tensor (B,) starts each sequence elsewhere."""
     counted("a line", length)

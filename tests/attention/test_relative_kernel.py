@@ -286,7 +286,7 @@ def test_on_a_gpu_it_is_equal_to_the_definition(
     pattern, relative = on_gpu(name, length, channels)
     relative = relative.to(dtype)
     asked = work(pattern, relative, length, "cuda", channels=channels, dtype=dtype)
-    assert choose(asked).name == "skewed"
+    assert choose(asked).kernel.name == "skewed"
     options = {"device": "cuda", "dtype": dtype}
     tensors = [by_tokens(2, length, channels, **options) for _ in range(3)]
     found = run(plan("skewed", asked), tensors, relative)
@@ -423,3 +423,22 @@ def test_strips_do_not_store_a_number_for_every_pair() -> None:
         q = tensors[0].requires_grad_()
         plan("blockwise", asked)(q, *tensors[1:], biases=relative.biases(q))
     assert sum(kept.values()) < 5 * q.nbytes
+
+
+# ---- one query at a time -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reach", [2, 6, 40])
+@pytest.mark.parametrize("keys", [1, 5, 9])
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_a_step_reads_its_distances_and_equals_the_definition(
+    reach: int, keys: int, ahead: int
+) -> None:
+    relative = RelativeContent(C, Clipped(reach))
+    pairs = Pairs(2, 2, line(1, start=keys - 1), line(keys + ahead))
+    asked = Work(Everything() if ahead else Causal(), pairs, channels=C, kinds=relative.kinds())
+    tensors = [by_tokens(2, length) for length in (1, keys + ahead, keys + ahead)]
+    biases = relative.biases(tensors[0])
+    assert choose(asked).kernel.name == "sdpa"
+    found, wanted = (plan(name, asked)(*tensors, biases=biases) for name in ("sdpa", "reference"))
+    torch.testing.assert_close(found, wanted)

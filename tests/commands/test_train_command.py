@@ -236,7 +236,7 @@ def test_cuda_without_a_gpu_is_refused(
         (
             ["translatoin"],
             "there is no task 'translatoin'; there are translation, summarization, answering, "
-            "language, masked, classification, regression, labelling, or name a recipe.yaml",
+            "language, masked, classification, regression, labelling, music, or name a recipe.yaml",
         ),
         (["nope.yaml"], "settings are read from a file, and there is no nope.yaml"),
         (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),

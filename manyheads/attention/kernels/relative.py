@@ -17,7 +17,7 @@ from manyheads.attention.intervals import Truth
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
-from manyheads.attention.places import Grid, Places
+from manyheads.attention.places import Grid, Places, neighbouring
 from manyheads.attention.rules import Clipped, Every
 from manyheads.attention.scores import Score
 
@@ -190,16 +190,6 @@ def unfit(work: Work) -> str:
     if not 16 <= work.channels <= 128:
         return f"it takes heads of 16 to 128 channels, got {work.channels}"
     return "" if len(pairs.queries) and len(pairs.keys) else "there are no pairs to attend"
-
-
-def neighbouring(places: Places) -> bool:
-    """Whether a step between rows is a step of time."""
-    return (
-        isinstance(places, Grid)
-        and len(places.axes) == 1
-        and places.axes[0] is places.order
-        and places.first is not None
-    )
 
 
 def within_documents(work: Work) -> bool:

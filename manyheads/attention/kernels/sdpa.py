@@ -15,8 +15,8 @@ from torch import Tensor
 from manyheads.attention.biases import Bias, Feature, looked_up, total
 from manyheads.attention.kernels.base import Bare, Plan, Work, lacking, shared
 from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
-from manyheads.attention.places import Pairs
-from manyheads.attention.rules import Rule
+from manyheads.attention.places import Pairs, neighbouring
+from manyheads.attention.rules import Clipped, Every, Rule
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})
@@ -40,7 +40,9 @@ class Sdpa:
 
     def cost(self, work: Work) -> float:
         if work.features & {"distance bias", "content bias"}:
-            return 10.0  # the bias of every pair is written out, and its gradient too
+            one = all(first_step(kind.rule, work.pairs) is not None for kind in work.kinds)
+            # The bias of every pair is written out, and its gradient too; of one query, it is read.
+            return 2.0 if one and "gradient" not in work.features else 10.0
         form = plain(work)
         return 2.0 if form is None else 0.6 if form else 1.0
 
@@ -109,6 +111,8 @@ def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
 
 def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
     """`looked_up` for all pairs, row by row: its gradient is summed in each row by itself."""
+    if (first := first_step(rule, pairs)) is not None:
+        return total(stepped(each, first, len(pairs.keys)) for each in rows)
     everywhere = pairs.everywhere()
     if rows.shape[3] < len(pairs.queries):
         return looked_up(rows, rule, everywhere)
@@ -118,3 +122,31 @@ def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
         shape = batch, each.shape[1], len(pairs.queries), len(pairs.keys)
         found.append(each.expand(batch, -1, -1, -1).gather(-1, index.expand(shape)))
     return total(found)
+
+
+# ---- one query, as when a sequence is written token by token -----------------------------------
+
+
+def first_step(rule: Rule, pairs: Pairs) -> int | None:
+    """Where the first key stands in the table of one query whose keys lie side by side; before
+    the table's begin it is negative. None where they do not, or there are more queries.
+    """
+    if len(pairs.queries) != 1 or not isinstance(rule, Clipped | Every):
+        return None
+    query, keys = pairs.queries, pairs.keys
+    if not (neighbouring(query) and neighbouring(keys)):
+        return None
+    assert query.first is not None
+    assert keys.first is not None
+    return keys.first - query.first + rule.size // 2
+
+
+def stepped(row: Tensor, first: int, keys: int) -> Tensor:
+    """Of a row (B, H, 1, N) so many entries from the first on; its ends go on beyond it."""
+    entries = row.shape[-1]
+    begin, end = max(0, first), min(entries, first + keys)
+    before, after = min(keys, max(0, -first)), min(keys, max(0, first + keys - entries))
+    parts = [row[..., :1].expand(*row.shape[:-1], before)] * (before > 0)
+    parts += [row[..., begin:end]] * (begin < end)
+    parts += [row[..., -1:].expand(*row.shape[:-1], after)] * (after > 0)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
