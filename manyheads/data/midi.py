@@ -93,5 +93,5 @@ def load(path: Path) -> Piece:
         raise ValueError(f"{path}: {error}") from None
 
 
-def save(piece: Piece, path: Path) -> None:
-    path.write_bytes(write(piece))
+def save(piece: Piece, path: str | Path) -> None:
+    Path(path).write_bytes(write(piece))

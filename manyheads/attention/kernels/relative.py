@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Bias, ContentBias, Feature
 from manyheads.attention.intervals import Truth
@@ -361,6 +362,7 @@ class Eager(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
         *tensors, out, largest = ctx.saved_tensors
         inputs = *tensors, ctx.scale, ctx.numbers, out, largest, grad
