@@ -163,7 +163,7 @@ def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
     if spare > 0 and not how.truncate:
         raise ValueError(
             f"the beginning has {len(ids)} tokens and the context {player.context}; shorten it, or "
-            "truncate it: then its last tokens are read"
+            "read its end alone: --truncate, truncate=True"
         )
     beat = player.codec.beat
     cut = -(-max(0, spare) // beat) * beat

@@ -263,7 +263,7 @@ def starting(
     if length > context and not how.truncate:
         raise ValueError(
             f"the prompt has {length} tokens and the context {context}; shorten it, or "
-            "truncate it: then its last tokens are read"
+            "read its end alone: --truncate, truncate=True"
         )
     device = next(network.parameters()).device
     return torch.tensor([ids[-context:] for ids in framed], device=device)

@@ -85,8 +85,8 @@ def test_of_a_long_prompt_the_end_is_read_where_that_is_asked_for(
     long = "the old dog sees a red cat. " * 3
     given = ("generate", "--model", model, *SHORT, "--prompt")
     refuses(
-        "the prompt has 85 tokens and the context 32; shorten it, or truncate it: then its "
-        "last tokens are read",
+        "the prompt has 85 tokens and the context 32; shorten it, or read its end alone: "
+        "--truncate, truncate=True",
         *given,
         long,
     )

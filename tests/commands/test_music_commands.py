@@ -143,8 +143,8 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
         ),
         (
             ("--prime", "{midi}"),
-            "the beginning has 161 tokens and the context 128; shorten it, or truncate it: then "
-            "its last tokens are read",
+            "the beginning has 161 tokens and the context 128; shorten it, or read its end "
+            "alone: --truncate, truncate=True",
         ),
     ],
 )
