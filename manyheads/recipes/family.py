@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
+from manyheads.model.build import Network
 from manyheads.training.course import Job
 from manyheads.training.runs import Run
 
@@ -70,6 +71,13 @@ class Family(Protocol):
 
     def model(self, recipe: Any, folder: Path, name: str) -> Trained:
         """A model with weights as they were before training."""
+
+
+def check_layout(network: Network, layout: str) -> None:
+    if layout == "packed" and not network.packs:
+        raise ValueError(
+            f"a {network.kind} network reads one sequence a row; layout: padded would do"
+        )
 
 
 def chosen_preset(presets: Mapping[str, Any], name: str) -> Any:

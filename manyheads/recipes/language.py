@@ -11,7 +11,7 @@ from torch import nn
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
-from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.family import Asked, check_layout, chosen_preset, no_other_network
 from manyheads.recipes.running import FILES as FILES
 from manyheads.recipes.running import Codec as Codec
 from manyheads.recipes.running import check_room, codec_of
@@ -51,10 +51,7 @@ class Recipe:
                 "a language model is a transformer or a recurrent network; "
                 "network.kind: recurrent would do"
             )
-        if self.layout == "packed" and not self.network.packs:
-            raise ValueError(
-                f"a {self.network.kind} network reads one sequence a row; layout: padded would do"
-            )
+        check_layout(self.network, self.layout)
         check_room(self.network, self.data.context)
 
 

@@ -13,7 +13,7 @@ from manyheads.codecs.chorales import VOICES
 from manyheads.codecs.music import CODEC, MusicCodec, load, new
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
-from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.family import Asked, check_layout, chosen_preset, no_other_network
 from manyheads.recipes.language import scaled
 from manyheads.recipes.running import check_room
 from manyheads.tasks.crops import Varied, check_context
@@ -66,10 +66,7 @@ class Recipe:
                 "music is written by a transformer or a recurrent network; "
                 "network.kind: recurrent would do"
             )
-        if self.layout == "packed" and not network.packs:
-            raise ValueError(
-                f"a {network.kind} network reads one sequence a row; layout: padded would do"
-            )
+        check_layout(network, self.layout)
         check_context(context, self.codec.voices)
         check_room(network, context)
         check_distances(network, context)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch import nn
 
 from manyheads.model.build import BUILDERS, Network
-from manyheads.recipes.family import Asked
+from manyheads.recipes.family import Asked, check_layout
 from manyheads.tasks import prepare as corpora
 from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Layout
@@ -47,10 +47,7 @@ class Recipe:
     start_from: Path | None = None  # a run whose weights and vocabulary these begin with
 
     def __post_init__(self) -> None:
-        if self.layout == "packed" and not self.network.packs:
-            raise ValueError(
-                f"a {self.network.kind} network reads one sequence a row; layout: padded would do"
-            )
+        check_layout(self.network, self.layout)
         if self.training.compile and self.network.kind == "recurrent":
             raise ValueError(
                 "a recurrent network runs as it is, there is nothing to compile; "

@@ -22,8 +22,9 @@ from manyheads.model.build import Network, decoder
 from manyheads.model.networks import Tokens
 from manyheads.tasks.generation import Generation, write_on
 from manyheads.tasks.pairs import Layout
+from manyheads.tasks.parts import in_parts
 from manyheads.tasks.telling import Telling
-from manyheads.tasks.windows import Batch, Windows, whole
+from manyheads.tasks.windows import Batch, Windows, lost, whole
 from manyheads.training.course import Sample
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
@@ -54,13 +55,7 @@ class Language:
 
     def loss(self, network: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """Summed over all tokens that are wanted."""
-        scores = network(batch.tokens)  # (B, T, V)
-        return F.cross_entropy(
-            scores.flatten(0, 1).float(),
-            batch.wanted.flatten(),
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
+        return lost(network(batch.tokens), batch.wanted, smoothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +100,9 @@ class Learning:
         A run is not lost because all that is held out does not fit into memory at once.
         """
         network.eval()
-        while True:
-            try:
-                return self.measured(network), self.samples(network)
-            except torch.OutOfMemoryError:
-                if self.at_once // 2 < self.task.context:
-                    raise
-                self.at_once //= 2
+        return in_parts(
+            self, lambda: (self.measured(network), self.samples(network)), self.task.context
+        )
 
     @torch.no_grad()
     def measured(self, network: nn.Module) -> dict[str, float]:

@@ -21,7 +21,8 @@ from manyheads.decoding.step import CachedStep
 from manyheads.model.build import Network, decoder
 from manyheads.tasks.crops import Crops, Varied
 from manyheads.tasks.pairs import NOTHING, Layout
-from manyheads.tasks.windows import Batch, whole
+from manyheads.tasks.parts import in_parts
+from manyheads.tasks.windows import Batch, lost, whole
 from manyheads.training.course import Sample
 
 SHOWN = 3  # held-out pieces that every validation plays on from
@@ -43,13 +44,7 @@ class Music:
 
     def loss(self, network: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """Summed over all tokens that are wanted."""
-        scores = network(batch.tokens)  # (B, T, V)
-        return F.cross_entropy(
-            scores.flatten(0, 1).float(),
-            batch.wanted.flatten(),
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
+        return lost(network(batch.tokens), batch.wanted, smoothing)
 
 
 class Learning:
@@ -82,13 +77,9 @@ class Learning:
         A run is not lost because all that is held out does not fit into memory at once.
         """
         network.eval()
-        while True:
-            try:
-                return self.measured(network), self.samples(network)
-            except torch.OutOfMemoryError:
-                if self.at_once // 2 < self.task.context:
-                    raise
-                self.at_once //= 2
+        return in_parts(
+            self, lambda: (self.measured(network), self.samples(network)), self.task.context
+        )
 
     @torch.no_grad()
     def measured(self, network: nn.Module) -> dict[str, float]:

@@ -19,6 +19,7 @@ from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
 from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Batch, Batches, Corpus, Layout
+from manyheads.tasks.parts import in_parts
 from manyheads.tasks.writing import write
 from manyheads.training.course import Sample
 
@@ -112,13 +113,7 @@ class Learning:
         A run is not lost because all that is held out does not fit into memory at once.
         """
         longest = int(self.held_out.pairs.lengths().max())
-        while True:
-            try:
-                return self.judged(network)
-            except torch.OutOfMemoryError:
-                if self.at_once // 2 < longest:
-                    raise
-                self.at_once //= 2
+        return in_parts(self, lambda: self.judged(network), longest)
 
     @torch.no_grad()
     def judged(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.patterns import Everything, Lengths, Segments
@@ -189,6 +190,16 @@ class Windows:
         same = (rows.lengths == width).all()
         seen = Everything() if same else Lengths(torch.from_numpy(rows.lengths))
         return Batch(Tokens(ids, line(width), seen), wanted)
+
+
+def lost(scores: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+    """Scores (R, T, V) and what was wanted (R, T) -> the sum over all that is."""
+    return F.cross_entropy(
+        scores.flatten(0, 1).float(),
+        wanted.flatten(),
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
 
 
 def whole(

@@ -111,6 +111,13 @@ def end_of(ends, b, keys, ENDS: tl.constexpr):
 
 
 @triton.jit
+def span_of(bounds, tile):
+    """The first tile that has pairs with this one and after the last; the same without a gap."""
+    at = bounds + tile * 4
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
+
+
+@triton.jit
 def times(a, b, PRECISION: tl.constexpr):
     """a b^T"""
     return tl.dot(a, tl.trans(b), input_precision=PRECISION)
@@ -161,10 +168,7 @@ def forward(
     a = q
     if TURNED:
         a = rows_of(asked + b * asked_b + h * asked_h, i, asked_t, queries, C, WIDTH, EVEN)
-    low = tl.load(bounds + b * bounds_b + tile * 4)
-    high = tl.load(bounds + b * bounds_b + tile * 4 + 1)
-    full = tl.load(bounds + b * bounds_b + tile * 4 + 2)
-    after_full = tl.load(bounds + b * bounds_b + tile * 4 + 3)
+    low, high, full, after_full = span_of(bounds + b * bounds_b, tile)
     first = (low - tile) * B + shift
     before = times(a, block_of(key_table, first, reach, C, WIDTH, B), PRECISION)
     best = tl.full([B], -float("inf"), tl.float32)
@@ -262,10 +266,7 @@ def by_query(
     kept = tl.load(largest + row, mask=i < queries, other=float("inf"))
     delta = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
     tl.store(deltas + row, delta, mask=i < queries)
-    low = tl.load(bounds + b * bounds_b + tile * 4)
-    high = tl.load(bounds + b * bounds_b + tile * 4 + 1)
-    full = tl.load(bounds + b * bounds_b + tile * 4 + 2)
-    after_full = tl.load(bounds + b * bounds_b + tile * 4 + 3)
+    low, high, full, after_full = span_of(bounds + b * bounds_b, tile)
     first = (low - tile) * B + shift
     low_block = block_of(key_table, first, reach, C, WIDTH, B)
     before = times(a, low_block, PRECISION)
@@ -342,10 +343,7 @@ def by_key(
     end = end_of(ends, b, keys, ENDS)
     k = rows_of(key + b * key_b + own * key_h, j, key_t, keys, C, WIDTH, EVEN)
     v = rows_of(value + b * value_b + own * value_h, j, value_t, keys, C, WIDTH, EVEN)
-    low = tl.load(bounds + b * bounds_b + there * 4)
-    high = tl.load(bounds + b * bounds_b + there * 4 + 1)
-    full = tl.load(bounds + b * bounds_b + there * 4 + 2)
-    after_full = tl.load(bounds + b * bounds_b + there * 4 + 3)
+    low, high, full, after_full = span_of(bounds + b * bounds_b, there)
     for_key = tl.zeros([B, WIDTH], tl.float32)
     for_value = tl.zeros([B, WIDTH], tl.float32)
     for h in range(own * groups, (own + 1) * groups):
