@@ -10,3 +10,8 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: packed ones carry the time, and workers must agree."""
+    return argname if isinstance(val, bytes) else None
