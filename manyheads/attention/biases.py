@@ -22,6 +22,7 @@ Feature: TypeAlias = Literal[
     "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
 ]
 ROOM = 2**24  # numbers that a table of distances may be spread to
+WHOLE = slice(None)
 
 
 class Kind(NamedTuple):
@@ -47,9 +48,9 @@ class DistanceBias:
     rule: Rule
     queries: int
 
-    def by_row(self, scale: float) -> Tensor:
+    def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
         """The same table under many rows, so that its gradient is not summed in one place."""
-        tables = exactly(self.tables)
+        tables = exactly(self.tables[..., part])
         rows = min(self.queries, max(1, ROOM // tables[0].numel()))
         return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
 
@@ -67,10 +68,10 @@ class ContentBias:
     value_tables: Tensor | None
     rule: Rule
 
-    def by_row(self, scale: float) -> Tensor:
-        tables = self.key_tables.to(self.query.dtype)
-        products = [multiplied(self.query, table) for table in tables]
-        return torch.stack([exactly(product) * scale for product in products])
+    def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
+        tables = self.key_tables[:, :, part].to(self.query.dtype)
+        products = [exactly(multiplied(self.query, table)) * scale for table in tables]
+        return torch.stack(products) if len(products) > 1 else products[0][None]
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
         """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
@@ -89,8 +90,8 @@ def multiplied(query: Tensor, table: Tensor) -> Tensor:
     return F.linear(query, table[0]) if len(table) == 1 else query @ table.mT
 
 
-# `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N).
-# Row i of the query reads row i % rows.
+# `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N), or
+# at those of a part of the table. Row i of the query reads row i % rows.
 Bias: TypeAlias = DistanceBias | ContentBias
 
 

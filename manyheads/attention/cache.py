@@ -69,12 +69,12 @@ class Roll:
             self.room = torch.cat([self.held(), new], 2)
             self.tokens = self.room.shape[2]
             return self.room
-        held, self.tokens = self.held(), self.tokens + new.shape[2]
+        first, self.tokens = self.tokens, self.tokens + new.shape[2]
         if self.tokens > self.room.shape[2]:
-            slots = max(2 * self.tokens, LEAST_ROOM)
+            before, slots = self.room.narrow(2, 0, first), max(2 * self.tokens, LEAST_ROOM)
             self.room = new.new_empty(*new.shape[:2], slots, new.shape[3])
-            self.held()[:, :, : held.shape[2]] = held
-        self.held()[:, :, held.shape[2] :] = new
+            self.room.narrow(2, 0, first).copy_(before)
+        self.room.narrow(2, first, new.shape[2]).copy_(new)
         return self.held()
 
     def take(self, rows: Tensor) -> None:
@@ -90,7 +90,7 @@ class Roll:
         self.room, self.spare = self.spare, self.room
 
     def held(self) -> Tensor:
-        return self.room[:, :, : self.tokens]
+        return self.room.narrow(2, 0, self.tokens)
 
 
 class Growing:

@@ -5,11 +5,13 @@ B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.biases import Feature
+from manyheads.attention.biases import Feature, Kind
 from manyheads.attention.cache import KeyValue, Slot
 from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
@@ -17,6 +19,16 @@ from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
 from manyheads.attention.scores import ScaledDot, Score
+
+
+class Asks(NamedTuple):
+    """What a layer asks of a kernel by what it is."""
+
+    features: frozenset[Feature]
+    channels: int
+    heads: int
+    key_heads: int
+    kinds: tuple[Kind, ...]
 
 
 class Attention(nn.Module):
@@ -70,6 +82,19 @@ class Attention(nn.Module):
 
     def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
         """What this layer will ask of a kernel."""
+        asked = self.asks(pairs)
+        return Work(
+            pattern,
+            pairs,
+            asked.features,
+            computed_in(x),
+            asked.channels,
+            self.key_heads,
+            asked.kinds,
+        )
+
+    def asks(self, pairs: Pairs) -> Asks:
+        """The same but for what is the layers' together: those that ask alike share a plan."""
         features: set[Feature] = {*self.score.features}
         if torch.is_grad_enabled():
             features.add("gradient")
@@ -77,14 +102,8 @@ class Attention(nn.Module):
             features.add("dropout")
         if reason := self.relative.refuses(pairs):
             raise ValueError(reason)
-        return Work(
-            pattern,
-            pairs,
-            frozenset(features),
-            computed_in(x),
-            self.channels,
-            self.key_heads,
-            self.relative.kinds(),
+        return Asks(
+            frozenset(features), self.channels, self.heads, self.key_heads, self.relative.kinds()
         )
 
     def forward(
@@ -124,7 +143,7 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(B, T, H C) -> (B, H, T, C)"""
-        return x.unflatten(-1, (-1, self.channels)).transpose(1, 2)
+        return x.view(*x.shape[:2], -1, self.channels).transpose(1, 2)
 
     def extra_repr(self) -> str:
         shared = "" if self.key_heads == self.heads else f", key_heads={self.key_heads}"

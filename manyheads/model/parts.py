@@ -100,7 +100,8 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
         y = self.part(self.norm(x) if self.order == "pre" else x, *args, **options)
-        y = self.dropout(y)
+        if self.training:
+            y = self.dropout(y)
         if self.residual:
             y = x + y
         return self.norm(y) if self.order == "post" else y

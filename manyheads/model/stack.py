@@ -162,17 +162,10 @@ class Stack(nn.Module):
 
         def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
             attention = cast(Attention, cast(Sublayer, sublayer).part)
-            work = attention.work(pattern, Pairs(len(x), attention.heads, at, keys), x)
-            alike = (
-                which,
-                work.features,
-                work.channels,
-                work.pairs.heads,
-                work.key_heads,
-                work.kinds,
-            )
+            pairs = Pairs(len(x), attention.heads, at, keys)
+            alike = which, *attention.asks(pairs)
             if alike not in made:
-                made[alike] = plan(self.kernel, work)
+                made[alike] = plan(self.kernel, attention.work(pattern, pairs, x))
             return made[alike]
 
         if cache is not None and not cache.ragged and holds_lengths(seen):
@@ -183,12 +176,15 @@ class Stack(nn.Module):
         keys, written = (
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
         )
+        # A causal pattern never looks at a slot that is still empty.
+        joined = {
+            own: own & seen if Causal() in own.parts() else own & seen & written
+            for own in dict.fromkeys(self.patterns)
+        }
         within: list[Plan] = []
         across: list[Plan | None] = []
         for block, own in zip(cast(list[Block], self.blocks), self.patterns, strict=True):
-            # A causal pattern never looks at a slot that is still empty.
-            unfilled = Everything() if Causal() in own.parts() else written
-            within.append(planned(block.self_attention, own & seen & unfilled, keys, own))
+            within.append(planned(block.self_attention, joined[own], keys, own))
             if block.cross_attention is None or memory is None:
                 across.append(None)
             else:

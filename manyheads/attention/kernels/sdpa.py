@@ -106,13 +106,17 @@ def plain(work: Work) -> bool | None:
 
 def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
     """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
-    return total(gathered(bias.by_row(scale), bias.rule, pairs) for bias in biases)
+    return total(added(bias, scale, pairs) for bias in biases)
+
+
+def added(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
+    if (first := first_step(bias.rule, pairs)) is not None:
+        return stepped(bias, scale, first, len(pairs.keys))
+    return gathered(bias.by_row(scale), bias.rule, pairs)
 
 
 def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
     """`looked_up` for all pairs, row by row: its gradient is summed in each row by itself."""
-    if (first := first_step(rule, pairs)) is not None:
-        return total(stepped(each, first, len(pairs.keys)) for each in rows)
     everywhere = pairs.everywhere()
     if rows.shape[3] < len(pairs.queries):
         return looked_up(rows, rule, everywhere)
@@ -141,12 +145,15 @@ def first_step(rule: Rule, pairs: Pairs) -> int | None:
     return keys.first - query.first + rule.size // 2
 
 
-def stepped(row: Tensor, first: int, keys: int) -> Tensor:
-    """Of a row (B, H, 1, N) so many entries from the first on; its ends go on beyond it."""
-    entries = row.shape[-1]
-    begin, end = max(0, first), min(entries, first + keys)
-    before, after = min(keys, max(0, -first)), min(keys, max(0, first + keys - entries))
+def stepped(bias: Bias, scale: float, first: int, keys: int) -> Tensor:
+    """What a bias adds to so many keys from the first on, (B, H, 1, K); the ends of its table go
+    on beyond it, and the rest of it is not read.
+    """
+    entries = bias.rule.size
+    before, after = (min(keys, max(0, spare)) for spare in (-first, first + keys - entries))
+    begin, end = min(max(0, first), entries - 1), max(min(entries, first + keys), 1)
+    (row,) = bias.by_row(scale, slice(begin, end))
     parts = [row[..., :1].expand(*row.shape[:-1], before)] * (before > 0)
-    parts += [row[..., begin:end]] * (begin < end)
+    parts += [row] * (before + after < keys)
     parts += [row[..., -1:].expand(*row.shape[:-1], after)] * (after > 0)
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
