@@ -1,0 +1,174 @@
+"""YAML as a tree that knows its places: what was said, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import yaml
+
+TEXT, ITEMS, GROUP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was said, and how to put places in order."""
+
+    order: tuple[int, int, int]  # 0 for the file or the number of an override; line; column
+    text: str
+
+
+@dataclass(frozen=True)
+class Scalar:
+    place: Place
+    text: str
+    quoted: bool
+
+    @property
+    def null(self) -> bool:
+        return not self.quoted and self.text.lower() in ("", "~", "null")
+
+
+@dataclass(frozen=True)
+class Items:
+    place: Place
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    place: Place
+    entries: dict[str, tuple[Place, Node]]  # by name: where the name stands, and the value
+    overrides: tuple[str, ...] = ()  # those that changed something in here
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A mistake is noted for this; nothing more is said about it."""
+
+    place: Place
+
+
+Node = Scalar | Items | Group | Refused
+
+
+class Source:
+    """One YAML text: the file, or the value of an override."""
+
+    def __init__(self, note: Callable[[Place, str], object], text: str, name: str, number: int = 0):
+        self.note, self.text, self.name, self.number = note, text, name, number
+        self.done: dict[int, Node] = {}  # aliases share a node: each is looked at once
+        self.open: set[int] = set()
+
+    def place(self, line: int, column: int) -> Place:
+        text = self.name if self.number else f"{self.name}:{line + 1}:{column + 1}"
+        return Place((self.number, line, column), text)
+
+    def marked(self, mark: yaml.Mark | None) -> Place:
+        return self.place(mark.line, mark.column) if mark else self.place(0, 0)
+
+    def tree(self) -> Node:
+        """Only composed, so no tag constructs anything; BaseLoader leaves every scalar a text."""
+        try:
+            loader = yaml.BaseLoader(self.text)
+        except yaml.reader.ReaderError as error:
+            before = self.text[: error.position].split("\n")
+            return self.refuse(
+                self.place(len(before) - 1, len(before[-1])),
+                f"not YAML: the character {self.text[error.position]!a} is not allowed",
+            )
+        try:
+            node = loader.get_single_node()
+            return self.node(node) if node else Scalar(self.place(0, 0), "", quoted=False)
+        except yaml.MarkedYAMLError as error:
+            reason = ", ".join(part for part in (error.context, error.problem) if part)
+            return self.refuse(self.marked(error.problem_mark), f"not YAML: {one_line(reason)}")
+        except RecursionError:
+            return self.refuse(self.place(0, 0), "nested too deep to be settings")
+        except (ValueError, OverflowError):  # from chr(), in the scanner
+            return self.refuse(
+                self.marked(loader.get_mark()), "not YAML: an escape names no character"
+            )
+
+    def refuse(self, place: Place, sentence: str) -> Refused:
+        self.note(place, sentence)
+        return Refused(place)
+
+    def node(self, node: yaml.Node) -> Node:
+        if id(node) in self.open:
+            return self.refuse(
+                self.marked(node.start_mark), "an alias stands inside its own anchor"
+            )
+        if id(node) not in self.done:
+            self.open.add(id(node))
+            self.done[id(node)] = self.plain(node)
+            self.open.remove(id(node))
+        return self.done[id(node)]
+
+    def plain(self, node: yaml.Node) -> Node:
+        place = self.marked(node.start_mark)
+        if node.tag not in (TEXT, ITEMS, GROUP):
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            return self.refuse(
+                place, f"the tag {tag} is not read; write the plain value without a tag"
+            )
+        if isinstance(node, yaml.ScalarNode):
+            return Scalar(place, node.value, quoted=node.style is not None)
+        if isinstance(node, yaml.SequenceNode):
+            return Items(place, tuple(self.node(item) for item in node.value))
+        entries: dict[str, tuple[Place, Node]] = {}
+        for key, item in node.value:
+            where = self.marked(key.start_mark)
+            value = self.node(item)
+            name = self.node(key)
+            if isinstance(name, Items | Group):
+                self.refuse(where, f"a field's name is text, got {shown(name)}")
+            elif isinstance(name, Scalar) and name.text == "<<" and not name.quoted:
+                self.refuse(where, "merging with << is not read; write the fields out")
+            elif isinstance(name, Scalar) and name.text in entries:
+                first = entries[name.text][0].text
+                self.refuse(where, f"{name.text!r} is given twice, first at {first}")
+            elif isinstance(name, Scalar):
+                entries[name.text] = where, value
+        return Group(place, entries)
+
+
+def overridden(
+    note: Callable[[Place, str], object], tree: Node, override: str, number: int
+) -> Node:
+    """The tree with `training.steps=20000` in it."""
+    path, equals, text = override.partition("=")
+    names = [name.strip() for name in path.split(".")]
+    said = override if override.isprintable() else repr(override)
+    source = Source(note, text, said, number)
+    if not equals or not all(names):
+        source.refuse(source.place(0, 0), "an override reads like field=value or group.field=value")
+        return tree
+    value = source.tree()
+    return tree if isinstance(tree, Refused) else put(tree, names, value, source.place(0, 0))
+
+
+def put(tree: Node, names: Sequence[str], value: Node, place: Place) -> Group:
+    """A new tree, because an alias may show the old one elsewhere too."""
+    group = tree if isinstance(tree, Group) else Group(place, {})
+    name, *rest = names
+    where, old = group.entries.get(name, (place, Scalar(place, "", quoted=False)))
+    new = put(old, rest, value, place) if rest else value
+    return replace(
+        group,
+        entries={**group.entries, name: (where, new)},
+        overrides=(*group.overrides, place.text),
+    )
+
+
+def shown(node: Node) -> str:
+    if not isinstance(node, Scalar):
+        return "a list" if isinstance(node, Items) else "a mapping"
+    if node.null:
+        return node.text or "nothing"
+    text = node.text if len(node.text) <= 60 else node.text[:57] + "..."
+    return f"the text {text!r}" if node.quoted else repr(text)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.splitlines())
