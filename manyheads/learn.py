@@ -43,6 +43,14 @@ def tried(recipe: Any, run: Run) -> None:
             job.network()
     else:
         job.network()  # with the weights it starts from
+    longest, room = job.plan.longest, recipe.training.tokens_per_batch
+    if longest > room:
+        shorter = "context" if hasattr(recipe.data, "context") else "longest_tokens"
+        raise ValueError(
+            f"training.tokens_per_batch={room} has no room for the longest example, which has "
+            f"{longest} tokens; training.tokens_per_batch={longest} or a lower data.{shorter} "
+            "would do"
+        )
     job.plan.epoch(0)
 
 

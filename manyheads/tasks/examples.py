@@ -107,6 +107,10 @@ class Batches:
             tagged = np.cumsum(np.append(0, corpus.wanted != NOTHING))
             self.weights = np.diff(tagged[corpus.texts.ends], prepend=0)
 
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
     def epoch(self, number: int) -> list[list[Row]]:
         return self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
 

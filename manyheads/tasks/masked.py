@@ -211,6 +211,10 @@ class Batches:
             Packing(max(1, tokens // width), (width,)) if layout == "packed" else Padding(tokens)
         )
 
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
     def epoch(self, number: int) -> list[list[Row]]:
         made = self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
         return [[(number, row) for row in rows] for rows in made]

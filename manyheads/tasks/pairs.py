@@ -71,6 +71,10 @@ class Batches:
             packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
         )
 
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
     def epoch(self, number: int) -> list[list[Row]]:
         """The rows of each batch of an epoch; every pair once."""
         return self.plan.batches(self.lengths, seed=self.seed, epoch=number)

@@ -124,6 +124,10 @@ class Windows:
             else Padding(max(tokens, context))
         )
 
+    @property
+    def longest(self) -> int:
+        return min(self.context, int(self.documents.lengths.max()) - 1)
+
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, in random order."""
         random = np.random.default_rng([self.seed, number])

@@ -33,6 +33,10 @@ class Sample(NamedTuple):
 class Batches(Protocol):
     """Which examples make which batch, and the batches."""
 
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest example, on its larger side."""
+
     def epoch(self, number: int) -> list[Any]:
         """The batches of an epoch, not yet laid out: a pure function of its number."""
 
