@@ -23,6 +23,7 @@ from manyheads.tasks.texts import Codec, Codecs
 from manyheads.tasks.writing import Writing
 from manyheads.tasks.writing import write as write_texts
 from manyheads.trained.language import LanguageModel
+from manyheads.trained.music import Musician
 from manyheads.trained.reader import Embedder, Judge
 from manyheads.trained.reader import Reader as Understanding
 from manyheads.trained.translator import Translator
@@ -118,9 +119,18 @@ def export(
         raise ValueError(f"there is no way to {to!r}; there are {', '.join(WAYS)}")
     if quantization and to != "ctranslate2":
         raise ValueError(f"--quantization is for ctranslate2, {to} was asked for")
+    refuse_music(model)
     model.network.cpu().float()
     WAYS[to].send(model, folder, quantization)
     return WAYS[to].compare(model, folder, texts)
+
+
+def refuse_music(model: Any) -> None:
+    if isinstance(model, Musician):
+        raise ValueError(
+            f"{model.name} is a model for music, whose voices, steps and pitches have no "
+            "counterpart elsewhere; models of text are exported and verified"
+        )
 
 
 def design_of(model: Model) -> Network:

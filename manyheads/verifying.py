@@ -17,7 +17,7 @@ from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
 from manyheads.door.parity import real, row
-from manyheads.exchange import WAYS, Model, batches, design_of, export, signs_of
+from manyheads.exchange import WAYS, Model, batches, design_of, export, refuse_music, signs_of
 from manyheads.model.networks import EncoderDecoder, Tokens
 from manyheads.trained.language import LanguageModel
 from manyheads.trained.translator import Translator
@@ -53,6 +53,7 @@ class Check:
 @torch.no_grad()
 def verified(model: Model, texts: Sequence[str]) -> Iterator[Check]:
     """Each of them as it is done; the model is as it was afterwards."""
+    refuse_music(model)
     some = batches(model, texts)
     device = next(model.network.parameters()).device
     some = [tuple(tokens.to(device) for tokens in batch) for batch in some]

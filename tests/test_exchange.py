@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from toys import judging, speaking, translating
+from tunes import singer
 
 from manyheads.exchange import TEXTS, bring, export
 from manyheads.models import load
@@ -104,6 +105,18 @@ def test_ways_that_are_not_there_are_refused(
 def test_what_does_not_write_is_not_for_ctranslate2(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="CTranslate2 runs what writes, toy is a model for class"):
         export(judging(), "ctranslate2", tmp_path / "out")
+
+
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx"])
+def test_music_is_not_exported(to: str, tmp_path: Path) -> None:
+    model: Any = singer(types=4, position="concatenated")
+    with pytest.raises(ValueError) as refused:
+        export(model, to, tmp_path / "out")
+    assert str(refused.value) == (
+        "toy is a model for music, whose voices, steps and pitches have no counterpart elsewhere; "
+        "models of text are exported and verified"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from toys import guessing, judging, speaking, translating
+from tunes import singer
 
 from manyheads.exchange import TEXTS
 from manyheads.verifying import Check, verified
@@ -63,6 +64,12 @@ def test_neighbours_that_are_seen_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     )
     checks = {one.name: one for one in verified(model, SOME)}
     assert not checks["batch of 1 = batch of N"].holds
+
+
+def test_music_is_not_verified_by_texts() -> None:
+    model: Any = singer()
+    with pytest.raises(ValueError, match=r"^toy is a model for music, whose voices, steps and"):
+        next(verified(model, SOME))
 
 
 def test_what_was_found_is_told_in_a_line() -> None:

@@ -43,7 +43,10 @@ def written_whole(folder: Path) -> Iterator[Path]:
     new_or_empty(folder)
     beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    try:
+        beside.mkdir(parents=True)
+    except OSError as error:  # by the name that was asked for
+        raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
         yield beside
         beside.replace(folder)

@@ -1,6 +1,6 @@
 """What any ONNX runtime computes: an encoder, or one step of a decoder, of any batch and length.
 
-    encoder.onnx of an encoder      ids, mask -> states, or the scores of what stands on it
+    encoder.onnx of an encoder      ids, mask (, types) -> states, or scores of what stands on it
     encoder.onnx of a translation   ids, mask -> memory
     step.onnx of a translation      ids, past, memory, mask -> scores, present
     step.onnx of a language model   ids, past -> scores, present
@@ -8,8 +8,9 @@
 `ids` (B, T) come with a `mask` of 1 where a token counts and 0 where a row was filled up. `past`
 (L, 2, B, G, P, C) are the keys and values of the tokens before these, of none at first; `present`
 (L, 2, B, G, P + T, C) are those to go on with. `memory` (L, 2, B, G, S, C) are the source's, and
-`scores` (B, T, V) are of what comes after each token. Where a network tells parts of a text apart,
-all tokens are of the first.
+`scores` (B, T, V) are of what comes after each token. `types` (B, T) are asked for by an encoder
+that tells parts of a text apart: 0 for the tokens of the first, 1 for those of the second. What
+writes takes all tokens for those of the first, here as there.
 
 B batch, T tokens, P tokens before them, S tokens of a source, V vocabulary, L layers, H heads,
 G key heads, C channels of one head, Q queries, K keys, D model width.
@@ -43,7 +44,8 @@ from manyheads.decoding.step import CachedStep, Step
 from manyheads.door.exports import Parity, needed, new_or_empty, save_codecs, written_whole
 from manyheads.model.build import Network
 from manyheads.model.heads import Reader
-from manyheads.model.networks import Decoder, Encoder, EncoderDecoder, Tokens
+from manyheads.model.networks import Decoder, Encoder, EncoderDecoder, Tokens, words_of
+from manyheads.model.score import Score as MusicScore
 from manyheads.model.stack import Block, Stack
 
 Ids = Sequence[int]
@@ -65,6 +67,11 @@ def translation(
 
 
 def language(network: Decoder, design: Network, codec: Text, folder: Path) -> None:
+    if isinstance(network, MusicScore):
+        raise ValueError(
+            "a network that reads voices, steps or pitches of music is not exported to ONNX; "
+            "one that reads text is"
+        )
     checked(design, folder)
     with written_whole(folder) as beside:
         export(Stepping(network), design, beside / STEP, WRITE, ["scores", "present"])
@@ -75,8 +82,9 @@ def encoder(network: Encoder | Reader, design: Network, codec: Text, folder: Pat
     checked(design, folder)
     bare = isinstance(network, Encoder) and isinstance(network.head, nn.Identity)
     with written_whole(folder) as beside:
+        inputs = READ | TYPES if design.types > 1 else READ
         outputs = ["states" if bare else "scores"]
-        export(Understanding(network), design, beside / ENCODER, READ, outputs)
+        export(Understanding(network), design, beside / ENCODER, inputs, outputs)
         save_codecs((codec,), beside)
 
 
@@ -152,9 +160,9 @@ class Layer:
         return self.memory[0], self.memory[1]
 
 
-def embedded(side: Any, ids: Tensor, places: Tensor) -> Tensor:
+def embedded(side: Any, ids: Tensor, places: Tensor, types: Tensor | None = None) -> Tensor:
     stack = cast(Stack, side.stack)
-    return stack.entry(stack.position(side.embedding(ids), at(places)))
+    return stack.entry(stack.position(words_of(side.embedding, ids, types), at(places)))
 
 
 def blocks(
@@ -166,10 +174,10 @@ def blocks(
     return list(zip(cast(list[Block], stack.blocks), plans, strict=True))
 
 
-def read(side: Encoder, ids: Tensor, mask: Tensor) -> Tensor:
+def read(side: Encoder, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
     """(B, T) -> states (B, T, D)"""
     places = torch.arange(ids.shape[1])
-    x = embedded(side, ids, places)
+    x = embedded(side, ids, places, types)
     for block, own in blocks(side.stack, places, places, mask > 0):
         x = block(x, own)
     return side.stack.norm(x)
@@ -182,11 +190,11 @@ class Understanding(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         if isinstance(self.network, Encoder):
-            return self.network.head(read(self.network, ids, mask))
+            return self.network.head(read(self.network, ids, mask, types))
         reader = self.network
-        states = read(reader.encoder, ids, mask)
+        states = read(reader.encoder, ids, mask, types)
         if reader.pooler is not None:
             states = torch.tanh(reader.pooler(states[:, 0]))
         elif reader.pooling == "mean":
@@ -240,6 +248,7 @@ class Stepping(nn.Module):
 
 Axes = dict[int, str]  # the axes of an input that may be of any length, and what they are called
 READ: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "mask": {0: "batch", 1: "tokens"}}
+TYPES: dict[str, Axes] = {"types": {0: "batch", 1: "tokens"}}
 WRITE: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "past": {2: "batch", 4: "before"}}
 TRANSLATE: dict[str, Axes] = {
     **WRITE,
@@ -315,6 +324,9 @@ class Session:
     def shape(self, name: str) -> list[Any]:
         """Of an input: numbers, and names where any will do."""
         return next(i.shape for i in self.session.get_inputs() if i.name == name)
+
+    def asks_for(self, name: str) -> bool:
+        return any(i.name == name for i in self.session.get_inputs())
 
 
 class OnnxStep:

@@ -5,6 +5,7 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,22 @@ def by_module(network: nn.Module, other: nn.Module, batch: tuple[Tokens, ...]) -
 
 @torch.no_grad()
 def by_onnx(network: nn.Module, folder: Path, batch: tuple[Tokens, ...]) -> Parity:
-    """An encoder, by onnxruntime."""
+    """An encoder, by onnxruntime; a text has all the parts that it tells apart."""
     (tokens,) = batch
-    mask = real(tokens)
-    (theirs,) = onnx.Session(folder / onnx.ENCODER)(ids=tokens.ids, mask=mask)
+    mask, session = real(tokens), onnx.Session(folder / onnx.ENCODER)
+    given = {"ids": tokens.ids, "mask": mask}
+    if session.asks_for("types"):
+        given["types"] = parts(network, tokens.ids)
+        tokens = replace(tokens, types=given["types"])
+    (theirs,) = session(**given)
     return Parity(apart(network(tokens), theirs, mask), 0, len(mask))
+
+
+def parts(network: Any, ids: Tensor) -> Tensor:
+    """(B, T), as many of each type: [0, 0, 1, 1] of two types and four tokens"""
+    types = getattr(network, "encoder", network).embedding.types.num_embeddings
+    length = ids.shape[1]
+    return (torch.arange(length) * types // length).expand(ids.shape).contiguous()
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """What an ONNX runtime computes is what the network does."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
-from manyheads.door import exports, onnx
+from manyheads.door import exports, onnx, parity
 from manyheads.model import build
 from manyheads.model.build import Network
 from manyheads.model.networks import Tokens
@@ -117,11 +118,11 @@ def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Pat
     }
     for lengths in ((3,), (1, 1), (9, 2, 5, 1, 6)):
         pairs = list(zip(rows_of(*lengths), rows_of(*reversed(lengths)), strict=True))
-        parity = onnx.translation_parity(
+        found = onnx.translation_parity(
             network, (CODEC, CODEC), tmp_path / "out", pairs, max_new_tokens=12
         )
-        assert parity.largest < 1e-4
-        assert (parity.different, parity.texts) == (0, len(lengths))
+        assert found.largest < 1e-4
+        assert (found.different, found.texts) == (0, len(lengths))
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
 
     # A beam keeps some sequences, drops others and goes on from others' words: so can the export.
@@ -135,8 +136,8 @@ def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Pat
     assert [best.ids for best, *_ in ours] == [best.ids for best, *_ in theirs]
 
     other = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
-    parity = onnx.translation_parity(other, (CODEC, CODEC), tmp_path / "out", pairs)
-    assert parity.largest > 0.1
+    found = onnx.translation_parity(other, (CODEC, CODEC), tmp_path / "out", pairs)
+    assert found.largest > 0.1
 
 
 @exported
@@ -147,9 +148,9 @@ def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
     onnx.language(network, design, CODEC, tmp_path)
     for lengths in ((1,), (2, 9, 4)):
         texts = [[1, *row] for row in rows_of(*lengths)]
-        parity = onnx.language_parity(network, CODEC, tmp_path, texts, max_new_tokens=12)
-        assert parity.largest < 1e-4
-        assert parity.different == 0
+        found = onnx.language_parity(network, CODEC, tmp_path, texts, max_new_tokens=12)
+        assert found.largest < 1e-4
+        assert found.different == 0
 
 
 @exported
@@ -166,6 +167,36 @@ def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
 
 
+@exported
+def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -> None:
+    design = Network(**SMALL | {"depth": 1, "types": 3})
+    network = shaken(build.reader(design, WORDS, outcomes=3))
+    onnx.encoder(network, design, CODEC, tmp_path / "out")
+    session = onnx.Session(tmp_path / "out" / "encoder.onnx")
+    rows = rows_of(1, 7, 3)
+    (ids, mask), types = onnx.filled(rows, pad=0), torch.arange(7).expand(3, 7).contiguous() % 3
+    (found,) = session(ids=ids, mask=mask, types=types)
+    with torch.no_grad():
+        wanted = network(replace(Tokens.padded(rows), types=types))
+        all_first = network(Tokens.padded(rows))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+    assert (found - all_first).abs().max() > 0.1
+
+    batch = (Tokens.padded(rows),)
+    assert parity.by_onnx(network, tmp_path / "out", batch).largest < 1e-4
+    with torch.no_grad():  # the comparison looks at every type
+        network.encoder.embedding.types.weight[2] *= -1
+    assert parity.by_onnx(network, tmp_path / "out", batch).largest > 0.1
+
+
+@exported
+@pytest.mark.parametrize("types", [0, 1])
+def test_an_encoder_of_one_part_asks_for_no_types(types: int, tmp_path: Path) -> None:
+    design = Network(**SMALL | {"depth": 1, "types": types})
+    onnx.encoder(build.reader(design, WORDS, outcomes=3), design, CODEC, tmp_path)
+    assert not onnx.Session(tmp_path / "encoder.onnx").asks_for("types")
+
+
 # ---- what is refused -------------------------------------------------------------------------
 
 
@@ -173,6 +204,15 @@ def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> N
     design = Network(kind="recurrent", width=16)
     network: Any = build.decoder(design, WORDS)
     sentence = "^kind: recurrent is not exported to ONNX; transformer is$"
+    with pytest.raises(ValueError, match=sentence):
+        onnx.language(network, design, CODEC, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_that_reads_voices_is_refused(tmp_path: Path) -> None:
+    design = Network(**SMALL | {"types": 4})
+    network: Any = build.decoder(design, WORDS, pitches=[0] * WORDS, voices=4)
+    sentence = "^a network that reads voices, steps or pitches of music is not exported to ONNX; "
     with pytest.raises(ValueError, match=sentence):
         onnx.language(network, design, CODEC, tmp_path / "out")
     assert not (tmp_path / "out").exists()
