@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -77,18 +78,30 @@ def columns(width: int) -> list[ProgressColumn]:
     ]
 
 
-def passing(items: Iterable[T], total: int) -> Iterator[T]:
+def passing(items: Iterable[T], total: int, what: str = "") -> Iterator[T]:
     """The items, counted by a bar on a terminal while they pass; in a log, by nothing."""
+    with bar_of(what) as bar:
+        yield from bar.track(items, total)
+
+
+@contextmanager
+def filling(total: float, what: str) -> Iterator[Callable[[float], None]]:
+    """The same of what comes little by little: for whoever is told how much."""
+    with bar_of(what) as bar:
+        line = bar.add_task("", total=total)
+        yield lambda more: bar.advance(line, more)
+
+
+def bar_of(what: str) -> Progress:
     console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} written"),
+    called = f"{what} " if what else ""
+    return Progress(
+        TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}written"),
         BarColumn(bar_width=24),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
-    with bar:
-        yield from bar.track(items, total)
 
 
 def span(seconds: float) -> str:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.commands.options import DeviceOption, ModelOption, loaded_as
+from manyheads.commands.options import (
+    DeviceOption,
+    ModelOption,
+    loaded_as,
+    refuse_no_folder,
+    refuse_unwritable,
+)
 
 if TYPE_CHECKING:
     from manyheads.codecs.notes import Piece
@@ -39,7 +45,7 @@ class Wanted:
         if self.harmonize is None and "voice" in given:
             raise ValueError("--voice says which voice of --harmonize is given, and that was not")
         if self.harmonize is not None:
-            for other in ("prime", "seconds", "count"):
+            for other in ("prime", "seconds", "count", "truncate"):
                 if other in given:
                     raise ValueError(
                         f"--harmonize writes around all of a melody, once; --{other} is for music "
@@ -49,8 +55,10 @@ class Wanted:
             raise ValueError("--only-midi is for files, and no --out was given")
         if self.soundfont is not None and (self.out is None or self.only_midi):
             raise ValueError("--soundfont plays the .wav beside --out, and none is asked for")
-        if self.soundfont is not None and not self.soundfont.is_file():
-            raise ValueError(f"there is no soundfont {self.soundfont}")
+        if self.soundfont is not None:
+            from manyheads.inspect.sound import player_of
+
+            player_of(self.soundfont)
         if self.out is None:
             return
         if self.out.suffix.lower() in MIDI and not self.out.is_dir():
@@ -58,8 +66,11 @@ class Wanted:
                 raise ValueError(f"{count} pieces need a folder, --out names the file {self.out}")
             if not self.out.parent.is_dir():
                 raise ValueError(f"there is no folder {self.out.parent} for --out {self.out}")
+            refuse_unwritable("--out", self.out)
         elif self.out.is_file() or (self.out.suffix and not self.out.is_dir()):
             raise ValueError(f"--out names a folder or a .mid file, got {self.out}")
+        else:
+            refuse_no_folder("--out", self.out)
         read = self.prime or self.harmonize
         if read is not None and read.resolve() in [p.resolve() for p in paths(self.out, count)]:
             raise ValueError(f"--out would write over {read}, which is read; another would do")
@@ -93,11 +104,22 @@ def written(
     """The pieces, and how many seconds of them are new."""
     if wanted.harmonize is not None:
         drawn = {name: value for name, value in how.items() if name != "truncate"}
-        piece = model.harmonize(opened(wanted.harmonize), wanted.voice, **drawn)
+        melody = opened(wanted.harmonize)
+        piece = model.harmonize(melody, wanted.voice, shown=counted, **drawn)
         return [piece], piece.seconds
+    from manyheads.screen import filling
+
     prime = None if wanted.prime is None else opened(wanted.prime)
-    found = model.compose(prime, wanted.seconds, count, **how)
+    with filling(wanted.seconds * count, "seconds") as told:
+        found = model.compose(prime, wanted.seconds, count, told, **how)
     return [one.piece for one in found], sum(one.seconds for one in found)
+
+
+def counted(tokens: Sequence[int]) -> Iterator[int]:
+    """A melody of minutes takes as long to harmonize: a terminal shows how far it is."""
+    from manyheads.screen import passing
+
+    return passing(tokens, len(tokens), "tokens")
 
 
 def opened(path: Path) -> Piece:
@@ -211,8 +233,8 @@ def look(
     """Show which notes a model of music looks back at."""
     from manyheads.trained.music import Musician
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ValueError(f"--out names a file in a folder that is there, got {out}")
+    if out is not None:
+        refuse_unwritable("--out", out)
     if out is not None and out.suffix.lower() != ".png":
         raise ValueError(f"--out names a .png file, got {out}")
     loaded = loaded_as(Musician, model, device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -43,6 +45,23 @@ def given(context: typer.Context) -> set[str]:
 def option(name: str) -> str:
     """as_json is typed --json, top_k --top-k."""
     return f"--{name.removeprefix('as_').replace('_', '-')}"
+
+
+def refuse_unwritable(name: str, path: Path) -> None:
+    """Before the work: a file that cannot be written, in a folder that has to be there."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"{name} names a file in a folder that is there, got {path}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{name} {path} cannot be written: you lack the permission")
+
+
+def refuse_no_folder(name: str, folder: Path) -> None:
+    """Before the work: a folder that neither is there nor can be made."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"{name} names a folder in a folder, {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{name} {folder} cannot be written: you lack the permission")
 
 
 def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | None) -> T:

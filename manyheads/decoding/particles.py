@@ -9,7 +9,7 @@ K particles, T tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -40,11 +40,13 @@ def around(
     *,
     particles: int = 16,
     never: Sequence[int] = (),
+    shown: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> Around:
     """Write on from `start` (1, T): at each turn the `given` token, or one drawn where it is FREE.
 
     The more particles, the nearer to what the model would write if it knew all that is given;
-    one of them knows nothing of what is to come. `never` is not drawn, but may be given.
+    one of them knows nothing of what is to come. `never` is not drawn, but may be given. `shown`
+    hands on what is given, for whoever wants to see how far it is.
     """
     if particles < 1:
         raise ValueError(f"1 particle or more is drawn, got {particles}")
@@ -57,7 +59,7 @@ def around(
     weights = torch.zeros(particles, dtype=torch.double)  # their logarithms, up to a common factor
     scores = step(start).repeat_interleave(particles, 0)  # the start is read once for all
     step.select(torch.zeros(particles, dtype=torch.long, device=start.device))
-    for turn, known in enumerate(given):
+    for turn, known in enumerate(shown(given)):
         chances = log_probabilities(scores)  # (K, V)
         if known == FREE:
             without(chances, never)

@@ -42,15 +42,25 @@ def save(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
         file.writeframes(whole.tobytes())
 
 
-def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
+def player_of(soundfont: Path) -> str:
+    """The program that plays it; refuses what it could not play, so that no music waits for it."""
+    if not soundfont.is_file():
+        raise ValueError(f"there is no soundfont {soundfont}")
+    with soundfont.open("rb") as file:
+        head = file.read(12)
+    if head[:4] != b"RIFF" or head[8:] not in (b"sfbk", b"DLS "):
+        raise ValueError(f"{soundfont} is no soundfont: it does not begin as .sf2 files do")
     program = shutil.which("fluidsynth")
     if program is None:
         raise ValueError(
             "a soundfont is played by fluidsynth, which is not on the PATH; install it, or leave "
             "the soundfont out"
         )
-    if not soundfont.is_file():
-        raise ValueError(f"there is no soundfont {soundfont}")
+    return program
+
+
+def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
+    program = player_of(soundfont)
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "piece.mid"
         notes.write_bytes(write(piece))
@@ -58,8 +68,12 @@ def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
         done = subprocess.run(
             [*command, str(soundfont), str(notes)], capture_output=True, text=True, check=False
         )
-    if done.returncode or not path.is_file():
-        raise ValueError(f"fluidsynth could not play it: {done.stderr.strip()[-300:]}")
+    # A font that is broken further in, it replaces by the system's and calls that a success.
+    failed = done.returncode or "Failed to load" in done.stderr
+    if failed or not path.is_file():
+        path.unlink(missing_ok=True)
+        *_, reason = done.stderr.strip().splitlines() or ["it does not say why"]
+        raise ValueError(f"fluidsynth could not play it: {reason[-300:]}")
 
 
 def samples(piece: Piece) -> Samples:

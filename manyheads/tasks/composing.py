@@ -6,7 +6,7 @@ B batch, T tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -97,8 +97,12 @@ def compose(
     seconds: float = 30.0,
     count: int = 1,
     how: Composing = Composing(),
+    told: Callable[[float], None] | None = None,
 ) -> list[Composed]:
-    """So many pieces, each with so many seconds of new music unless it ends before."""
+    """So many pieces, each with so many seconds of new music unless it ends before.
+
+    `told` is told of the seconds that came, token by token, where a token says how many it takes.
+    """
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
     codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds, prime)
@@ -109,7 +113,8 @@ def compose(
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
         step, rows = stepping(player), start.expand(len(numbers), -1)
-        over, sampling = ending(codec, seconds, begin, len(numbers)), how.sampling()
+        over = telling(ending(codec, seconds, begin, len(numbers)), takes(codec, prime), told)
+        sampling = how.sampling()
         if sampling is None:
             written = greedy(step, rows, bounds, over)
         else:
@@ -246,6 +251,20 @@ def ending(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -
     return over
 
 
+def telling(
+    over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
+) -> Over | None:
+    """The same, telling of each token how many seconds it takes."""
+    if told is None or each is None:
+        return over
+
+    def both(row: int, token: int) -> bool:
+        told(float(each[token]))
+        return over is not None and over(row, token)
+
+    return both
+
+
 def by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
     """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
     written: list[list[int]] = [[] for _ in range(rows)]
@@ -271,6 +290,7 @@ def harmonize(
     voice: str = "soprano",
     particles: int = 16,
     how: Composing = Composing(),
+    shown: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> Piece:
     """The other three voices to one that is given: alone, or among four of which it is taken."""
     codec = player.codec
@@ -294,6 +314,7 @@ def harmonize(
         sampling,
         particles=particles,
         never=(*signs.never, signs.stop),
+        shown=shown,
     )
     return in_time(codec.grid(found.ids), piece)
 

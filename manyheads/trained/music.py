@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -69,10 +69,15 @@ class Musician:
         return max(beat, self.task.context // 2 // beat * beat)
 
     def compose(
-        self, prime: Piece | None = None, seconds: float = 30.0, count: int = 1, **how: Any
+        self,
+        prime: Piece | None = None,
+        seconds: float = 30.0,
+        count: int = 1,
+        told: Callable[[float], None] | None = None,
+        **how: Any,
     ) -> list[Composed]:
-        """model.compose(seconds=20, temperature=0.9)[0].piece"""
-        return compose(self.player, prime, seconds, count, Composing(**how))
+        """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
+        return compose(self.player, prime, seconds, count, Composing(**how), told)
 
     def stream(
         self, prime: Piece | None = None, seconds: float = 30.0, number: int = 0, **how: Any
@@ -83,11 +88,15 @@ class Musician:
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
     def harmonize(
-        self, piece: Piece, voice: str = "soprano", particles: int = 16, **how: Any
+        self,
+        piece: Piece,
+        voice: str = "soprano",
+        particles: int = 16,
+        shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+        **how: Any,
     ) -> Piece:
-        """The other three voices to one that is given."""
-        options = Composing(**how)
-        return harmonize(self.player, piece, voice, particles, options)
+        """The other three voices to one that is given; `shown` is handed token after token."""
+        return harmonize(self.player, piece, voice, particles, Composing(**how), shown)
 
     def score(self, piece: Piece, stride: int = 0) -> Scored:
         """How likely a piece is; past the context, each token sees the half of it before at least.

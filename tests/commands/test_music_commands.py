@@ -104,6 +104,30 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
     assert len(lines) == 8
 
 
+def test_a_terminal_shows_how_far_a_harmony_is(
+    manyheads: Command, choir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    melody = tunes.midi(tunes.chorale(8), tmp_path / "melody.mid")
+    given = ("generate", "--model", choir, "--harmonize", melody, *CPU)
+    plain = manyheads(*given)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # stderr passes for a terminal
+    done = manyheads(*given)
+    assert "33 of 33 tokens written" in done.err  # eight steps of four voices, and the end
+    assert (done.code, done.out) == (0, plain.out)
+    assert plain.err == ""
+
+
+def test_a_terminal_shows_how_much_music_there_is(
+    manyheads: Command, choir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("generate", "--model", choir, "--seconds", 2, "--count", 2, "--only-midi", *CPU)
+    assert manyheads(*given, "--out", tmp_path).err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = manyheads(*given, "--out", tmp_path)
+    assert done.code == 0
+    assert " of 4 seconds written" in done.err
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -116,6 +140,15 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
         (
             ("--harmonize", "x.mid", "--seconds", "3"),
             "--harmonize writes around all of a melody, once; --seconds is for music that goes on",
+        ),
+        (
+            ("--harmonize", "x.mid", "--truncate"),
+            "--harmonize writes around all of a melody, once; --truncate is for music that goes on",
+        ),
+        (("--out", "{midi}/more"), "--out names a folder in a folder, {midi} is a file"),
+        (
+            ("--out", "x.mid", "--soundfont", "{midi}"),
+            "{midi} is no soundfont: it does not begin as .sf2 files do",
         ),
         (("--out", "new.wav"), "--out names a folder or a .mid file, got new.wav"),
         (("--out", "nowhere/x.mid"), "there is no folder nowhere for --out nowhere/x.mid"),
@@ -185,6 +218,21 @@ def test_a_model_that_does_not_write_says_what_it_is_for(
         choir,
         *CPU,
     )
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    refuses: Refuses, choir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr("os.access", lambda path, how: asked.append(path))
+    monkeypatch.setattr("manyheads.trained.music.compose", None)  # it would not be found
+    given = ("--model", choir, *CPU)
+    for out in (tmp_path / "new.mid", tmp_path / "new"):
+        sentence = f"--out {out} cannot be written: you lack the permission"
+        refuses(sentence, "generate", *given, "--out", out)
+    sentence = f"--out {tmp_path}/x.png cannot be written: you lack the permission"
+    refuses(sentence, "look", *given, "--music", "x.mid", "--out", tmp_path / "x.png")
+    assert asked == [tmp_path] * 3
 
 
 def test_what_is_read_is_not_written_over(refuses: Refuses, choir: Path, tmp_path: Path) -> None:
@@ -275,6 +323,9 @@ def test_what_cannot_be_measured_is_refused(
     music = choir.parent / "chorales.npz"
     given = ("evaluate", "--model", choir, *CPU)
     refuses("--seconds goes with --music, which was not given", *given, "--seconds", 3)
+    midi = tunes.midi(tunes.chorale(8), tmp_path / "four.mid")
+    sentence = "--split names a part of an .npz, and --music names none"
+    refuses(sentence, *given, "--music", midi, "--split", "test")
     both = ("--music", music, "--text", music)
     refuses("--text is evaluated by itself, --music was given too", *given, *both)
     refuses(

@@ -75,6 +75,12 @@ def test_a_soundfont_is_played_by_fluidsynth(
 ) -> None:
     piece = Piece((Note(0.0, 1.0, 60),))
     font = tmp_path / "font.sf2"
+    with pytest.raises(ValueError, match=r"there is no soundfont .*font.sf2"):
+        save(piece, tmp_path / "a.wav", font)
+    font.write_bytes(b"font")
+    with pytest.raises(ValueError, match=r"font.sf2 is no soundfont: it does not begin as .sf2"):
+        save(piece, tmp_path / "a.wav", font)
+    font.write_bytes(b"RIFF0000sfbk")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="by fluidsynth, which is not on the PATH"):
         save(piece, tmp_path / "a.wav", font)
@@ -82,14 +88,15 @@ def test_a_soundfont_is_played_by_fluidsynth(
     program.write_text(FLUIDSYNTH)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.defpath}")
-    with pytest.raises(ValueError, match=r"there is no soundfont .*font.sf2"):
-        save(piece, tmp_path / "a.wav", font)
-    font.write_bytes(b"font")
     save(piece, tmp_path / "a.wav", font)
-    assert (tmp_path / "a.wav").read_bytes() == b"font" + write(piece)
+    assert (tmp_path / "a.wav").read_bytes() == b"RIFF0000sfbk" + write(piece)
     program.write_text("#!/bin/sh\necho no such font >&2; exit 1\n")
     with pytest.raises(ValueError, match="fluidsynth could not play it: no such font"):
         save(piece, tmp_path / "a.wav", font)
+    program.write_text(f"{FLUIDSYNTH}echo CRITICAL >&2; echo Failed to load the SoundFont >&2\n")
+    with pytest.raises(ValueError, match="could not play it: Failed to load the SoundFont"):
+        save(piece, tmp_path / "a.wav", font)
+    assert not (tmp_path / "a.wav").exists()
 
 
 SOUNDFONT = Path("/usr/share/sounds/sf2/default-GM.sf2")  # where Debian's packages put one

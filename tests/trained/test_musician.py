@@ -85,6 +85,18 @@ def test_the_end_comes_only_after_something_was_written() -> None:
         assert len(one.ids) == SHORTEST
 
 
+def test_who_asks_is_told_of_seconds_as_they_come() -> None:
+    for model in (singer(), pianist()):
+        told: list[float] = []
+        found = model.compose(seconds=3, count=2, told=told.append)
+        each = takes(model.task.codec)
+        assert each is not None
+        written = sum(float(each[one.ids].sum()) for one in found)
+        assert told
+        assert -1e-6 <= written - sum(told) <= 2 * each.max()  # the last of a piece goes without
+        assert [one.ids for one in found] == [one.ids for one in model.compose(seconds=3, count=2)]
+
+
 def test_a_beginning_is_read_and_heard_and_its_time_does_not_count() -> None:
     model = pianist(128)
     prime = performance(6)
