@@ -151,6 +151,7 @@ def train(
     from manyheads.training.runs import CORPUS, Run
     from manyheads.training.world import join
 
+    refuse_files(settings or [])
     files = given(
         source=source,
         target=target,
@@ -168,12 +169,13 @@ def train(
     world = join(device)
     asked = Wish(
         what,
-        [*varied(augment), *(settings or [])],
+        settings or [],
         files,
         world.device.type,
         network,
         preset,
         start_from,
+        augment,
     )
     if dry_run:
         from manyheads.estimate import estimate
@@ -223,6 +225,16 @@ class Wish(NamedTuple):
     network: str | None = None
     preset: str | None = None
     start_from: Path | None = None
+    augment: str | None = None
+
+
+def refuse_files(settings: Sequence[str]) -> None:
+    """--music *.mid names one file, and what the shell puts behind it are no settings."""
+    if one := next((one for one in settings if "=" not in one and Path(one).exists()), None):
+        raise ValueError(
+            f"{one} stands where settings do (training.steps=200): a file needs its option before "
+            "it, each time anew, and a folder would do for many"
+        )
 
 
 def given(**files: Any) -> dict[str, Any]:
@@ -230,11 +242,19 @@ def given(**files: Any) -> dict[str, Any]:
     return {name: path for name, path in files.items() if path}
 
 
-def varied(augment: str | None) -> list[str]:
-    """How music is varied, as a setting: "transpose" -> ["data.augment=[transpose]"]"""
-    if augment is None:
-        return []
-    return [f"data.augment=[{'' if augment == 'none' else augment}]"]
+def varied(wish: Wish) -> dict[str, Any]:
+    """How music is varied, as a field of its data: "none" -> {"augment": ()}"""
+    if wish.augment is None:
+        return {}
+    if wish.what != "music":
+        raise ValueError(f"--augment varies music, {wish.what} was asked for")
+    names = [] if wish.augment == "none" else wish.augment.replace(" ", "").split(",")
+    if not set(names) <= {"transpose", "stretch"}:
+        raise ValueError(
+            "--augment is transpose, stretch, both with a comma between them, or none; "
+            f"got {wish.augment!r}"
+        )
+    return {"augment": tuple(names)}
 
 
 def wanted(wish: Wish) -> tuple[Any, Any]:
@@ -254,7 +274,7 @@ def wanted(wish: Wish) -> tuple[Any, Any]:
     family = FAMILIES[wish.what]
     if family.FILES:
         refuse_foreign(wish, family.FILES)
-    data = family.data_of(wish.files)
+    data = family.data_of({**wish.files, **varied(wish)})
     start, folder = None, None
     if wish.start_from is not None:
         folder = found(wish.start_from)
@@ -294,6 +314,8 @@ def refuse_no_recipe(wish: Wish) -> None:
         raise ValueError(f"{what} says what to read; {first} is for a task without a recipe")
     if wish.network:
         raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
+    if wish.augment is not None:
+        raise ValueError(f"{what} says how music is varied; data.augment=[...] changes it")
     if wish.preset:
         raise ValueError(f"{what} holds all settings; --preset is for a task without a recipe")
     if wish.start_from:

@@ -29,6 +29,7 @@ from manyheads.commands.options import (
     given,
     loaded_as,
     option,
+    refuse_unwritable,
 )
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ def evaluate(
     """
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
+    if "split" in given(context) and ".npz" not in {path.suffix.lower() for path in music or ()}:
+        raise ValueError("--split names a part of an .npz, and --music names none")
     asked = {"--text": text, "--data": data, "--music": music}
     first = next((name for name, value in asked.items() if value), None)
     if first is not None:
@@ -254,8 +257,8 @@ def evaluate(
     from manyheads.trained.translator import Translator
 
     refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
-    if write_to is not None and (write_to.is_dir() or not write_to.parent.is_dir()):
-        raise ValueError(f"--write names a file in a folder that is there, got {write_to}")
+    if write_to is not None:
+        refuse_unwritable("--write", write_to)
     how = Writing(beam=beam, length_penalty=length_penalty)
     models = [loaded_as(Translator, name, device) for name in (model, against) if name]
     kinds = [loaded.task.kind for loaded in models]

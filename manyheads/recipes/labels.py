@@ -170,8 +170,9 @@ def gather(recipe: Recipe) -> Gathered:
         return Gathered(train, valid, source, data.valid_data)
     count = min(data.held_out, len(train) // 10)
     if not count:
+        texts = "1 text" if len(train) == 1 else f"{len(train)} texts"
         raise ValueError(
-            f"{source} has {len(train)} texts, too few to hold some out for validation; "
+            f"{source} has {texts}, too few to hold some out for validation; "
             "give --valid-data, or 10 texts at least"
         )
     order = np.random.default_rng([seed, 1]).permutation(len(train)).tolist()

@@ -67,6 +67,15 @@ def test_a_folder_that_holds_something_is_left_as_it_is(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
+def test_a_folder_that_cannot_be_made_is_called_as_it_was_typed(
+    refuses: Refuses, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "file" / "out"
+    given = ("export", out, "--model", run, "--to", "huggingface")
+    refuses(f"Not a directory: '{out}'", *given)
+
+
 def test_pickled_weights_are_not_opened(refuses: Refuses, tmp_path: Path) -> None:
     folder, touched = tmp_path / "in", tmp_path / "touched"
     folder.mkdir()

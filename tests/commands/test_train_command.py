@@ -249,6 +249,10 @@ def test_cuda_without_a_gpu_is_refused(
             "{0}/recipe.yaml says which network; network.kind=recurrent changes it",
         ),
         (
+            ["{0}/recipe.yaml", "--augment", "none"],
+            "{0}/recipe.yaml says how music is varied; data.augment=[...] changes it",
+        ),
+        (
             ["{0}/recipe.yaml", "--preset", "tiny"],
             "{0}/recipe.yaml holds all settings; --preset is for a task without a recipe",
         ),

@@ -158,15 +158,26 @@ def test_an_npz_of_pickles_is_refused(refuses: Refuses, tmp_path: Path) -> None:
     [
         ("", "nothing to learn from: give music, a folder of MIDI files or an .npz"),
         ("--music {0}/gone.mid", "there is no file {0}/gone.mid"),
+        (
+            "--music {0}/music {0}/songs.npz",
+            "{0}/songs.npz stands where settings do (training.steps=200): a file needs its option "
+            "before it, each time anew, and a folder would do for many",
+        ),
         ("--text {0}/book.txt", "music learns from --music, --text was given"),
         (
             "--music {0}/music --augment louder",
-            "data.augment=[louder]: data.augment[0] is one of transpose, stretch, got 'louder'",
+            "--augment is transpose, stretch, both with a comma between them, or none; "
+            "got 'louder'",
         ),
         (
             "--music {0}/songs.npz --augment transpose,stretch",
-            "recipe.yaml:1:1 with data.augment=[transpose,stretch]: codec.kind: chorales counts in "
-            "beats, which no stretching of time changes; data.augment: [transpose] would do",
+            "codec.kind: chorales counts in beats, which no stretching of time changes; "
+            "data.augment: [transpose] would do",
+        ),
+        (
+            "--music {0}/music training.tokens_per_batch=3 data.context=16",
+            "training.tokens_per_batch=3 has no room for the longest example, which has 16 tokens; "
+            "training.tokens_per_batch=16 or a lower data.context would do",
         ),
     ],
 )

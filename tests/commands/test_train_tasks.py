@@ -21,6 +21,10 @@ from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
 
 CPU = ("--device", "cpu")
 Base = Callable[[Path], Path]
+NO_ROOM = (
+    "training.tokens_per_batch=3 has no room for the longest example, which has {0} tokens; "
+    "training.tokens_per_batch={0} or a lower data.{1} would do"
+)
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +176,36 @@ def test_a_run_is_trained_and_says_what_uses_it(
             "would do",
         ),
         (
+            "language --text {0}/book.txt --augment transpose",
+            "--augment varies music, language was asked for",
+        ),
+        (
+            "classification --data {0}/judged.tsv --augment none",
+            "--augment varies music, classification was asked for",
+        ),
+        (
+            "language --text {0}/book.txt training.tokens_per_batch=3",
+            NO_ROOM.format(128, "context"),
+        ),
+        (
+            "masked --text {0}/book.txt training.tokens_per_batch=3",
+            NO_ROOM.format(128, "context"),
+        ),
+        (
+            "classification --data {0}/judged.tsv codec.kind=word training.tokens_per_batch=3",
+            NO_ROOM.format(7, "longest_tokens"),
+        ),
+        (
+            "translation --source {0}/source.txt --target {0}/target.txt codec.kind=word "
+            "training.tokens_per_batch=3",
+            NO_ROOM.format(4, "longest_tokens"),
+        ),
+        (
+            "translation --source {0}/source.txt --target {0}/target.txt codec.kind=word "
+            "training.tokens_per_batch=3 layout=packed",
+            NO_ROOM.format(4, "longest_tokens"),
+        ),
+        (
             "classification --data {0}/judged.tsv data.longest_tokens=2",
             "a text has 2 signs around it and needs a token of its own, room for 2 is too little",
         ),
@@ -182,6 +216,7 @@ def test_what_cannot_be_learned_is_refused_and_leaves_no_folder(
 ) -> None:
     books.book(tmp_path)
     books.judged(tmp_path)
+    texts(tmp_path)
     for name, held in (
         ("bad.txt", b"fine\nno \xff\n"),
         ("bad.tsv", b"text\tlabel\nno \xff\tgood\n"),
