@@ -626,8 +626,9 @@ def run_forward(call: Call) -> tuple[Tensor, Tensor]:
 def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list[Tensor]:
     """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
     batch, heads, queries, keys, tiles, key_tiles = call.sizes
-    asking, options, tables = call.asking, call.options, call.tables()
-    warps = asking.backward_warps
+    asking, options, inputs = call.asking, call.options, call.inputs()
+    warps, of_grad, limits = asking.backward_warps, strided(grad), call.limits(call.by_query)
+    tables = *call.tables(), largest
     scales = call.scale * LOG2_E, call.scale
     rest = asking.shift, asking.reach, asking.radius
     to_query, to_key, to_value = map(as_tokens, (call.query, call.key, call.value))
@@ -635,13 +636,12 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
     to_asked = call.query.new_empty(0) if call.asked is None else as_tokens(call.query)
     deltas = torch.empty_like(largest)
     by_query[(batch * heads * tiles,)](
-        *call.inputs(),
+        *inputs,
         *strided(out),
-        *strided(grad),
+        *of_grad,
         *(to_query, to_query if call.asked is None else to_asked, deltas),
         *tables,
-        largest,
-        *call.limits(call.by_query),
+        *limits,
         *scales,
         *(heads, call.groups, queries, keys, tiles),
         *rest,
@@ -650,11 +650,10 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
         num_stages=asking.query_stages,
     )
     by_key[(batch * call.key.shape[1] * key_tiles,)](
-        *call.inputs(),
-        *strided(grad),
+        *inputs,
+        *of_grad,
         *(to_key, *strided(to_value), deltas),
         *tables,
-        largest,
         *call.limits(call.by_key),
         *scales,
         *(heads, call.groups, queries, keys, key_tiles),
@@ -668,12 +667,11 @@ def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list
     found = call.query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks
     values_found = found if call.value_table is None else torch.empty_like(found)
     by_distance[(batch * heads * diagonals,)](
-        *call.inputs(),
-        *strided(grad),
+        *inputs,
+        *of_grad,
         *(found, values_found, deltas),
         *tables,
-        largest,
-        *call.limits(call.by_query),
+        *limits,
         *scales,
         *(heads, call.groups, queries, keys, tiles, key_tiles, lowest, diagonals, found[0].numel()),
         *rest,
