@@ -91,3 +91,23 @@ def test_a_static_cache_keeps_its_size_while_sequences_leave() -> None:
         assert growing.idle == 0
     with pytest.raises(ValueError, match="a Static cache keeps 6 sequences, 12 were selected"):
         static.select(torch.arange(6).repeat(2))
+
+
+def test_a_light_step_is_the_work_of_one_thread_and_a_heavy_one_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model, seen = translator(0), []
+        model.decoder.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+        step = CachedStep(model.decoder, model.encode(SOURCES))
+        step(begin(6))
+        with pytest.raises(ValueError, match="words are numbered 0 to 11, 25 arrived"):
+            step(torch.full((6, 1), 25))
+        monkeypatch.setattr("manyheads.decoding.step.LIGHT", 6 * step.weights)
+        step(begin(6))
+        assert seen == [1, 1, 2]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
