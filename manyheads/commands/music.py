@@ -104,8 +104,7 @@ def written(
     """The pieces, and how many seconds of them are new."""
     if wanted.harmonize is not None:
         drawn = {name: value for name, value in how.items() if name != "truncate"}
-        melody = opened(wanted.harmonize)
-        piece = model.harmonize(melody, wanted.voice, shown=counted, **drawn)
+        piece = model.harmonize(opened(wanted.harmonize), wanted.voice, shown=counted, **drawn)
         return [piece], piece.seconds
     from manyheads.screen import filling
 
@@ -192,20 +191,17 @@ def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
     from manyheads.codecs.chorales import piece_of
     from manyheads.data.chorales import grids
     from manyheads.data.midi import Report, pieces
-    from manyheads.tasks.repertoire import GRIDS, VALID
+    from manyheads.tasks.repertoire import VALID, is_grids
 
     found: list[tuple[str, Piece]] = []
-    files = [path for path in music if path.suffix.lower() != GRIDS]
-    for path in music:
-        if path in files:
-            continue
+    for path in filter(is_grids, music):
         held = grids(path)
         names = VALID if split in VALID else (split,)
         name = next((name for name in names if name in held), None)
         if name is None:
             raise ValueError(f"{path} has the splits {', '.join(held)}, --split asks for {split}")
         found += [(f"{path}, {name} {i}", piece_of(grid)) for i, grid in enumerate(held[name])]
-    if files:
+    if files := [path for path in music if not is_grids(path)]:
         report = Report()
         found += [(str(path), piece) for piece, path in pieces(files, report)]
         if report.left_out:

@@ -100,7 +100,7 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
         y = self.part(self.norm(x) if self.order == "pre" else x, *args, **options)
-        if self.training:
+        if self.training:  # elsewhere it does nothing, at each of many short steps
             y = self.dropout(y)
         if self.residual:
             y = x + y
