@@ -319,6 +319,21 @@ def test_on_a_gpu_heads_share_keys_and_queries_turn() -> None:
 
 
 @cuda
+def test_on_a_gpu_what_was_compiled_starts_again_only_for_tensors_that_lie_alike() -> None:
+    options = {"device": "cuda", "dtype": torch.bfloat16}
+    known = [by_tokens(2, 128, 64, **options) for _ in range(3)]
+    apart = [by_tokens(2, 128, 65, **options)[..., 1:] for _ in range(3)]  # begin anywhere
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        relative = RelativeContent(64, Every(128), heads=2).to("cuda", dtype)
+        asked = work(Causal(), relative, 128, "cuda", channels=64, dtype=torch.bfloat16)
+        planned = plan("skewed", asked)
+        for tensors in (known, apart, known):
+            found = run(planned, tensors, relative)
+            assert found[-1].dtype == dtype
+            assert_close(found, exact(relative, asked, tensors), 1e-2)
+
+
+@cuda
 def test_on_a_gpu_a_compiled_step_is_one_graph() -> None:
     relative = RelativeContent(64, Every(256), heads=2).to("cuda")
     asked = work(Causal(), relative, 256, "cuda", channels=64)

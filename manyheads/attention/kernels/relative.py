@@ -150,21 +150,22 @@ class Skewed:
         prepared = score.query(query)
         values = bias.value_tables
         # An operation that torch.compile keeps whole costs the host more than a kernel takes.
-        run = relative_attention if torch.compiler.is_compiling() else Eager.apply
+        compiling = torch.compiler.is_compiling()
+        run = relative_attention if compiling else Eager.apply
         out, _ = run(
             prepared,
             None if bias.query is prepared else bias.query,
             key,
             value,
-            bias.key_tables[0],
-            None if values is None else values[0],
+            bias.key_tables.squeeze(0),  # one axis
+            None if values is None else values.squeeze(0),
             form.by_query,
             form.by_key,
             form.ids,
             form.key_ids,
             form.ends,
             score.scale(key.shape[-1]),
-            list(form.asked),
+            list(form.asked) if compiling else form.asked,
         )
         return out
 
@@ -272,9 +273,7 @@ INPUTS = (
 )
 def relative_attention(*inputs: Any) -> tuple[Tensor, Tensor]:
     """The output, and what backward needs of each row's sum."""
-    from manyheads.attention.kernels import relative_triton as programs
-
-    return programs.run_forward(call_of(programs, inputs))
+    return output_of(inputs)
 
 
 @relative_attention.register_fake
@@ -292,12 +291,18 @@ def relative_attention_backward(*inputs: Any) -> list[Tensor]:
     return gradients_of(inputs)
 
 
-def gradients_of(inputs: Any) -> list[Tensor]:
-    from manyheads.attention.kernels import relative_triton as programs
+def output_of(inputs: Any) -> tuple[Tensor, Tensor]:
+    from manyheads.attention.kernels import relative_launch as launch
 
-    *first, out, largest, grad = inputs
-    grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    return programs.run_backward(call_of(programs, first), out, largest, grad)
+    *tensors, scale, numbers = inputs
+    return launch.run_forward(launch.Tensors(*tensors), scale, Asked(*numbers))
+
+
+def gradients_of(inputs: Any) -> list[Tensor]:
+    from manyheads.attention.kernels import relative_launch as launch
+
+    *tensors, scale, numbers, out, largest, grad = inputs
+    return launch.run_backward(launch.Tensors(*tensors), scale, Asked(*numbers), out, largest, grad)
 
 
 @relative_attention_backward.register_fake
@@ -316,17 +321,12 @@ def _(*inputs: Any) -> list[Tensor]:
 
 def as_tokens(x: Tensor) -> Tensor:
     """Room for (B, H, T, C), laid out token by token as the layers around read it."""
-    batch, heads, tokens, channels = x.shape
-    return x.new_empty(batch, tokens, heads, channels).transpose(1, 2)
+    return x.new_empty_strided(x.shape, token_strides(x.shape))
 
 
-def call_of(programs: Any, inputs: Any) -> Any:
-    *tensors, scale, numbers = inputs
-    sides = [
-        x if x is None or x.stride(-1) == 1 else x.contiguous()  # channels side by side
-        for x in tensors[:6]
-    ]
-    return programs.Call(*sides, *tensors[6:], scale, Asked(*numbers))
+def token_strides(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    _, heads, tokens, channels = shape
+    return tokens * heads * channels, channels, heads * channels, 1
 
 
 def keep(ctx: Any, inputs: Any, output: Any) -> None:
@@ -355,10 +355,9 @@ class Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        from manyheads.attention.kernels import relative_triton as programs
-
-        output = programs.run_forward(call_of(programs, inputs))
+        output = output_of(inputs)
         keep(ctx, inputs, output)
+        ctx.set_materialize_grads(False)  # no zeros for what is not differentiated
         return output
 
     @staticmethod

@@ -6,6 +6,7 @@ multiplied with a block of the table, farthest ahead first; then row r is laid o
 under key (r - n) mod B. That is its own inverse: backward does the same to the gradient.
 
 Nothing is added to memory by two programs, so two runs give the same bits.
+Each is told of tensors, then of numbers, then of what it is compiled for: see relative_launch.py.
 Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
 
 B rows of a tile, C channels of one head; r a query's row in its tile, c a key's, n a distance's.
@@ -15,20 +16,11 @@ B rows of a tile, C channels of one head; r a query's row in its tile, c a key's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from manyheads.attention.kernels.relative import Asked, as_tokens
-
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
-
-ROWS = 32  # distances that one program adds up
-LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
 
 
 # ---- parts of a program ----------------------------------------------------------------------
@@ -142,13 +134,11 @@ def both(a, blocks, PRECISION: tl.constexpr, B: tl.constexpr):
 
 @triton.jit
 def forward(
-    query, query_b, query_h, query_t,
-    asked, asked_b, asked_h, asked_t,
-    key, key_b, key_h, key_t,
-    value, value_b, value_h, value_t,
-    out, out_b, out_h, out_t,
-    key_table, value_table, table_h, largest,
-    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    query, asked, key, value,
+    key_table, value_table, bounds, ids, key_ids, ends, largest, out,
+    query_b, query_h, query_t, asked_b, asked_h, asked_t,
+    key_b, key_h, key_t, value_b, value_h, value_t,
+    table_h, bounds_b, ids_b, key_ids_b, out_b, out_h, out_t,
     scale, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
@@ -229,15 +219,13 @@ def slopes(s, wanted, kept, delta, scale):
 
 @triton.jit
 def by_query(
-    query, query_b, query_h, query_t,
-    asked, asked_b, asked_h, asked_t,
-    key, key_b, key_h, key_t,
-    value, value_b, value_h, value_t,
-    out, out_b, out_h, out_t,
-    grad, grad_b, grad_h, grad_t,
+    query, asked, key, value,
+    key_table, value_table, bounds, ids, key_ids, ends, largest, out, grad,
     to_query, to_asked, deltas,
-    key_table, value_table, table_h, largest,
-    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    query_b, query_h, query_t, asked_b, asked_h, asked_t,
+    key_b, key_h, key_t, value_b, value_h, value_t,
+    table_h, bounds_b, ids_b, key_ids_b, out_b, out_h, out_t,
+    grad_b, grad_h, grad_t,
     scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
@@ -322,14 +310,13 @@ def by_query(
 
 @triton.jit
 def by_key(
-    query, query_b, query_h, query_t,
-    asked, asked_b, asked_h, asked_t,
-    key, key_b, key_h, key_t,
-    value, value_b, value_h, value_t,
-    grad, grad_b, grad_h, grad_t,
-    to_key, to_value, to_b, to_h, to_t, deltas,
-    key_table, value_table, table_h, largest,
-    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    query, asked, key, value,
+    key_table, value_table, bounds, ids, key_ids, ends, largest, grad,
+    to_key, to_value, deltas,
+    query_b, query_h, query_t, asked_b, asked_h, asked_t,
+    key_b, key_h, key_t, value_b, value_h, value_t,
+    table_h, bounds_b, ids_b, key_ids_b, to_b, to_h, to_t,
+    grad_b, grad_h, grad_t,
     scale, slope, heads, groups, queries, keys, tiles, shift, reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
@@ -386,14 +373,12 @@ def by_key(
 
 @triton.jit
 def by_distance(
-    query, query_b, query_h, query_t,
-    asked, asked_b, asked_h, asked_t,
-    key, key_b, key_h, key_t,
-    value, value_b, value_h, value_t,
-    grad, grad_b, grad_h, grad_t,
+    query, asked, key, value,
+    key_table, value_table, bounds, ids, key_ids, ends, largest, grad,
     to_keys_table, to_values_table, deltas,
-    key_table, value_table, table_h, largest,
-    bounds, bounds_b, ids, ids_b, key_ids, key_ids_b, ends,
+    query_b, query_h, query_t, asked_b, asked_h, asked_t,
+    key_b, key_h, key_t, value_b, value_h, value_t,
+    table_h, bounds_b, ids_b, key_ids_b, grad_b, grad_h, grad_t,
     scale, slope, heads, groups, queries, keys, tiles, key_tiles, lowest, diagonals, half, shift,
     reach, radius,
     C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr, PRECISION: tl.constexpr,
@@ -515,202 +500,3 @@ def fold(
         total += tl.load(found + (at + above)[:, None] * C + c[None, :], mask=there, other=0.0)
     at = (h * rows + n)[:, None] * C + c[None, :]
     tl.store(to_table + at, total.to(to_table.dtype.element_ty), mask=(n < rows)[:, None] & inside)
-
-
-# ---- launching ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """What every program is told: tensors in the form it reads them, and the numbers of a plan."""
-
-    query: Tensor  # (B, H, Q, C)
-    asked: Tensor | None  # the query before it was turned, None where it was not
-    key: Tensor  # (B, G, K, C)
-    value: Tensor
-    key_table: Tensor  # (1 or H, N, C)
-    value_table: Tensor | None
-    by_query: Tensor  # (1 or B, tiles, 4): which tiles of keys, and which need no mask
-    by_key: Tensor  # the same of queries, for each tile of keys
-    ids: Tensor | None  # (B, Q)
-    key_ids: Tensor | None  # (B, K)
-    ends: Tensor | None  # (B,)
-    scale: float
-    asking: Asked
-
-    @property
-    def options(self) -> dict[str, Any]:
-        channels = self.query.shape[-1]
-        return {
-            "C": channels,
-            "WIDTH": max(16, triton.next_power_of_2(channels)),
-            "B": self.asking.tile,
-            # Three products in place of one keep the 24 bits of a float32.
-            "PRECISION": "tf32x3" if self.query.dtype == torch.float32 else "tf32",
-            "CAUSAL": bool(self.asking.causal),
-            "WINDOW": self.asking.radius >= 0,
-            "SEGMENTS": self.ids is not None,
-            "ENDS": self.ends is not None,
-            "EDGE": self.ends is not None or self.key.shape[2] % self.asking.tile > 0,
-            "EVEN": self.even,
-            "TURNED": self.asked is not None,
-            "VALUES": self.value_table is not None,
-        }
-
-    @property
-    def even(self) -> bool:
-        """Whether no tile is partly empty."""
-        *_, queries, channels = self.query.shape
-        rest = queries % self.asking.tile + self.key.shape[2] % self.asking.tile
-        return rest == 0 and channels == max(16, triton.next_power_of_2(channels))
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int, int, int]:
-        """B, H, Q, K, tiles of queries, tiles of keys"""
-        batch, heads, queries, _ = self.query.shape
-        keys, tile = self.key.shape[2], self.asking.tile
-        return batch, heads, queries, keys, -(-queries // tile), -(-keys // tile)
-
-    @property
-    def groups(self) -> int:
-        return self.query.shape[1] // self.key.shape[1]
-
-    def inputs(self) -> list[Any]:
-        asked = self.query if self.asked is None else self.asked
-        return [part for x in (self.query, asked, self.key, self.value) for part in strided(x)]
-
-    def tables(self) -> list[Any]:
-        keys = self.key_table.to(self.query.dtype).contiguous()
-        values = keys if self.value_table is None else self.value_table
-        step = keys.stride(0) if len(keys) > 1 else 0
-        return [keys, values.to(self.query.dtype).contiguous(), step]
-
-    def limits(self, bounds: Tensor) -> list[Any]:
-        none = self.by_query
-        ids, key_ids = self.ids, self.key_ids
-        return [
-            *(bounds, bounds.stride(0) if len(bounds) > 1 else 0),
-            *((none, 0) if ids is None else (ids, ids.stride(0))),
-            *((none, 0) if key_ids is None else (key_ids, key_ids.stride(0))),
-            none if self.ends is None else self.ends,
-        ]
-
-
-def strided(x: Tensor) -> list[Any]:
-    """A tensor and its strides, channels lying side by side."""
-    return [x, *x.stride()[:3]]
-
-
-def run_forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
-    batch, heads, queries, keys, tiles, _ = call.sizes
-    asking = call.asking
-    out = as_tokens(call.query)
-    largest = call.query.new_empty(batch, heads, queries, dtype=torch.float32)
-    forward[(batch * heads * tiles,)](
-        *call.inputs(),
-        *strided(out),
-        *call.tables(),
-        largest,
-        *call.limits(call.by_query),
-        call.scale * LOG2_E,
-        *(heads, call.groups, queries, keys, tiles),
-        *(asking.shift, asking.reach, asking.radius),
-        **call.options,
-        num_warps=asking.warps,
-        num_stages=asking.stages,
-    )
-    return out, largest
-
-
-def run_backward(call: Call, out: Tensor, largest: Tensor, grad: Tensor) -> list[Tensor]:
-    """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
-    batch, heads, queries, keys, tiles, key_tiles = call.sizes
-    asking, options, inputs = call.asking, call.options, call.inputs()
-    warps, of_grad, limits = asking.backward_warps, strided(grad), call.limits(call.by_query)
-    tables = *call.tables(), largest
-    scales = call.scale * LOG2_E, call.scale
-    rest = asking.shift, asking.reach, asking.radius
-    to_query, to_key, to_value = map(as_tokens, (call.query, call.key, call.value))
-    # Two returned tensors are never one, not even empty ones.
-    to_asked = call.query.new_empty(0) if call.asked is None else as_tokens(call.query)
-    deltas = torch.empty_like(largest)
-    by_query[(batch * heads * tiles,)](
-        *inputs,
-        *strided(out),
-        *of_grad,
-        *(to_query, to_query if call.asked is None else to_asked, deltas),
-        *tables,
-        *limits,
-        *scales,
-        *(heads, call.groups, queries, keys, tiles),
-        *rest,
-        **options,
-        num_warps=warps,
-        num_stages=asking.query_stages,
-    )
-    by_key[(batch * call.key.shape[1] * key_tiles,)](
-        *inputs,
-        *of_grad,
-        *(to_key, *strided(to_value), deltas),
-        *tables,
-        *call.limits(call.by_key),
-        *scales,
-        *(heads, call.groups, queries, keys, key_tiles),
-        *rest,
-        **options,
-        num_warps=warps,
-        num_stages=asking.key_stages,
-    )
-    lowest, diagonals = asking.diagonals(tiles, key_tiles)
-    rows = 2, batch, heads, diagonals * asking.tile, call.query.shape[-1]
-    found = call.query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks
-    values_found = found if call.value_table is None else torch.empty_like(found)
-    by_distance[(batch * heads * diagonals,)](
-        *inputs,
-        *of_grad,
-        *(found, values_found, deltas),
-        *tables,
-        *limits,
-        *scales,
-        *(heads, call.groups, queries, keys, tiles, key_tiles, lowest, diagonals, found[0].numel()),
-        *rest,
-        **options,
-        num_warps=warps,
-        num_stages=asking.distance_stages,
-    )
-    first = (lowest - 1) * asking.tile + 1 + asking.shift  # the lowest distance of all
-    to_tables = [
-        folded(found, first, asking.reach, asking.tile, call.key_table),
-        call.query.new_empty(0),
-    ]
-    if call.value_table is not None:
-        to_tables[1] = folded(values_found, first, asking.reach, asking.tile, call.value_table)
-    return [to_query, to_asked, to_key, to_value, *to_tables]
-
-
-def folded(found: Tensor, first: int, reach: int, tile: int, table: Tensor) -> Tensor:
-    """Gradients of the distances from `first` on, those beyond `reach` added to it.
-
-    (2, B, H, distances, C), the second a tile further on -> (1 or H, N, C)
-    """
-    if len(table) == 1:
-        found = found.sum((1, 2), keepdim=True)
-    _, batch, heads, distances, channels = found.shape
-    below, above = -reach - first, reach + 1 - first  # the table has those between
-    clipped = below > 0 or above < distances + tile
-    rows = table.shape[1]
-    whole = table.new_empty(table.shape, dtype=torch.float32 if clipped else table.dtype)
-    fold[(heads * -(-rows // ROWS),)](
-        found,
-        whole,
-        *(batch, heads, distances, rows, first, reach, tile),
-        C=channels,
-        WIDTH=max(16, triton.next_power_of_2(channels)),
-        ROWS=ROWS,
-    )
-    if clipped:
-        for n, low, high in ((0, 0, below), (-1, above, distances + tile)):
-            for part, ahead in zip(found, (0, tile), strict=True):
-                whole[:, n] += part[:, :, max(0, low - ahead) : max(0, high - ahead)].sum((0, 2))
-    return whole.to(table.dtype)
