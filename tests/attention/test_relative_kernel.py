@@ -4,12 +4,14 @@ Without a GPU the fused programs run in Triton's interpreter, where Triton is in
 TRITON_INTERPRET=1 is set. It knows no bfloat16: 16 bits are float16 there.
 """
 
+import inspect
 import os
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from manyheads import (
     Blocks,
@@ -70,6 +72,10 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({}, "it runs on CUDA, not on cpu"),
     ({"relative": Relative()}, "it computes one RelativeContent, and nothing without it"),
     ({"relative": RelativeBias(2, Clipped(3))}, "it has no distance bias"),
+    (
+        {"relative": RelativeContent(C, Every(T), axes=2)},
+        "it measures along one axis, not along 2",
+    ),
     ({"features": frozenset({"dropout"})}, "it has no dropout"),
     (
         {"relative": RelativeContent(C, Bucketed())},
@@ -241,6 +247,81 @@ def test_interpreted_with_shared_keys_turned_queries_and_odd_channels(
     tensors = [by_tokens(heads, T, 24, dtype=dtype) for heads in (4, 2, 2)]
     found = run(fused(asked, Tiles(16)), tensors, relative, turn=1.5)
     assert_close(found, exact(relative, asked, tensors, turn=1.5), tolerance)
+
+
+@interpreted
+@pytest.mark.parametrize("name", ["music", "shaw", "packed"])
+def test_interpreted_every_argument_of_a_program_is_told_in_its_place(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is started again is told tensors, numbers and constants without their names."""
+    from manyheads.attention.kernels.relative_launch import Program
+
+    started, through = [], Program.through_triton
+
+    def seen(self: Any, tensors: tuple[Tensor, ...]) -> Any:
+        names = list(inspect.signature(self.source.fn).parameters)
+        assert len(names) == len(tensors) + len(self.numbers) + len(self.constants)
+        assert names[-len(self.constants) :] == list(self.constants)
+        started.append(self.source.fn.__name__)
+        return through(self, tensors)
+
+    monkeypatch.setattr(Program, "through_triton", seen)
+    pattern, relative = CASES[name]
+    asked = work(pattern, relative, dtype=torch.float32)
+    run(fused(asked, Tiles(16)), [by_tokens(2, T) for _ in range(3)], relative)
+    assert set(started) == {"forward", "by_query", "by_key", "by_distance", "fold"}
+
+
+@interpreted
+def test_interpreted_what_was_compiled_is_told_where_tensors_lie() -> None:
+    from manyheads.attention.kernels.relative_launch import Program
+
+    calls: list[tuple[Any, ...]] = []
+
+    class Recorded:
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            def start(*told: Any, **named: Any) -> Any:
+                calls.append((grid, told, named))
+                return self
+
+            return start
+
+    program = Program(Recorded(), 3, (7, 0.5), {"B": 16}, {"num_warps": 4})
+    x, apart = torch.zeros(8), torch.zeros(9)[1:]
+    for tensor in (apart, x, x, apart):
+        program(tensor)
+    named = {"B": 16, "num_warps": 4}
+    assert [call[1][0] for call in calls] == [apart, x, x.data_ptr(), apart]
+    assert calls[1] == ((3,), (x, 7, 0.5), named)
+    assert calls[2] == ((3, 1, 1), (x.data_ptr(), 7, 0.5, 16), {})
+    assert calls[3][0::2] == ((3,), named)
+
+
+@interpreted
+def test_interpreted_an_output_that_nobody_needed_has_no_gradient() -> None:
+    relative = RelativeContent(C, Every(T), heads=2)
+    planned = fused(work(relative=relative, dtype=torch.float32), Tiles(16))
+    q, k, v = (by_tokens(2, T).requires_grad_() for _ in range(3))
+    out, y = planned(q, k, v, biases=relative.biases(q)), q * 2
+    checkpoint(lambda unused, y: y * 2, out, y, use_reentrant=True).sum().backward()
+    assert q.grad is not None
+    assert torch.equal(q.grad, torch.full_like(q, 4))
+    assert k.grad is None
+
+
+@interpreted
+def test_interpreted_an_output_laid_out_otherwise_has_the_same_gradients() -> None:
+    relative = RelativeContent(C, Every(T), heads=2)
+    form = fused(work(relative=relative, dtype=torch.float32), Tiles(16)).form
+    q, k, v, grad = (by_tokens(2, T) for _ in range(4))
+    table = relative.key_tables.detach()[0]
+    bounds = form.by_query, form.by_key, None, None, None
+    inputs = (q, None, k, v, table, None, *bounds, 0.25, list(form.asked))
+    out, kept = relative_attention(*inputs)
+    wanted = backward(*inputs, out, kept, grad)
+    found = backward(*inputs, out.contiguous(), kept, grad.contiguous())
+    assert all(map(torch.equal, found, wanted))
 
 
 @interpreted

@@ -157,7 +157,7 @@ class Skewed:
             None if bias.query is prepared else bias.query,
             key,
             value,
-            bias.key_tables.squeeze(0),  # one axis
+            bias.key_tables.squeeze(0),  # a view, backward too; an index would fill zeros
             None if values is None else values.squeeze(0),
             form.by_query,
             form.by_key,
@@ -180,6 +180,8 @@ def unfit(work: Work) -> str:
     if len(work.kinds) != 1 or work.kinds[0].bias is not ContentBias:
         return "it computes one RelativeContent, and nothing without it"
     rule, pairs = work.kinds[0].rule, work.pairs
+    if work.kinds[0].axes != 1:
+        return f"it measures along one axis, not along {work.kinds[0].axes}"
     if not isinstance(rule, Clipped | Every):
         return f"it reads distances by Clipped(reach) or Every(length), not by {rule}"
     for places in (pairs.queries, pairs.keys):
@@ -362,7 +364,9 @@ class Eager(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
+        if grad is None:  # what came after did not need the output
+            return (None,) * len(ctx.needs_input_grad)
         *tensors, out, largest = ctx.saved_tensors
         inputs = *tensors, ctx.scale, ctx.numbers, out, largest, grad
         return gradients(tensors, gradients_of(inputs))

@@ -54,6 +54,7 @@ class Tensors(NamedTuple):
 
 
 def beside(x: Tensor) -> Tensor:
+    """Its channels lying side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -63,6 +64,7 @@ class Laid(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    device: torch.device
 
     def step(self) -> int:
         """From one sequence or head to the next, none where all share one."""
@@ -70,7 +72,7 @@ class Laid(NamedTuple):
 
 
 def laid(x: Tensor) -> Laid:
-    return Laid(x.shape, x.stride(), x.dtype)
+    return Laid(x.shape, x.stride(), x.dtype, x.device)
 
 
 # ---- starting ----------------------------------------------------------------------------------
@@ -83,31 +85,29 @@ class Program:
     source: Any
     count: int  # how many run
     numbers: tuple[float, ...]
-    constants: dict[str, Any]  # in its own order
+    constants: dict[str, Any]  # the rest of its arguments
     options: dict[str, int]
     compiled: Any = field(default=None, init=False)
 
     def __call__(self, *tensors: Tensor) -> None:
         places = [x.data_ptr() for x in tensors]
         if any(place % ALIGNED for place in places):
-            self.asking_triton(tensors)
+            self.through_triton(tensors)
         elif self.compiled is None:
-            self.compiled = self.asking_triton(tensors)
+            self.compiled = self.through_triton(tensors)
         else:
             told = *places, *self.numbers, *self.constants.values()
             self.compiled[(self.count, 1, 1)](*told)
 
-    def asking_triton(self, tensors: tuple[Tensor, ...]) -> Any:
+    def through_triton(self, tensors: tuple[Tensor, ...]) -> Any:
         """What it compiled; nothing in its interpreter."""
         start = self.source[(self.count,)]
         return start(*tensors, *self.numbers, **self.constants, **self.options)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Layout:
-    """How tensors lie, and the numbers of a plan: all programs but those that the gradient's own
-    layout decides.
-    """
+    """How tensors lie, and the numbers of a plan; the programs for them, made when first wanted."""
 
     query: Laid
     asked: Laid | None
@@ -120,21 +120,22 @@ class Layout:
     ids: Laid | None
     key_ids: Laid | None
     ends: Laid | None
-    device: torch.device
     scale: float
-    asking: Asked
+    numbers: Asked
+    backward: dict[Laid, Backward] = field(default_factory=dict, init=False)  # by the gradient
+    folds: dict[torch.dtype, Fold] = field(default_factory=dict, init=False)  # by the table's type
 
     @cached_property
     def sizes(self) -> tuple[int, int, int, int, int, int]:
         """B, H, Q, K, tiles of queries, tiles of keys"""
         batch, heads, queries, _ = self.query.shape
-        keys, tile = self.key.shape[2], self.asking.tile
+        keys, tile = self.key.shape[2], self.numbers.tile
         return batch, heads, queries, keys, -(-queries // tile), -(-keys // tile)
 
     @cached_property
     def constants(self) -> dict[str, Any]:
         _, _, queries, keys, _, _ = self.sizes
-        tile, channels = self.asking.tile, self.query.shape[-1]
+        tile, channels = self.numbers.tile, self.query.shape[-1]
         width = wide(channels)
         return {
             "C": channels,
@@ -142,8 +143,8 @@ class Layout:
             "B": tile,
             # Three products in place of one keep the 24 bits of a float32.
             "PRECISION": "tf32x3" if self.query.dtype == torch.float32 else "tf32",
-            "CAUSAL": bool(self.asking.causal),
-            "WINDOW": self.asking.radius >= 0,
+            "CAUSAL": bool(self.numbers.causal),
+            "WINDOW": self.numbers.radius >= 0,
             "SEGMENTS": self.ids is not None,
             "ENDS": self.ends is not None,
             "EDGE": self.ends is not None or keys % tile > 0,
@@ -152,29 +153,33 @@ class Layout:
             "VALUES": self.value_table is not None,
         }
 
-    def strides(self, bounds: Laid, *others: tuple[int, ...]) -> tuple[int, ...]:
+    def strides(self, bounds: Laid, *others: Laid) -> tuple[int, ...]:
         """Of all that is read, in the order in which every program is told of it."""
         sides = self.query, self.asked or self.query, self.key, self.value
-        steps = (0 if x is None else x.stride[0] for x in (self.ids, self.key_ids))
-        found = [n for side in sides for n in side.stride[:3]]
-        found += [self.key_table.step(), bounds.step(), *steps]
-        return *found, *(n for stride in others for n in stride[:3])
+        documents = (0 if x is None else x.stride[0] for x in (self.ids, self.key_ids))
+        shared = self.key_table.step(), bounds.step(), *documents
+        return (
+            *(n for side in sides for n in side.stride[:3]),
+            *shared,
+            *(n for other in others for n in other.stride[:3]),
+        )
 
     @cached_property
     def groups(self) -> int:
         return self.query.shape[1] // self.key.shape[1]
 
     @cached_property
-    def ends_of_distances(self) -> tuple[int, int, int]:
-        return self.asking.shift, self.asking.reach, self.asking.radius
+    def out(self) -> Laid:
+        return self.query._replace(stride=token_strides(self.query.shape))
 
     @cached_property
-    def out_stride(self) -> tuple[int, ...]:
-        return token_strides(self.query.shape)
+    def rest(self) -> tuple[int, int, int]:
+        """The last numbers of every program."""
+        return self.numbers.shift, self.numbers.reach, self.numbers.radius
 
     @cached_property
     def diagonals(self) -> tuple[int, int]:
-        return self.asking.diagonals(*self.sizes[4:])
+        return self.numbers.diagonals(*self.sizes[4:])
 
     @cached_property
     def forward(self) -> Program:
@@ -183,79 +188,84 @@ class Layout:
             programs.forward,
             batch * heads * tiles,
             (
-                *self.strides(self.by_query, self.out_stride),
+                *self.strides(self.by_query, self.out),
                 self.scale * LOG2_E,
-                *(heads, self.groups, queries, keys, tiles, *self.ends_of_distances),
+                *(heads, self.groups, queries, keys, tiles, *self.rest),
             ),
             self.constants,
-            {"num_warps": self.asking.warps, "num_stages": self.asking.stages},
+            {"num_warps": self.numbers.warps, "num_stages": self.numbers.stages},
         )
 
-    @cached_property
-    def backward(self) -> dict[tuple[int, ...], tuple[Program, Program, Program]]:
-        """By query, by key and by distance, for each layout of the gradient that came."""
-        return {}
+    def backward_for(self, grad: Laid) -> Backward:
+        """The programs for gradients that lie so."""
+        made = self.backward.get(grad)
+        return made or self.backward.setdefault(grad, self.made_backward(grad))
 
-    def backward_of(self, grad: tuple[int, ...]) -> tuple[Program, Program, Program]:
+    def made_backward(self, grad: Laid) -> Backward:
         batch, heads, queries, keys, tiles, key_tiles = self.sizes
-        asking, scales = self.asking, (self.scale * LOG2_E, self.scale)
-        sizes, rest = (heads, self.groups, queries, keys), self.ends_of_distances
+        numbers, scales = self.numbers, (self.scale * LOG2_E, self.scale)
+        sizes = heads, self.groups, queries, keys
+        to_key = self.key._replace(stride=token_strides(self.key.shape))
         lowest, diagonals = self.diagonals
-        half = batch * heads * diagonals * asking.tile * self.query.shape[-1]
+        half = batch * heads * diagonals * numbers.tile * self.query.shape[-1]
 
         def program(
             source: Any, count: int, stages: int, strides: tuple[int, ...], *more: int
         ) -> Program:
-            numbers = *strides, *scales, *sizes, *more, *rest
-            options = {"num_warps": asking.backward_warps, "num_stages": stages}
-            return Program(source, count, numbers, self.constants, options)
+            told = *strides, *scales, *sizes, *more, *self.rest
+            options = {"num_warps": numbers.backward_warps, "num_stages": stages}
+            return Program(source, count, told, self.constants, options)
 
-        return (
+        return Backward(
             program(
                 programs.by_query,
                 batch * heads * tiles,
-                asking.query_stages,
-                self.strides(self.by_query, self.out_stride, grad),
+                numbers.query_stages,
+                self.strides(self.by_query, self.out, grad),
                 tiles,
             ),
             program(
                 programs.by_key,
                 batch * self.key.shape[1] * key_tiles,
-                asking.key_stages,
-                self.strides(self.by_key, token_strides(self.key.shape), grad),
+                numbers.key_stages,
+                self.strides(self.by_key, to_key, grad),
                 key_tiles,
             ),
             program(
                 programs.by_distance,
                 batch * heads * diagonals,
-                asking.distance_stages,
+                numbers.distance_stages,
                 self.strides(self.by_query, grad),
                 *(tiles, key_tiles, lowest, diagonals, half),
             ),
         )
 
-    @cached_property
-    def folds(self) -> dict[torch.dtype, Fold]:
-        """For tables of each type that came: they may be kept in more bits than they are read."""
-        return {}
+    def fold_for(self, table: Tensor) -> Fold:
+        """A table may be kept in more bits than it is read."""
+        made = self.folds.get(table.dtype)
+        return made or self.folds.setdefault(table.dtype, Fold(self, table.dtype))
 
-    def fold(self, found: Tensor, table: Tensor) -> Tensor:
-        if table.dtype not in self.folds:
-            self.folds[table.dtype] = Fold(self, table.dtype)
-        return self.folds[table.dtype](found)
+
+class Backward(NamedTuple):
+    by_query: Program
+    by_key: Program
+    by_distance: Program
 
 
 class Fold:
     """What each diagonal found of its distances, added up to the gradient of a table."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype):
-        asking, (lowest, diagonals) = layout.asking, layout.diagonals
+        numbers, (lowest, diagonals) = layout.numbers, layout.diagonals
         self.shape, self.dtype = layout.key_table.shape, dtype
         heads, rows, channels = self.shape
-        tile, self.shared = asking.tile, heads == 1
+        tile, self.shared = numbers.tile, heads == 1
         distances = diagonals * tile
-        first = (lowest - 1) * tile + 1 + asking.shift  # the lowest distance of all
-        below, above = -asking.reach - first, asking.reach + 1 - first  # a table has those between
+        first = (lowest - 1) * tile + 1 + numbers.shift  # the lowest distance of all
+        below, above = (
+            -numbers.reach - first,
+            numbers.reach + 1 - first,
+        )  # a table has those between
         self.clipped = below > 0 or above < distances + tile
         self.beyond = (0, 0, below), (-1, above, distances + tile)
         self.tile = tile
@@ -263,7 +273,7 @@ class Fold:
         self.program = Program(
             programs.fold,
             heads * -(-rows // ROWS),
-            (batch, heads, distances, rows, first, asking.reach, tile),
+            (batch, heads, distances, rows, first, numbers.reach, tile),
             {"C": channels, "WIDTH": wide(channels), "ROWS": ROWS},
             {},
         )
@@ -286,15 +296,12 @@ class Fold:
         return whole.to(self.dtype)
 
 
-@lru_cache(LAYOUTS)
-def layout_of(*described: Any) -> Layout:
-    return Layout(*described)
+known = lru_cache(LAYOUTS)(Layout)
 
 
-def layout(tensors: Tensors, scale: float, asking: Asked) -> Layout:
+def layout_for(tensors: Tensors, scale: float, numbers: Asked) -> Layout:
     """The one that was made for tensors that lie as these do."""
-    found = [None if x is None else laid(x) for x in tensors]
-    return layout_of(*found, tensors.query.device, scale, asking)
+    return known(*(None if x is None else laid(x) for x in tensors), scale, numbers)
 
 
 def wide(channels: int) -> int:
@@ -305,43 +312,44 @@ def wide(channels: int) -> int:
 # ---- forward and backward ----------------------------------------------------------------------
 
 
-def run_forward(tensors: Tensors, scale: float, asking: Asked) -> tuple[Tensor, Tensor]:
+def run_forward(tensors: Tensors, scale: float, numbers: Asked) -> tuple[Tensor, Tensor]:
     """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
     tensors = tensors.readable()
     query = tensors.query
     out = as_tokens(query)
     largest = query.new_empty(query.shape[:3], dtype=torch.float32)
-    layout(tensors, scale, asking).forward(*read(tensors, tensors.by_query), largest, out)
+    layout_for(tensors, scale, numbers).forward(*read(tensors, tensors.by_query), largest, out)
     return out, largest
 
 
 def run_backward(
-    tensors: Tensors, scale: float, asking: Asked, out: Tensor, largest: Tensor, grad: Tensor
+    tensors: Tensors, scale: float, numbers: Asked, out: Tensor, largest: Tensor, grad: Tensor
 ) -> list[Tensor]:
     """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
     tables = tensors.key_table, tensors.value_table
     tensors, grad = tensors.readable(), beside(grad)
     query, asked, key, value, *_ = tensors
-    of = layout(tensors, scale, asking)
-    if (strides := grad.stride()) not in of.backward:
-        of.backward[strides] = of.backward_of(strides)
-    by_query, by_key, by_distance = of.backward[strides]
-    if out.stride() != of.out_stride:
+    layout = layout_for(tensors, scale, numbers)
+    run = layout.backward_for(laid(grad))
+    if laid(out) != layout.out:
         out = as_tokens(query).copy_(out)
     to_query, to_key, to_value = as_tokens(query), as_tokens(key), as_tokens(value)
     # Two returned tensors are never one, not even empty ones.
     to_asked = query.new_empty(0) if asked is None else as_tokens(query)
     deltas = torch.empty_like(largest)
     told = *read(tensors, tensors.by_query), largest
-    by_query(*told, out, grad, to_query, to_query if asked is None else to_asked, deltas)
-    by_key(*read(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
+    run.by_query(*told, out, grad, to_query, to_query if asked is None else to_asked, deltas)
+    run.by_key(*read(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
     batch, heads, _, channels = query.shape
-    rows = 2, batch, heads, of.diagonals[1] * of.asking.tile, channels
-    found = query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks
-    values_found = found if tables[1] is None else torch.empty_like(found)
-    by_distance(*told, grad, found, values_found, deltas)
-    to_values = query.new_empty(0) if tables[1] is None else of.fold(values_found, tables[1])
-    return [to_query, to_asked, to_key, to_value, of.fold(found, tables[0]), to_values]
+    rows = 2, batch, heads, layout.diagonals[1] * numbers.tile, channels
+    to_keys = query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks of distances
+    to_values = to_keys if tables[1] is None else torch.empty_like(to_keys)
+    run.by_distance(*told, grad, to_keys, to_values, deltas)
+    of_tables = [
+        query.new_empty(0) if table is None else layout.fold_for(table)(blocks)
+        for table, blocks in zip(tables, (to_keys, to_values), strict=True)
+    ]
+    return [to_query, to_asked, to_key, to_value, *of_tables]
 
 
 def read(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
