@@ -57,7 +57,12 @@ def test_every_pattern_and_file_it_names_is_there() -> None:
     assert all(f"`{name}(" in README for name in PATTERNS)
     links = re.findall(r"\]\((?!http)([^)]+)\)", README)
     assert links
-    assert all((ROOT / link).exists() for link in links)
+    headings = {
+        "#" + line[3:].lower().replace(" ", "-")
+        for line in README.splitlines()
+        if line[:3] == "## "
+    }
+    assert all(link in headings if link[0] == "#" else (ROOT / link).exists() for link in links)
 
 
 def test_the_account_of_the_heart_quotes_what_is_printed() -> None:
