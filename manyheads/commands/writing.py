@@ -234,8 +234,11 @@ def evaluate(
     """
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
-    if "split" in given(context) and ".npz" not in {path.suffix.lower() for path in music or ()}:
-        raise ValueError("--split names a part of an .npz, and --music names none")
+    if "split" in given(context):
+        from manyheads.tasks.repertoire import is_grids
+
+        if not any(map(is_grids, music or ())):
+            raise ValueError("--split names a part of an .npz, and --music names none")
     asked = {"--text": text, "--data": data, "--music": music}
     first = next((name for name, value in asked.items() if value), None)
     if first is not None:

@@ -104,8 +104,8 @@ class CachedStep:
 
 @contextmanager
 def one_thread(light: bool) -> Iterator[None]:
-    """Light work by one thread. Two are hardly faster at it, for they wait for each other after
-    every product; and where another program has one of their cores, several times as slow.
+    """Light work by one thread. Two are a tenth faster at it, for they wait for each other after
+    every product; but where another program has one of their cores, several times as slow.
     """
     threads = torch.get_num_threads()
     if not light or threads == 1:

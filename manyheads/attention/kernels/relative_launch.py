@@ -26,7 +26,7 @@ ALIGNED = 16  # bytes; Triton compiles for tensors that begin at a multiple of i
 
 
 class Tensors(NamedTuple):
-    """What the programs read."""
+    """What the programs read, in the order in which torch's operation is given it."""
 
     query: Tensor  # (B, H, Q, C)
     asked: Tensor | None  # the query before it was turned, None where it was not
@@ -72,6 +72,7 @@ class Laid(NamedTuple):
 
 
 def laid(x: Tensor) -> Laid:
+    """How it lies."""
     return Laid(x.shape, x.stride(), x.dtype, x.device)
 
 
@@ -247,6 +248,8 @@ class Layout:
 
 
 class Backward(NamedTuple):
+    """The gradients of queries, of keys and values, and of distances, in this order."""
+
     by_query: Program
     by_key: Program
     by_distance: Program
@@ -262,10 +265,8 @@ class Fold:
         tile, self.shared = numbers.tile, heads == 1
         distances = diagonals * tile
         first = (lowest - 1) * tile + 1 + numbers.shift  # the lowest distance of all
-        below, above = (
-            -numbers.reach - first,
-            numbers.reach + 1 - first,
-        )  # a table has those between
+        # A table has those between.
+        below, above = -numbers.reach - first, numbers.reach + 1 - first
         self.clipped = below > 0 or above < distances + tile
         self.beyond = (0, 0, below), (-1, above, distances + tile)
         self.tile = tile
