@@ -1,7 +1,8 @@
 """Text to numbers and back.
 
-A codec is trained on lines, kept as one `tokenizer.json`, and gives back what it was given:
-`render(encode(line)) == line`, always for bytes and byte pairs, else if all characters are known.
+A codec is trained on lines, kept as one `tokenizer.json`, and gives back what it was given, as it
+was normalised: `render(encode(line)) == line` where nothing is, always for bytes and byte pairs,
+else if all characters are known.
 One that was made elsewhere has its `tokenizer.signs.json` beside it, which says what its signs are.
 """
 
@@ -11,9 +12,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 PAD, START, STOP, UNKNOWN = range(4)
 SIGNS = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
@@ -106,7 +107,11 @@ class Text:
 
     @staticmethod
     def train(
-        lines: Iterable[str], kind: str = "bpe", size: int = 8000, masked: bool = False
+        lines: Iterable[str],
+        kind: str = "bpe",
+        size: int = 8000,
+        masked: bool = False,
+        normalize: Normalize = "none",
     ) -> Text:
         """A codec of at most `size` numbers, learned from these lines.
 
@@ -118,6 +123,8 @@ class Text:
         if size <= len(signs):
             raise ValueError(f"a vocabulary needs more than its {len(signs)} signs, got {size}")
         tokenizer, trainer = KINDS[kind](size, signs)
+        if normalize != "none":
+            tokenizer.normalizer = normalizer(normalize)
         tokenizer.train_from_iterator(lines, trainer)
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, Signs(opens=(START,), mask=mask) if masked else None)
@@ -144,6 +151,32 @@ def read_signs(path: Path, size: int) -> Signs | None:
     if not all(isinstance(number, int) and 0 <= number < size for number in numbers):
         raise ValueError(f"{path.name} beside it names signs that are not 0 to {size - 1}")
     return signs
+
+
+# ---- before the text is cut -------------------------------------------------------------------
+
+Normalize = Literal["nfkc", "nfc", "none"]
+FORMS = {"nfkc": normalizers.NFKC, "nfc": normalizers.NFC}
+UNSEEN = (
+    "\u00ad\u200b\u2060\ufeff"  # a soft hyphen, a break and a joint of no width, a mark of order
+)
+
+
+def normalizer(form: str) -> normalizers.Normalizer:
+    """One way to write what looks alike; spaces of all kinds become one, and none at either end.
+
+    Lines stay apart: a document has several.
+    """
+    if form not in FORMS:
+        raise ValueError(f"text is normalised by {', '.join(FORMS)} or none, got {form!r}")
+    return normalizers.Sequence(
+        [
+            FORMS[form](),
+            normalizers.Replace(Regex(f"[{UNSEEN}]"), ""),
+            normalizers.Replace(Regex(r"[^\S\n]+"), " "),
+            normalizers.Strip(),
+        ]
+    )
 
 
 # ---- kinds -----------------------------------------------------------------------------------

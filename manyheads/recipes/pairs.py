@@ -172,7 +172,8 @@ def counted(gathered: Gathered) -> str:
 def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
     """With the vocabulary of the run it starts from, where there is one."""
     codecs = begun(recipe)
-    corpora.prepare(gathered, recipe.codec, recipe.data.longest_tokens, run, codecs)
+    longest, capitals = recipe.data.longest_tokens, recipe.data.capitals
+    corpora.prepare(gathered, recipe.codec, longest, run, codecs, capitals)
 
 
 def begun(recipe: Recipe) -> Codecs | None:
@@ -180,7 +181,7 @@ def begun(recipe: Recipe) -> Codecs | None:
 
 
 def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
-    codecs = begun(recipe) or corpora.learned(recipe.codec, gathered.train)
+    codecs = begun(recipe) or corpora.learned(recipe.codec, gathered.train, recipe.data.capitals)
     return Texts(recipe.task, codecs, recipe.network).network(), codecs.target.size
 
 
@@ -193,6 +194,7 @@ def job(recipe: Recipe, run: Run) -> Learning:
         layout=recipe.layout,
         tokens=recipe.training.tokens_per_batch,
         seed=recipe.training.seed,
+        capitals=recipe.data.capitals,
     )
 
 

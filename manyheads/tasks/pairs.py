@@ -26,6 +26,7 @@ Layout = Literal["packed", "padded"]
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
 NOTHING = -100  # where nothing is wanted: what torch's losses leave out
+CAPITALS = 1  # beside a seed and an epoch: what is drawn is not what orders the pairs
 SLACK = 1.03  # room for the shorter side beyond its share of all tokens
 
 
@@ -47,12 +48,14 @@ class Corpus:
     source: Shard
     target: Shard
     signs: tuple[Signs, Signs] = (Signs(), Signs())
+    # (N,), where each pair lies in ALL CAPS; its own number where it is not there.
+    capitals: Ints | None = None
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.source) if self.capitals is None else len(self.capitals)
 
     def lengths(self) -> Ints:
-        """(N, 2), with the signs that each side carries beside its tokens."""
+        """Of all that lies there, (N or more, 2), with the signs that each side carries."""
         return np.stack([self.source.lengths, self.target.lengths], 1) + self.around
 
     @property
@@ -65,8 +68,11 @@ class Corpus:
 class Batches:
     """Which pairs make which batch, and the batches themselves."""
 
-    def __init__(self, corpus: Corpus, layout: Layout, tokens: int, seed: int = 0):
+    def __init__(
+        self, corpus: Corpus, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
+    ):
         self.corpus, self.seed, self.lengths = corpus, seed, corpus.lengths()
+        self.tokens, self.capitals = tokens, capitals
         self.plan: Packing | Padding = (
             packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
         )
@@ -76,8 +82,20 @@ class Batches:
         return int(self.lengths.max())
 
     def epoch(self, number: int) -> list[list[Row]]:
-        """The rows of each batch of an epoch; every pair once."""
-        return self.plan.batches(self.lengths, seed=self.seed, epoch=number)
+        """The rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
+        drawn = self.drawn(number)
+        planned = self.plan.batches(self.lengths[drawn], seed=self.seed, epoch=number)
+        where = drawn.tolist()
+        return [[[where[i] for i in row] for row in rows] for rows in planned]
+
+    def drawn(self, epoch: int) -> Ints:
+        """Where each pair is read in this epoch: a pure function of the seed and the epoch."""
+        plain, capitals = np.arange(len(self.corpus)), self.corpus.capitals
+        if capitals is None or not self.capitals:
+            return plain
+        chance = np.random.default_rng([self.seed, epoch, CAPITALS]).random(len(plain))
+        fit = (self.lengths[capitals] <= self.tokens).all(1)
+        return np.where(fit & (chance < self.capitals), capitals, plain)
 
     def count(self, rows: Sequence[Row]) -> int:
         """The tokens of these rows that are to be written."""

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
 from manyheads.data.sources import Example
 from manyheads.tasks.kinds import KINDS, Kind
-from manyheads.tasks.pairs import Corpus
+from manyheads.tasks.pairs import Corpus, Ints
 from manyheads.tasks.reading import Data, hold_out
 from manyheads.tasks.texts import Codec, Codecs
 from manyheads.training.files import write_text
@@ -26,6 +27,7 @@ from manyheads.training.runs import CORPUS, Run
 
 CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines
+CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,20 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
 
 
 def prepare(
-    gathered: Gathered, codec: Codec, longest_tokens: int, run: Run, codecs: Codecs | None = None
+    gathered: Gathered,
+    codec: Codec,
+    longest_tokens: int,
+    run: Run,
+    codecs: Codecs | None = None,
+    capitals: float = 0.0,
 ) -> None:
-    """Learn the vocabulary, if none is there, and lay the corpus down in numbers."""
+    """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
+
+    Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others.
+    """
     data, report = run / "data", copy.deepcopy(gathered.report)
     data.mkdir(exist_ok=True)
-    codecs = codecs or learned(codec, gathered.train)
+    codecs = codecs or learned(codec, gathered.train, capitals)
     save_codecs(codecs, run)
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
         sources = encoded(codecs.source, [example.source for example in examples])
@@ -85,14 +95,50 @@ def prepare(
         over = list(compress(examples, [not fit for fit in fits]))
         whose = "" if name == "train" else ", of those to validate on"
         leave_out(report, over, f"longer than {longest_tokens} tokens{whose}", name == "train")
-        write_shard(data / f"{name}.source", compress(sources, fits), codecs.source.size)
-        write_shard(data / f"{name}.target", compress(targets, fits), codecs.target.size)
+        sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
+        if capitals and name == "train":
+            where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
+            np.save(data / CAPITALS, where)
+        write_shard(data / f"{name}.source", sources, codecs.source.size)
+        write_shard(data / f"{name}.target", targets, codecs.target.size)
     lines = [
         json.dumps({"source": e.source, "references": e.references}, ensure_ascii=False)
         for e in compress(gathered.valid, fits)
     ]
     write_text(data / "valid.jsonl", "\n".join(lines) + "\n")
     run.text(CORPUS, f"{report}\n")
+
+
+def add_capitals(
+    codecs: Codecs, examples: Sequence[Example], sources: list[Any], targets: list[Any], most: int
+) -> Ints:
+    """Put the pairs that can be in ALL CAPS after the others; gives where each lies so.
+
+    One that would be too long, or unknown to the vocabulary, stays as it is alone.
+    """
+    where = np.arange(len(examples))
+    able = [i for i, example in enumerate(examples) if has_capitals(example)]
+    read = encoded(codecs.source, [examples[i].source.upper() for i in able])
+    written = encoded(codecs.target, [examples[i].target.upper() for i in able])
+    reads, writes = codecs.signs
+    for i, source, target in zip(able, read, written, strict=True):
+        unknown = (source == reads.unknown).any() or (target == writes.unknown).any()
+        if not unknown and max(len(source), len(target)) <= most:
+            where[i] = len(sources)
+            sources.append(source)
+            targets.append(target)
+    return where
+
+
+def has_capitals(example: Example) -> bool:
+    """Whether both sides are of a script with capitals, and some are written."""
+    both = f"{example.source} {example.target}"
+    return both != both.lower() and all(map(in_cases, (example.source, example.target)))
+
+
+def in_cases(text: str) -> bool:
+    """Whether most letters have two forms: of a Japanese text with a Latin name they have not."""
+    return 2 * sum(one.lower() != one.upper() for one in text) > sum(map(str.isalpha, text))
 
 
 def encoded(codec: Text, lines: Sequence[str]) -> list[Any]:
@@ -104,14 +150,21 @@ def encoded(codec: Text, lines: Sequence[str]) -> list[Any]:
     return rows
 
 
-def learned(codec: Codec, examples: Sequence[Example]) -> Codecs:
-    kind, size = codec.kind, codec.size
-    sources = (example.source for example in examples)
-    targets = (example.target for example in examples)
+def learned(codec: Codec, examples: Sequence[Example], capitals: float = 0.0) -> Codecs:
+    """A vocabulary of the texts as they are, and of a share of them in ALL CAPS.
+
+    Not of whole words: the others would have half the room.
+    """
+    some: list[Example] = []
+    if capitals and codec.kind != "word":
+        some = [one for one in examples[:: round(1 / capitals)] if has_capitals(one)]
+    train = partial(Text.train, kind=codec.kind, size=codec.size, normalize=codec.normalize)
+    sources = chain((one.source for one in examples), (one.source.upper() for one in some))
+    targets = chain((one.target for one in examples), (one.target.upper() for one in some))
     if codec.joint:
-        both = Text.train(chain(sources, targets), kind, size)
+        both = train(chain(sources, targets))
         return Codecs(both, both)
-    return Codecs(Text.train(sources, kind, size), Text.train(targets, kind, size))
+    return Codecs(train(sources), train(targets))
 
 
 def save_codecs(codecs: Codecs, run: Run) -> None:
@@ -140,4 +193,6 @@ def leave_out(report: Report, examples: Sequence[Example], reason: str, counted:
 
 def corpus(run: Run, name: str, codecs: Codecs) -> Corpus:
     source, target = (Shard(run / "data" / f"{name}.{side}") for side in ("source", "target"))
-    return Corpus(source, target, codecs.signs)
+    capitals = run / "data" / CAPITALS
+    drawn = name == "train" and capitals.exists()  # not in a run that was begun without
+    return Corpus(source, target, codecs.signs, np.load(capitals) if drawn else None)

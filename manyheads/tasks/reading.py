@@ -29,6 +29,7 @@ class Data:
     held_out: int = 500  # for validation, where no files for it are given; a tenth at most
     longest_tokens: int = 512
     filters: Filters | None = None  # those of the task, unless given
+    capitals: float = 0.05  # of the pairs, drawn anew in each epoch, are learned in ALL CAPS
     imported: Path | None = None  # where a model came from that was not trained here
 
     def __post_init__(self) -> None:
@@ -43,6 +44,8 @@ class Data:
             raise ValueError(f"longest_tokens is 2 or more, got {self.longest_tokens}")
         if self.held_out < 1:
             raise ValueError(f"held_out is 1 or more, got {self.held_out}")
+        if not 0 <= self.capitals < 1:
+            raise ValueError(f"capitals is a share of the pairs, 0 to 1, got {self.capitals}")
 
     def check(self, source: str, target: str, pairs: str) -> None:
         """Two files that belong together, or one that holds both; not half of either."""

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import Normalize, Signs, Text
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
@@ -34,6 +34,8 @@ class Codec:
     kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
     size: int = 8000
     joint: bool = True  # one vocabulary for both sides, or one each
+    # Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.
+    normalize: Normalize = "nfkc"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +95,17 @@ class Learning:
     """The task as a run learns it."""
 
     def __init__(
-        self, task: Texts, pairs: Corpus, held_out: HeldOut, layout: Layout, tokens: int, seed: int
+        self,
+        task: Texts,
+        pairs: Corpus,
+        held_out: HeldOut,
+        layout: Layout,
+        tokens: int,
+        seed: int,
+        capitals: float = 0.0,
     ):
         self.task, self.held_out = task, held_out
-        self.plan = Batches(pairs, layout, tokens, seed)
+        self.plan = Batches(pairs, layout, tokens, seed, capitals)
         self.at_once = VALIDATED_AT_ONCE
         apart = max(1, len(held_out.sources) // SHOWN)
         self.shown = range(0, len(held_out.sources), apart)[:SHOWN]

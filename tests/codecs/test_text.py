@@ -99,3 +99,30 @@ def test_impossible_codecs_are_refused(tmp_path: Path) -> None:
     Tokenizer(models.BPE()).save(str(tmp_path / "foreign.json"))
     with pytest.raises(ValueError, match="a tokenizer of ours numbers <pad> <s> </s> <unk> 0 to 3"):
         Text.load(tmp_path / "foreign.json")
+
+
+ALIKE = {
+    "la\u0308uft": "läuft",  # decomposed, as file names of one system are
+    "Ich\u00a0habe\tkeine \u202fZeit": "Ich habe keine Zeit",
+    " Ｈｅｌｌｏ\u3000ﬁn ": "Hello fin",
+    "Ver\u00adbot\ufeff": "Verbot",
+    "eins\u2003\nzwei": "eins \nzwei",  # lines stay apart
+}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+def test_what_looks_alike_becomes_the_same_numbers(kind: str, tmp_path: Path) -> None:
+    codec = Text.train([*LINES, *ALIKE.values()], kind, 300, normalize="nfkc")
+    codec.save(tmp_path / "tokenizer.json")
+    again = Text.load(tmp_path / "tokenizer.json")
+    for text, plain in ALIKE.items():
+        assert again.encode(text) == codec.encode(plain)
+        assert again.render(again.encode(text)) == plain
+
+
+def test_what_has_another_meaning_is_kept_by_nfc_and_folded_by_nfkc() -> None:
+    texts = {form: Text.train(LINES, "byte", normalize=form) for form in ("nfc", "nfkc")}
+    written = {form: one.render(one.encode("5\u00a0m² …")) for form, one in texts.items()}
+    assert written == {"nfc": "5 m² …", "nfkc": "5 m2 ..."}
+    with pytest.raises(ValueError, match="text is normalised by nfkc, nfc or none, got 'nfd'"):
+        Text.train(LINES, "byte", normalize="nfd")  # type: ignore[arg-type]

@@ -166,3 +166,23 @@ def test_an_epoch_follows_from_its_number_alone(corpus: Corpus, layout: str) -> 
     assert one.epoch(2) == same.epoch(2)
     assert one.epoch(2) != one.epoch(3)
     assert one.epoch(2) != Batches(corpus, layout, 48, seed=6).epoch(2)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_some_pairs_are_drawn_in_capitals_and_others_in_the_next_epoch(
+    corpus: Corpus, layout: str
+) -> None:
+    # The last twenty of the forty are the first in capitals, but for one that has none.
+    where = np.array([*range(20, 39), 19])
+    both = Corpus(corpus.source, corpus.target, capitals=where)
+    one, same = (Batches(both, layout, 48, seed=5, capitals=0.4) for _ in range(2))
+    epochs = [[i for rows in one.epoch(n) for row in rows for i in row] for n in range(3)]
+    drawn = [{i - 20 for i in epoch if i >= 20} for epoch in epochs]
+    for epoch in epochs:
+        assert sorted(i % 20 for i in epoch) == list(range(20))
+        assert 19 in epoch
+    assert all(2 < len(some) < 14 for some in drawn)
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert one.epoch(2) == same.epoch(2)
+    plain = Batches(both, layout, 48, seed=5).epoch(2)
+    assert sorted(i for rows in plain for row in rows for i in row) == list(range(20))

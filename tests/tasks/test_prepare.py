@@ -111,3 +111,42 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
 def test_a_folder_without_a_vocabulary_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no tokenizer\.json: it is not the folder of a run"):
         load_codecs(tmp_path)
+
+
+CASED = [("Ich habe keine Zeit.", "I have no time."), ("Ein Hund!", "A dog!")] * 9
+CASED = [(f"{one} {i}", f"{other} {i}") for i, (one, other) in enumerate(CASED)]
+
+
+def in_capitals(tmp_path: Path, rows: list[tuple[str, str]], longest: int = 512) -> Run:
+    gathered, run = gather("translation", Data(pairs=tsv(tmp_path / "a.tsv", rows))), Run(tmp_path)
+    prepare(gathered, Codec("byte"), longest, run, capitals=0.5)
+    return run
+
+
+def test_every_pair_lies_in_capitals_too(tmp_path: Path) -> None:
+    run = in_capitals(tmp_path, CASED)
+    codecs = load_codecs(run.folder)
+    kept = corpus(run, "train", codecs)
+    assert kept.capitals is not None
+    assert len(kept.source) == len(kept.target) == 2 * len(kept)
+    for i, at in enumerate(kept.capitals):
+        for shard, codec in ((kept.source, codecs.source), (kept.target, codecs.target)):
+            plain, capital = (codec.render(shard[j].tolist()) for j in (i, at))
+            assert capital == plain.upper() != plain
+
+
+@pytest.mark.parametrize(
+    ("rows", "longest"),
+    [
+        ([(f"猫が好き Tom {i}", f"I like cats {i}") for i in range(20)], 512),  # no capitals there
+        ([(one.lower(), other.lower()) for one, other in CASED], 512),  # none are ever written
+        ([(f"Ein ΐ{i % 10}", f"{i // 10} Dog") for i in range(20)], 8),  # has two signs more
+    ],
+)
+def test_a_pair_that_cannot_be_in_capitals_stays_as_it_is(
+    tmp_path: Path, rows: list[tuple[str, str]], longest: int
+) -> None:
+    kept = corpus(run := in_capitals(tmp_path, rows, longest), "train", load_codecs(run.folder))
+    assert kept.capitals is not None
+    assert kept.capitals.tolist() == list(range(len(kept)))
+    assert len(kept.source) == len(kept)
