@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,6 +14,7 @@ import typer
 from manyheads.commands.options import DeviceOption
 
 if TYPE_CHECKING:
+    from manyheads.recipes.choosing import Said
     from manyheads.training.course import Watch
     from manyheads.training.runs import Run
     from manyheads.training.world import World
@@ -257,39 +257,33 @@ def varied(wish: Wish) -> dict[str, Any]:
     return {"augment": tuple(names)}
 
 
-def wanted(wish: Wish) -> tuple[Any, Any]:
+def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
     from manyheads.models import found
     from manyheads.recipes.family import Asked
-    from manyheads.recipes.table import FAMILIES, load_recipe
-    from manyheads.settings import read, write
-    from manyheads.training.runs import RECIPE
+
+    said = said_in(wish)
+    asked = Asked(wish.device, wish.network, wish.preset)
+    settled = said.choice(asked, wish.start_from, found)
+    chosen = settled(0)  # mistakes are told before a long corpus is read
+    if gathered is None:
+        gathered = said.family.gather(chosen)
+    return settled(said.family.tokens(gathered, chosen)), gathered
+
+
+def said_in(wish: Wish) -> Said:
+    """A recipe's own words, or the files of a task."""
+    from manyheads.recipes.choosing import Said
+    from manyheads.recipes.table import FAMILIES
 
     if wish.what not in FAMILIES:
         refuse_no_recipe(wish)
-        recipe, family = load_recipe(Path(wish.what), wish.settings)
-        if recipe.start_from is not None:
-            recipe = replace(recipe, start_from=found(recipe.start_from))
-        return recipe, family.gather(recipe)
+        return Said.in_file(Path(wish.what), wish.settings)
     family = FAMILIES[wish.what]
     if family.FILES:
         refuse_foreign(wish, family.FILES)
     data = family.data_of({**wish.files, **varied(wish)})
-    start, folder = None, None
-    if wish.start_from is not None:
-        folder = found(wish.start_from)
-        start, _ = load_recipe(folder / RECIPE)
-    asked = Asked(wish.device, wish.network, wish.preset, start)
-
-    def settled(tokens: int) -> Any:
-        base = family.recipe_for(wish.what, data, tokens, asked)
-        return read(family.Recipe, write(replace(base, start_from=folder)), RECIPE, wish.settings)
-
-    chosen = settled(0)  # mistakes are told before a long corpus is read
-    if start is not None and chosen.codec != start.codec:
-        raise ValueError(f"{folder} brings its vocabulary with it; leave out codec settings")
-    gathered = family.gather(chosen)
-    return settled(family.tokens(gathered, chosen)), gathered
+    return Said(family, wish.what, data, wish.settings)
 
 
 def refuse_foreign(wish: Wish, files: Sequence[str]) -> None:
@@ -316,8 +310,6 @@ def refuse_no_recipe(wish: Wish) -> None:
         raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
     if wish.augment is not None:
         raise ValueError(f"{what} says how music is varied; data.augment=[...] changes it")
-    if wish.preset:
-        raise ValueError(f"{what} holds all settings; --preset is for a task without a recipe")
     if wish.start_from:
         raise ValueError(f"{what} says where to start; start_from={wish.start_from} changes it")
 

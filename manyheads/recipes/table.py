@@ -27,9 +27,14 @@ FAMILIES: dict[str, Family] = {
 
 def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, Family]:
     """The recipe in a file, as its `task:` says; what is no task is told as a mistake in it."""
-    near = get_close_matches(peek(path, "task") or "", FAMILIES, n=1)
-    family = FAMILIES[near[0]] if near else pairs
+    family = family_in(path)
     return load(family.Recipe, path, settings), family
+
+
+def family_in(path: Path) -> Family:
+    """As the file's `task:` says, or nearly."""
+    near = get_close_matches(peek(path, "task") or "", FAMILIES, n=1)
+    return FAMILIES[near[0]] if near else pairs
 
 
 def family_of(recipe: Any) -> Family:

@@ -6,9 +6,10 @@ import dataclasses
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
@@ -19,6 +20,7 @@ from manyheads.settings.tree import (
     ITEMS,
     TEXT,
     Group,
+    Node,
     Place,
     Refused,
     Scalar,
@@ -39,18 +41,22 @@ class Mistakes(ValueError):  # noqa: N818 - it is all of them, not an error
 
 def load(kind: type[T], path: Path, overrides: Sequence[str] = ()) -> T:
     """The settings in a file."""
+    return read(kind, text_of(path), str(path), overrides)
+
+
+def text_of(path: Path) -> str:
+    """What a file of settings says."""
     if path.is_dir():
         raise ValueError(f"settings are read from a file, {path} is a folder")
     if not path.exists():
         raise ValueError(f"settings are read from a file, and there is no {path}")
     try:
-        text = path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise ValueError(
             f"settings are UTF-8 text, byte {error.start} of {path} is 0x{byte:02x}"
         ) from None
-    return read(kind, text, str(path), overrides)
 
 
 def peek(path: Path, field: str) -> str | None:
@@ -63,22 +69,47 @@ def peek(path: Path, field: str) -> str | None:
     return node.text if isinstance(node, Scalar) else None
 
 
-def read(kind: type[T], text: str, file: str = "recipe.yaml", overrides: Sequence[str] = ()) -> T:
+def read(
+    kind: type[T],
+    text: str,
+    file: str = "recipe.yaml",
+    overrides: Sequence[str] = (),
+    default: T | None = None,
+) -> T:
     """YAML as a frozen dataclass, each value read as its field is declared.
 
     An override, `training.steps=20000`, replaces what the file says. A field that is not given
-    has its default; a group given in part keeps the rest of the default of the field it is in.
+    has the value of `default`, or its own; a group given in part keeps the rest of it.
     """
     reader = Reader()
-    tree = Source(reader.mistake, text, file).tree()
-    for number, override in enumerate(overrides, start=1):
-        tree = overridden(reader.mistake, tree, override, number)
+    tree = tree_of(reader, text, file, overrides)
     # A tree cut short by a syntax error would only seem to lack fields.
-    value = BAD if isinstance(tree, Refused) else reader.value(kind, tree, "")
+    value = BAD if isinstance(tree, Refused) else reader.value(kind, tree, "", default)
     if reader.mistakes:
         reader.mistakes.sort(key=lambda mistake: mistake[0].order)
         raise Mistakes([f"{place.text}: {sentence}" for place, sentence in reader.mistakes])
     return value
+
+
+def part(
+    kind: type, field: str, text: str, overrides: Sequence[str] = (), only: Sequence[str] = ()
+) -> Any:
+    """What settings say of one field, or of these of its fields; None if nothing, or a mistake."""
+    reader = Reader()
+    tree = tree_of(reader, text, "", overrides)
+    _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
+    if isinstance(node, Group) and only:
+        node = replace(node, entries={n: node.entries[n] for n in only if n in node.entries})
+        node = node if node.entries else None
+    value = BAD if node is None else reader.value(get_type_hints(kind)[field], node, field)
+    return None if value is BAD else value
+
+
+def tree_of(reader: Reader, text: str, file: str, overrides: Sequence[str]) -> Node:
+    tree = Source(reader.mistake, text, file).tree()
+    for number, override in enumerate(overrides, start=1):
+        tree = overridden(reader.mistake, tree, override, number)
+    return tree
 
 
 def write(value: object, note: str = "") -> str:

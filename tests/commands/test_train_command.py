@@ -48,6 +48,45 @@ def test_a_recipe_trains_elsewhere_with_other_settings(
     assert "steps: 3\n" in (tmp_path / "other" / "recipe.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ("", []),
+        ("network: {kind: recurrent}\n", ["--network", "recurrent"]),
+        ("data: {filters: {ratio: 3}, held_out: 4}\ntraining: {steps: 7}\n", []),
+    ],
+)
+def test_what_a_recipe_does_not_say_is_chosen_as_on_the_command_line(
+    said: str, typed: list[str], manyheads: Command, files: Files, tmp_path: Path
+) -> None:
+    """Here of summaries, whose filters are not those of every task."""
+    recipe = tmp_path / "mine.yaml"
+    names = f"source: {files[0]}, target: {files[1]}"
+    rest = said.replace("data: {", f"data: {{{names}, ")
+    files_of = "" if "data:" in said else f"data: {{{names}}}\n"
+    recipe.write_text(f"task: summarization\n{files_of}{rest}", encoding="utf-8")
+    settings = ["data.filters.ratio=3", "data.held_out=4", "training.steps=7"]
+    typed = [*typed, *(settings if "steps" in said else [])]
+    own = manyheads("train", recipe, "--dry-run", *CPU)
+    given = ("--source", files[0], "--target", files[1], "--dry-run", *CPU)
+    assert own.out == manyheads("train", "summarization", *given, *typed).out
+    assert (own.code, "longest_characters: 0\n" in own.out) == (0, True)
+    small = manyheads("train", recipe, "--dry-run", "--preset", "small", *CPU)
+    assert "width: 256\n" in small.out
+
+
+def test_a_recipe_that_starts_from_a_run_has_its_network_and_vocabulary(
+    manyheads: Command, run: Path, files: Files, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.yaml"
+    names = f"data: {{source: {files[0]}, target: {files[1]}}}"
+    recipe.write_text(f"task: translation\n{names}\nstart_from: {run}\n", encoding="utf-8")
+    given = ("--source", files[0], "--target", files[1], "--start-from", run)
+    own = manyheads("train", recipe, "--dry-run", *CPU)
+    assert own.code == 0, own.err
+    assert own.out == manyheads("train", "translation", *given, "--dry-run", *CPU).out
+
+
 def test_a_dry_run_prints_a_recipe_and_writes_nothing(
     manyheads: Command, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,10 +290,6 @@ def test_cuda_without_a_gpu_is_refused(
         (
             ["{0}/recipe.yaml", "--augment", "none"],
             "{0}/recipe.yaml says how music is varied; data.augment=[...] changes it",
-        ),
-        (
-            ["{0}/recipe.yaml", "--preset", "tiny"],
-            "{0}/recipe.yaml holds all settings; --preset is for a task without a recipe",
         ),
     ],
 )

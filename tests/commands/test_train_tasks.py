@@ -161,17 +161,17 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "language --text {0}/book.txt network.kind=convolutional",
-            "recipe.yaml:1:1 with network.kind=convolutional: a language model is a transformer "
+            "network.kind=convolutional: a language model is a transformer "
             "or a recurrent network; network.kind: recurrent would do",
         ),
         (
             "language --text {0}/book.txt training.best_by=score",
-            "recipe.yaml:1:1 with training.best_by=score: a language model is judged by its loss; "
+            "training.best_by=score: a language model is judged by its loss; "
             "training.best_by: loss",
         ),
         (
             "language --text {0}/book.txt network.position=learned network.longest=10",
-            "recipe.yaml:1:1 with network.position=learned network.longest=10: a learned position "
+            "network.position=learned with network.longest=10: a learned position "
             "for 10 places meets windows of 128 tokens; network.longest: 128 or data.context: 10 "
             "would do",
         ),
