@@ -23,6 +23,7 @@ from manyheads.codecs.notes import (
     named,
     quarters,
     room,
+    seconds_at,
     tables,
 )
 from manyheads.codecs.text import SIGNS, STOP, Signs
@@ -134,16 +135,17 @@ def gridded(piece: Piece) -> Grid:
     return grid[: sung[-1] + 1 if len(sung) else 0]
 
 
-def piece_of(grid: Grid, quarters_per_minute: float = QUARTERS_PER_MINUTE) -> Piece:
-    """A grid to be heard, each run of a pitch one note."""
+def piece_of(grid: Grid, like: Piece | None = None) -> Piece:
+    """A grid to be heard, each run of a pitch one note, in the time of another piece."""
     check_grid(grid)
-    seconds = 60 / quarters_per_minute / STEPS_PER_QUARTER
+    like = Piece((), tempos=(Tempo(0.0, QUARTERS_PER_MINUTE),)) if like is None else like
+    at = seconds_at(like, np.arange(len(grid) + 1) / STEPS_PER_QUARTER).tolist()
     notes = []
     for voice in range(len(VOICES)):
         step = 0
         for pitch, run in groupby(grid[:, voice].tolist()):
             start, step = step, step + sum(1 for _ in run)
             if pitch != REST:
-                notes.append(Note(start * seconds, step * seconds, pitch, voice=voice))
+                notes.append(Note(at[start], at[step], pitch, voice=voice))
     voices = tuple(Voice(name, CHOIR) for name in VOICES)
-    return Piece(tuple(notes), voices, (Tempo(0.0, quarters_per_minute),))
+    return Piece(tuple(notes), voices, like.tempos, like.meters)

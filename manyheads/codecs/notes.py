@@ -104,11 +104,24 @@ def named(pitch: int) -> str:
 def quarters(piece: Piece, seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Where moments of a piece stand, counted in quarter notes: at 120 a minute, 1.5 -> 3.0"""
     at = np.asarray(seconds, dtype=np.float64)
-    starts = np.array([tempo.start for tempo in piece.tempos])
-    rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
-    before = np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
+    starts, rates, before = tempo_map(piece)
     i = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
     return before[i] + (at - starts[i]) * rates[i]
+
+
+def seconds_at(piece: Piece, counted: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """The way back from quarter notes: at 120 a minute, 3.0 -> 1.5"""
+    at = np.asarray(counted, dtype=np.float64)
+    starts, rates, before = tempo_map(piece)
+    i = np.maximum(np.searchsorted(before, at, side="right") - 1, 0)
+    return starts[i] + (at - before[i]) / rates[i]
+
+
+def tempo_map(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each tempo where it starts, its quarter notes a second, and those that passed before."""
+    starts = np.array([tempo.start for tempo in piece.tempos])
+    rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
+    return starts, rates, np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 
 
 def apart(notes: Iterable[Note]) -> list[Note]:

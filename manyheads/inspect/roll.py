@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.codecs.notes import Note, Piece, named, quarters
+from manyheads.codecs.notes import Note, Piece, named, quarters, seconds_at
 from manyheads.inspect.drawing import png
 
 if TYPE_CHECKING:
@@ -163,9 +163,3 @@ def bar_lines(piece: Piece) -> list[float]:
         bars = np.arange(first, last - 1e-6, meter.beats * 4 / meter.unit)
         found += seconds_at(piece, bars).tolist()
     return found
-
-
-def seconds_at(piece: Piece, at: Any) -> Any:
-    """The way back from quarter notes to seconds."""
-    knots = np.array([tempo.start for tempo in piece.tempos] + [piece.seconds + 1])
-    return np.interp(at, quarters(piece, knots), knots)

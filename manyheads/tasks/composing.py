@@ -6,6 +6,7 @@ B batch, T tokens.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,15 +19,15 @@ from torch import Tensor
 
 from manyheads.codecs.chorales import (
     QUARTERS_PER_MINUTE,
+    REST,
     STEPS_PER_QUARTER,
     VOICES,
     Chorales,
-    Grid,
     gridded,
     piece_of,
 )
 from manyheads.codecs.music import MusicCodec
-from manyheads.codecs.notes import Piece, Voice
+from manyheads.codecs.notes import Note, Piece, Voice, quarters, seconds_at
 from manyheads.codecs.performance import SHIFT, Performance
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import Over, greedy
@@ -108,7 +109,7 @@ def compose(
     codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds, prime)
     start = starting(player, begin, how)
     longest = min(player.context, start.shape[1] + limit(bounds))
-    at_once, before = max(1, AT_ONCE // longest), heard(codec, begin, prime).seconds
+    at_once, before = max(1, AT_ONCE // longest), 0.0 if prime is None else prime.seconds
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
@@ -120,7 +121,7 @@ def compose(
         else:
             written = sample(step, rows, bounds, sampling, numbers, over)
         for one in written:
-            piece = heard(codec, [*begin, *one.ids], prime)
+            piece = played_on(codec, begin, one.ids, prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))
     return found
@@ -183,7 +184,7 @@ def bounded(player: Player, seconds: float, prime: Piece | None = None) -> Bound
         )
     if isinstance(player.codec, Chorales):
         # A prime may be so fast that a second would never end.
-        steps = min(seconds / step_seconds(pace(prime)), LONGEST_SECONDS / step_seconds())
+        steps = min(steps_of(seconds, prime), LONGEST_SECONDS / step_seconds())
         tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
@@ -204,26 +205,74 @@ def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
     return 60 / quarters_per_minute / STEPS_PER_QUARTER
 
 
+def steps_of(seconds: float, after: Piece | None) -> float:
+    """Of a grid, in so many seconds after a piece and in its time."""
+    if after is None:
+        return seconds / step_seconds()
+    begin, end = quarters(after, [after.seconds, after.seconds + seconds])
+    return float(end - begin) * STEPS_PER_QUARTER
+
+
 def pace(piece: Piece | None) -> float:
-    """The quarter notes a minute with which a piece begins."""
-    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[0].quarters_per_minute
+    """The quarter notes a minute with which a piece ends."""
+    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
 
 
 def heard(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
-    """The music in these numbers; a grid has the tempo and the meter of what it was begun with."""
-    return in_time(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
+    """The music in these numbers; a grid has the tempos and meters of what it was begun with."""
+    return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
 
 
-def in_time(grid: Grid, like: Piece | None) -> Piece:
-    piece = piece_of(grid, pace(like))
-    if like is None or not like.meters:
-        return piece
-    return replace(piece, meters=(like.meters[0]._replace(start=0.0),))
+def played_on(
+    codec: MusicCodec, begin: Sequence[int], ids: Sequence[int], prime: Piece | None
+) -> Piece:
+    """The beginning as it was given, note for note, and after it what is new.
+
+    A codec knows the beginning by its grid alone: what it says of it is not what is heard.
+    """
+    if prime is None:
+        return heard(codec, ids, None)
+    if isinstance(codec, Chorales):
+        grid = codec.grid([*begin, *ids])
+        grid[: len(begin) // len(VOICES)] = REST
+        return joined(prime, piece_of(grid, prime).notes)
+    read, whole = codec.render(begin), codec.render([*begin, *ids])
+    later = prime.seconds - read.seconds  # the silence that was left out, and what was rounded
+    voice = len(prime.voices) if len(prime.voices) > 1 else 0
+    new = (
+        note._replace(start=note.start + later, end=note.end + later, voice=voice)
+        for note in (Counter(whole.notes) - Counter(read.notes)).elements()
+    )
+    longer = replace(
+        prime,
+        voices=prime.voices if voice == 0 else (*prime.voices, Voice()),
+        tempos=followed(prime.tempos, whole.tempos, read.seconds, later),
+        meters=followed(prime.meters, whole.meters, read.seconds, later),
+    )
+    return joined(longer, new)
+
+
+def followed(
+    marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
+) -> tuple[Any, ...]:
+    """Tempos or meters, and after them those that others have from some moment on."""
+    new = [m._replace(start=m.start + later) for m in others if m.start >= since]
+    return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
+
+
+def joined(piece: Piece, new: Iterable[Note]) -> Piece:
+    """With more notes; one that is struck before its pitch has ended waits until it has."""
+    ends: dict[tuple[int, int], float] = {}
+    for note in piece.notes:
+        key = (note.voice, note.pitch)
+        ends[key] = max(note.end, ends.get(key, 0.0))
+    late = (n._replace(start=max(n.start, ends.get((n.voice, n.pitch), 0.0))) for n in new)
+    return replace(piece, notes=(*piece.notes, *(n for n in late if n.start < n.end)))
 
 
 def takes(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
-    """The seconds that each number takes, of a grid at the tempo of a piece; None where that is
-    not a number's own affair.
+    """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
+    where that is not a number's own affair.
     """
     found = np.zeros(codec.size)
     if isinstance(codec, Performance):
@@ -301,9 +350,10 @@ def harmonize(
     sampling = how.sampling()
     if sampling is None:
         raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
-    melody = sung(piece, voice)
-    given = np.full((len(melody), len(VOICES)), FREE)
-    given[:, VOICES.index(voice)] = codec.flat(melody)[VOICES.index(voice) :: len(VOICES)]
+    melody, number = sung(piece, voice), VOICES.index(voice)
+    grid = gridded(melody)
+    given = np.full((len(grid), len(VOICES)), FREE)
+    given[:, number] = codec.flat(grid)[number :: len(VOICES)]
     signs = codec.signs
     start = starting(player, [], how)
     # The end is given too: what leads there is the likelier for it.
@@ -316,11 +366,15 @@ def harmonize(
         never=(*signs.never, signs.stop),
         shown=shown,
     )
-    return in_time(codec.grid(found.ids), piece)
+    # A grid fuses repeated notes and loses fast ones: the given voice is not rendered from it.
+    grid = codec.grid(found.ids)
+    grid[:, number] = REST
+    others = piece_of(grid, piece)
+    return replace(others, notes=(*others.notes, *melody.notes))
 
 
-def sung(piece: Piece, voice: str) -> Grid:
-    """The grid of one voice, the others at rest."""
+def sung(piece: Piece, voice: str) -> Piece:
+    """One voice of four, the others at rest."""
     if voice not in VOICES:
         raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
     number = VOICES.index(voice)
@@ -341,7 +395,7 @@ def sung(piece: Piece, voice: str) -> Grid:
             f"{chord:.2f} seconds"
         )
     voices = tuple(map(Voice, VOICES))
-    return gridded(Piece(tuple(notes), voices, piece.tempos, piece.meters))
+    return Piece(tuple(notes), voices, piece.tempos, piece.meters)
 
 
 # ---- whose note a token is -------------------------------------------------------------------
@@ -360,8 +414,10 @@ def spots(
     passed = each[np.asarray(ids, int)]
     moments = np.cumsum(passed) - passed
     if codec.beat > 1:  # all voices of a step begin together
-        lasts = each.max() * codec.beat
-        moments = np.floor(moments / lasts + 1e-6) * lasts
+        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
+        moments = steps * step_seconds()
+        if like is not None:
+            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
     return [
         (float(at), pitch[number]) if pitch[number] else None
         for at, number in zip(moments, ids, strict=True)

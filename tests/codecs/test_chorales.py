@@ -52,7 +52,7 @@ def test_voices_take_turns() -> None:
 
 
 def test_a_run_of_a_pitch_is_one_note() -> None:
-    piece = piece_of(CHORD, quarters_per_minute=60)
+    piece = piece_of(CHORD, Piece((), tempos=(Tempo(0.0, 60.0),)))
     alto = [note for note in piece.notes if note.voice == 1]
     assert [(note.start, note.end) for note in alto] == [(0.0, 1.5)]
 

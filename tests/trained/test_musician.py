@@ -10,7 +10,7 @@ from tunes import chorale, musician, performance, pianist, singer
 from manyheads.attention.places import line
 from manyheads.codecs.chorales import VOICES, gridded
 from manyheads.codecs.music import new
-from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, stretched
+from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretched
 from manyheads.codecs.performance import SHIFT
 from manyheads.inspect.statistics import opening
 from manyheads.model.networks import Tokens
@@ -101,14 +101,47 @@ def test_a_beginning_is_read_and_heard_and_its_time_does_not_count() -> None:
     model = pianist(128)
     prime = performance(6)
     (one,) = model.compose(prime, seconds=3)
-    codec = model.task.codec
-    begin = codec.encode(prime)
-    assert one.piece == codec.render([*begin, *one.ids])
     assert passed(model, one.ids) >= 3 or one.finished
     other = model.compose(performance(6, seed=1), seconds=3)[0]
     assert other.ids != one.ids
     late = tuple(n._replace(start=n.start + 60, end=n.end + 60) for n in prime.notes)
-    assert model.compose(Piece(late), seconds=3)[0] == one  # a silence before it is left out
+    after = model.compose(Piece(late), seconds=3)[0]
+    assert after.ids == one.ids  # a silence before it is not read, but kept
+    assert [n.start - 60 for n in after.piece.notes] == pytest.approx(
+        [n.start for n in one.piece.notes]
+    )
+
+
+@pytest.mark.parametrize("kind", ["performance", "chorales", "remi"])
+def test_a_beginning_comes_out_as_it_went_in(kind: str) -> None:
+    if kind == "remi":
+        pytest.importorskip("miditok")
+    model = musician(new(kind), 256)
+    voices = (Voice("flute", 73), *(Voice(name, 19) for name in VOICES[1:]))
+    tempos = (Tempo(0.0, 90.0), Tempo(1.0, 60.0))
+    # Off every grid, sung again, faster than a sixteenth, and louder than the one before.
+    notes = [Note(at + 0.503, at + 0.59, 72, 33 + i) for i, at in enumerate((0.0, 0.1, 0.2, 1.1))]
+    notes += [Note(0.503, 1.681, 48 + 7 * i, 71, i) for i in (1, 2, 3)]
+    prime = Piece(tuple(notes), voices, tempos, (Meter(0.0, 3, 4),))
+    for one in model.compose(prime, seconds=4, count=3):
+        new_ones = set(one.piece.notes) - set(prime.notes)
+        assert set(prime.notes) <= set(one.piece.notes)
+        assert len(one.piece.notes) == len(prime.notes) + len(new_ones)
+        assert one.piece.voices[:4] == voices
+        assert one.piece.tempos[:2] == tempos
+        assert one.piece.meters[:1] == prime.meters
+        if kind != "remi":  # which may go on within a bar
+            assert min((n.start for n in new_ones), default=9) > 1.681 - 0.126
+
+
+def test_what_follows_a_beginning_of_chorales_goes_on_in_the_tempo_it_ends_with() -> None:
+    prime = replace(chorale(8), tempos=(Tempo(0.0, 80.0), Tempo(0.75, 40.0)))
+    lasts = gridded(prime)  # four steps fast, then those of 0.75 seconds at half the tempo: two
+    (one,) = singer(256).compose(prime, seconds=6, seed=2)
+    new_ones = sorted(set(one.piece.notes) - set(prime.notes))
+    assert len(lasts) == 6
+    assert all(round((n.start - 1.5) / 0.375, 6).is_integer() for n in new_ones)
+    assert len(one.ids) <= 16 * len(VOICES)  # 6 seconds
 
 
 @pytest.mark.parametrize("network", KINDS)
@@ -224,6 +257,20 @@ def test_the_given_voice_stays_and_the_others_are_written(
     assert found[:12, number].tolist() == wanted[:, number].tolist()
     assert len(found) == 12
     assert (found != wanted).any(axis=0).sum() == 3
+
+
+def test_the_given_voice_comes_out_as_it_went_in() -> None:
+    repeated = [Note(at * 0.75, at * 0.75 + 0.7, 72, 60 + at) for at in range(4)]  # four crotchets
+    fast = [Note(3 + i * 0.05, 3.05 + i * 0.05, 74 + i % 2, 90) for i in range(8)]
+    tempos, meters = (Tempo(0.0, 80.0), Tempo(3.0, 50.0)), (Meter(0.0, 4, 4), Meter(3.0, 3, 4))
+    melody = Piece((*repeated, *fast), (Voice("flute"),), tempos, meters)
+    found = singer().harmonize(melody, "alto", particles=2)
+    assert [n._replace(voice=0) for n in found.notes if n.voice == 1] == list(melody.notes)
+    assert (found.tempos, found.meters) == (tempos, meters)
+    others = [n for n in found.notes if n.voice != 1]
+    assert {n.voice for n in others} == {0, 2, 3}
+    steps = quarters(found, [at for n in others for at in (n.start, n.end)]) * 4
+    assert steps == pytest.approx(np.rint(steps))  # on the melody's own beats
 
 
 def test_a_melody_alone_is_harmonized_at_its_own_tempo() -> None:
