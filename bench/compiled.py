@@ -1,0 +1,214 @@
+"""Does compiled training learn the same: every preset of every task, by the command a user types.
+
+    python bench/compiled.py                        a table on this machine
+    python bench/compiled.py --json results/x.json  the same, kept
+    python bench/compiled.py --only language        some of them
+    python bench/compiled.py --quick                toy networks, to see that it runs
+
+Each case is trained twice for twenty steps, plain and with training.compile=true, and the losses of
+each step are laid side by side. Both draw the same dropout: inductor is told to draw as torch does
+without it. The corpora are made here from the one that comes with the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+STEPS = 20
+SAME = 1e-2
+CORPUS = Path("manyheads/builtin/tatoeba-short.tsv.gz")
+COMMAND = (
+    "import sys, torch._inductor.config as inductor; inductor.fallback_random = True; "
+    "from manyheads.cli import main; main()"
+)
+QUICK = ["network.width=32", "network.heads=2", "network.inner=64", "training.tokens_per_batch=512"]
+
+
+class Case(NamedTuple):
+    """A task, its files, and what is asked of it beside them."""
+
+    name: str
+    task: str
+    files: list[str]
+    options: tuple[str, ...] = ()
+
+    def command(self, out: Path, more: list[str]) -> list[str]:
+        often = [f"training.{each}=1" for each in ("log_every", "accumulate")]
+        rare = [f"training.{each}={STEPS}" for each in ("steps", "validate_every")]
+        given = [*self.files, *self.options, "--out", str(out), *often, *rare, *more]
+        return [sys.executable, "-c", COMMAND, "train", self.task, *given]
+
+
+class Compared(NamedTuple):
+    """What came of a case: its losses by either way, or why it has none."""
+
+    name: str
+    plain: list[float]
+    compiled: list[float]
+    error: str = ""
+
+    @property
+    def apart(self) -> float:
+        pairs = zip(self.plain, self.compiled, strict=False)
+        return max((abs(one - other) for one, other in pairs), default=float("nan"))
+
+    @property
+    def same(self) -> bool:
+        return len(self.plain) == len(self.compiled) == STEPS and self.apart <= SAME
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.name:34} {self.error}"
+        last = f"{self.plain[-1]:.4f} {self.compiled[-1]:.4f}"
+        return f"{self.name:34} {last}  apart {self.apart:.1e}  {'same' if self.same else 'OTHER'}"
+
+
+def cases(folder: Path) -> list[Case]:
+    """Every preset of every task."""
+    with gzip.open(CORPUS, "rt", encoding="utf-8") as corpus:
+        pairs = [line.split("\t")[:2] for line in corpus.read().splitlines()]
+    files = corpora(folder, pairs)
+    found = [
+        Case(f"{task} {preset}", task, files[task], ("--preset", preset))
+        for task in ("translation", "summarization", "answering", "language", "masked", "music")
+        for preset in ("tiny", "small", "base")
+    ]
+    found += [
+        Case(f"{task} {preset}", task, files[task], ("--preset", preset))
+        for task in ("classification", "regression", "labelling")
+        for preset in ("tiny", "small")
+    ]
+    found += [
+        Case(f"music {preset}, chorales", "music", files["chorales"], ("--preset", preset))
+        for preset in ("tiny", "small", "base")
+    ]
+    other = ("--preset", "small", "--network", "convolutional")
+    found += [Case("translation small, convolutional", "translation", files["translation"], other)]
+    padded = ("--preset", "small", "layout=padded")
+    found += [
+        Case(f"{task} small, padded", task, files[task], padded)
+        for task in ("translation", "language")
+    ]
+    return found
+
+
+def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
+    """Files for each task, and the options that name them."""
+    source, target = ([pair[side] for pair in pairs] for side in (0, 1))
+    told = [target[i : i + 8] for i in range(0, len(target), 8)]
+    files = {
+        "train.de": source,
+        "train.en": target,
+        "book.txt": ["\n".join(target * 4)],
+        "labels.tsv": [
+            f"{'question' if text.endswith('?') else 'other'}\t{text}" for text in target
+        ],
+        "numbers.tsv": [f"{len(text) / 10}\t{text}" for text in target],
+        "summaries.jsonl": [
+            json.dumps({"document": " ".join(some), "summary": some[0]}) for some in told
+        ],
+        "answers.jsonl": [
+            json.dumps({"question": "Who?", "context": " ".join(some), "answer": some[0]})
+            for some in told
+        ],
+        "tags.jsonl": [
+            json.dumps(
+                {
+                    "words": text.split(),
+                    "tags": ["B" if w[:1].isupper() else "O" for w in text.split()],
+                }
+            )
+            for text in target
+        ],
+    }
+    for name, content in files.items():
+        (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+    at = {name: str(folder / name) for name in files}
+    return {
+        "translation": ["--source", at["train.de"], "--target", at["train.en"]],
+        "summarization": ["--pairs", at["summaries.jsonl"]],
+        "answering": ["--pairs", at["answers.jsonl"]],
+        "language": ["--text", at["book.txt"]],
+        "masked": ["--text", at["book.txt"]],
+        "classification": ["--data", at["labels.tsv"]],
+        "regression": ["--data", at["numbers.tsv"]],
+        "labelling": ["--data", at["tags.jsonl"]],
+        "music": ["--music", str(performances(folder / "midi"))],
+        "chorales": ["--music", str(chorales(folder / "chorales.npz"))],
+    }
+
+
+def performances(folder: Path) -> Path:
+    from manyheads.codecs.notes import Note, Piece
+    from manyheads.data.midi import save
+
+    folder.mkdir()
+    for number in range(40):
+        chance = np.random.default_rng(number)
+        starts = np.cumsum(chance.choice([0.0, 0.12, 0.25, 0.5], 2000)).tolist()
+        pitches = (60 + np.cumsum(chance.integers(-3, 4, 2000)) % 24).tolist()
+        notes = [Note(at, at + 0.3, p, 64) for at, p in zip(starts, pitches, strict=True)]
+        save(Piece(tuple(notes)), folder / f"{number:02d}.mid")
+    return folder
+
+
+def chorales(path: Path) -> Path:
+    chance = np.random.default_rng(0)
+    held = {}
+    for split, count in (("train", 60), ("valid", 6), ("test", 6)):
+        chords = np.array([72, 65, 57, 48]) + chance.integers(-4, 5, (count * 60, 4))
+        held[f"{split}_notes"] = np.repeat(chords, 4, 0).astype(np.int16)
+        held[f"{split}_lengths"] = np.full(count, 240)
+    np.savez(path, **held)
+    return path
+
+
+def compare(case: Case, folder: Path, more: list[str]) -> Compared:
+    losses = []
+    for way in ("false", "true"):
+        out = folder / f"{case.name} {way}".replace(" ", "-").replace(",", "")
+        command = case.command(out, [*more, f"training.compile={way}"])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return Compared(case.name, [], [], f"compile={way}: {done.stderr.strip()[-300:]}")
+        lines = map(json.loads, (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        losses.append([line["loss"] for line in lines if "loss" in line])
+    return Compared(case.name, losses[0], losses[1])
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description="Compiled training beside plain training.")
+    asked.add_argument("--only", default="", help="cases whose name holds this")
+    asked.add_argument("--jobs", type=int, default=1, help="cases at once")
+    asked.add_argument("--json", type=Path)
+    asked.add_argument("--quick", action="store_true")
+    options = asked.parse_args()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    with tempfile.TemporaryDirectory() as held, ThreadPoolExecutor(options.jobs) as pool:
+        chosen = [case for case in cases(Path(held)) if options.only in case.name]
+        more = QUICK if options.quick else []
+        rows = []
+        for row in pool.map(lambda case: compare(case, Path(held), more), chosen):
+            print(row, flush=True)
+            rows.append(row)
+            if options.json is not None:
+                kept = [row._asdict() | {"apart": row.apart, "same": row.same} for row in rows]
+                options.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    other = [row.name for row in rows if not row.same]
+    print(f"{len(rows) - len(other)} of {len(rows)} the same within {SAME}")
+    sys.exit(bool(other))
+
+
+if __name__ == "__main__":
+    main()
