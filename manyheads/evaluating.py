@@ -6,18 +6,16 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from manyheads.codecs.notes import Piece
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.sources import Example
 from manyheads.inspect.statistics import Statistics, beside, distance, opening
-from manyheads.metrics.bleu import bleu
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
 from manyheads.tasks.judging import readable
-from manyheads.tasks.kinds import KINDS
+from manyheads.tasks.kinds import measures_of
 from manyheads.tasks.verdicts import measures
 from manyheads.tasks.writing import Writing
 from manyheads.trained.language import LanguageModel
@@ -52,9 +50,7 @@ class Evaluation:
         written = model.write([example.source for example in examples], how)
         outputs = [best.text for best, *_ in shown(written)]
         seconds = time.perf_counter() - began
-        measures = dict(KINDS[model.task.kind].measures)
-        if "bleu" in measures:
-            measures["bleu"] = partial(bleu, tokenize=tokenize)
+        measures = measures_of(model.task.kind, tokenize)
         references = [example.references for example in examples]
         measured = {name: of(outputs, references) for name, of in measures.items()}
         return Evaluation(model.name, examples, outputs, measured, seconds)

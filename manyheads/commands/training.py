@@ -268,7 +268,14 @@ def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
     chosen = settled(0)  # mistakes are told before a long corpus is read
     if gathered is None:
         gathered = said.family.gather(chosen)
-    return settled(said.family.tokens(gathered, chosen)), gathered
+    return with_measure(settled(said.family.tokens(gathered, chosen)), gathered), gathered
+
+
+def with_measure(recipe: Any, gathered: Any) -> Any:
+    """The recipe with what the texts themselves say about how to judge them."""
+    from manyheads.recipes import pairs
+
+    return pairs.with_tokenizer(recipe, gathered) if isinstance(recipe, pairs.Recipe) else recipe
 
 
 def said_in(wish: Wish) -> Said:

@@ -221,8 +221,12 @@ def evaluate(
     ] = BEAM,
     length_penalty: LengthPenalty = 1.0,
     tokenize: Annotated[
-        str, typer.Option(help="How sacreBLEU splits words; none where they are split.")
-    ] = "13a",
+        str | None,
+        typer.Option(
+            help="How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split.",
+            show_default="by the script of the references",
+        ),
+    ] = None,
     device: DeviceOption = None,
 ) -> None:
     """Measure a model on a test set, alone or against another.
@@ -254,6 +258,7 @@ def evaluate(
         print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_table(told))
         return
     from manyheads.evaluating import Evaluation, report, table
+    from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
     from manyheads.screen import passing
     from manyheads.tasks.reading import read
     from manyheads.tasks.writing import Writing
@@ -262,12 +267,18 @@ def evaluate(
     refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
     if write_to is not None:
         refuse_unwritable("--write", write_to)
+    if tokenize is not None:
+        check_tokenizer(tokenize)
     how = Writing(beam=beam, length_penalty=length_penalty)
     models = [loaded_as(Translator, name, device) for name in (model, against) if name]
     kinds = [loaded.task.kind for loaded in models]
     if len(set(kinds)) > 1:
         raise ValueError(f"{model} is for {kinds[0]}, {against} for {kinds[1]}: nothing to compare")
     examples = list(read(kinds[0], source, reference, pairs))
+    if tokenize is None:
+        tokenize, reason = fitting_tokenizer(example.target for example in examples)
+        if reason and kinds[0] == "translation":
+            print(f"{reason}; --tokenize would change it", file=sys.stderr)
     shown = partial(passing, total=len(examples))
     ours = Evaluation.of(models[0], examples, how, tokenize, shown)
     if write_to is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.metrics.measured import Measured, Numbers, Reference, several
+from manyheads.metrics.scripts import check_tokenizer
 
 
 def bleu(
@@ -23,10 +24,7 @@ def bleu(
     """Of the whole corpus. `tokenize="none"` is for outputs and references already tokenised."""
     from sacrebleu.metrics.bleu import BLEU
 
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ValueError(
-            f"sacrebleu has no tokenizer {tokenize!r}; it has {', '.join(BLEU.TOKENIZERS)}"
-        )
+    check_tokenizer(tokenize)
     # Forced where the text is meant to be tokenised: sacrebleu would warn that it is.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     return counted(metric, outputs, references)

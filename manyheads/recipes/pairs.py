@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from torch import nn
 
+from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.model.build import BUILDERS, Network
 from manyheads.recipes.family import Asked, check_layout
 from manyheads.tasks import prepare as corpora
@@ -20,7 +21,7 @@ from manyheads.tasks.reading import Data
 from manyheads.tasks.texts import Codec, Codecs, HeldOut, Learning, Texts
 from manyheads.trained.translator import Translator
 from manyheads.training.loop import Training
-from manyheads.training.runs import Run
+from manyheads.training.runs import CORPUS, Run
 
 FILES: tuple[str, ...] = (
     "source",
@@ -44,6 +45,7 @@ class Recipe:
     network: Network = Network()
     training: Training = Training()
     layout: Layout = "packed"
+    bleu_tokenizer: str | None = None  # one of sacreBLEU's; by the script of the targets
     start_from: Path | None = None  # a run whose weights and vocabulary these begin with
 
     def __post_init__(self) -> None:
@@ -52,6 +54,11 @@ class Recipe:
             raise ValueError(
                 "a recurrent network runs as it is, there is nothing to compile; "
                 "training.compile: false would do"
+            )
+        if self.bleu_tokenizer is not None and self.task != "translation":
+            raise ValueError(
+                f"bleu_tokenizer is for translation, {self.task} is not judged by BLEU; "
+                "bleu_tokenizer: null would do"
             )
         room, longest = self.network.longest, self.data.longest_tokens
         if self.network.position == "learned" and room < longest:
@@ -158,7 +165,17 @@ def gather(recipe: Recipe) -> Gathered:
     data = recipe.data
     if data.pairs is None and data.source is None:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
+    if recipe.bleu_tokenizer is not None:
+        check_tokenizer(recipe.bleu_tokenizer)
     return corpora.gather(recipe.task, data, recipe.training.seed)
+
+
+def with_tokenizer(recipe: Recipe, gathered: Gathered) -> Recipe:
+    """How BLEU finds words, by the script of the targets where nothing was said."""
+    if recipe.task != "translation" or recipe.bleu_tokenizer is not None:
+        return recipe
+    chosen = fitting_tokenizer(example.target for example in gathered.valid)
+    return replace(recipe, bleu_tokenizer=chosen.tokenizer)
 
 
 def tokens(gathered: Gathered, recipe: Recipe) -> int:
@@ -174,6 +191,11 @@ def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
     codecs = begun(recipe)
     longest, capitals = recipe.data.longest_tokens, recipe.data.capitals
     corpora.prepare(gathered, recipe.codec, longest, run, codecs, capitals)
+    if recipe.task != "translation":
+        return
+    fits = fitting_tokenizer(example.target for example in gathered.valid)
+    if recipe.bleu_tokenizer in (None, fits.tokenizer) and fits.reason:
+        run.write(CORPUS, f"{fits.reason}; bleu_tokenizer=... would change it\n")
 
 
 def begun(recipe: Recipe) -> Codecs | None:
@@ -187,10 +209,13 @@ def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
 
 def job(recipe: Recipe, run: Run) -> Learning:
     codecs = load_codecs(run.folder)
+    held = held_out(run, codecs)
+    tokenize = recipe.bleu_tokenizer or fitting_tokenizer(r[0] for r in held.references).tokenizer
+    check_tokenizer(tokenize)
     return Learning(
-        Texts(recipe.task, codecs, recipe.network),
+        Texts(recipe.task, codecs, recipe.network, tokenize),
         corpus(run, "train", codecs),
-        held_out(run, codecs),
+        held,
         layout=recipe.layout,
         tokens=recipe.training.tokens_per_batch,
         seed=recipe.training.seed,

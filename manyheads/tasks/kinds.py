@@ -53,3 +53,11 @@ KINDS: dict[Kind, TextKind] = {
         {"f1": word_f1, "exact": exact_match},
     ),
 }
+
+
+def measures_of(kind: Kind, tokenize: str = "13a") -> dict[str, Measure]:
+    """What a kind is judged by, BLEU with words as this tokenizer of sacreBLEU's finds them."""
+    measures = dict(KINDS[kind].measures)
+    if "bleu" in measures:
+        measures["bleu"] = partial(bleu, tokenize=tokenize)
+    return measures

@@ -17,7 +17,7 @@ from manyheads.codecs.text import Normalize, Signs, Text
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
-from manyheads.tasks.kinds import KINDS, Kind
+from manyheads.tasks.kinds import Kind, measures_of
 from manyheads.tasks.pairs import Batch, Batches, Corpus, Layout
 from manyheads.tasks.parts import in_parts
 from manyheads.tasks.writing import write
@@ -61,6 +61,7 @@ class Texts:
     kind: Kind
     codecs: Codecs
     design: Network
+    tokenize: str = "13a"  # how BLEU finds words
 
     def network(self) -> EncoderDecoder:
         sizes = self.codecs.source.size, self.codecs.target.size
@@ -79,7 +80,8 @@ class Texts:
     def measure(
         self, outputs: Sequence[str], references: Sequence[Reference]
     ) -> dict[str, Measured]:
-        return {name: of(outputs, references) for name, of in KINDS[self.kind].measures.items()}
+        measures = measures_of(self.kind, self.tokenize)
+        return {name: of(outputs, references) for name, of in measures.items()}
 
 
 @dataclass(frozen=True, eq=False)

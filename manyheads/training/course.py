@@ -21,6 +21,8 @@ from manyheads.training.prefetch import ahead
 from manyheads.training.runs import CHECKPOINT, METRICS, SAMPLES, TIMES, Run
 from manyheads.training.world import World
 
+FEW = 3  # validations after which a score that has not moved is told
+
 
 class Sample(NamedTuple):
     """What was read, what was wanted and what was written."""
@@ -259,14 +261,26 @@ class Course:
             by_loss = self.training.best_by == "loss"
             self.rank(-scores["loss"] if by_loss else next(iter(scores.values())))
             self.watch.validated(self.learner.taken, scores, samples)
+            if words := unmoved([*self.validations().values()]):
+                self.watch.say(words)
         self.standing.worse = self.world.told(self.standing.worse)
         self.noted = time.perf_counter(), self.standing.counted
+
+    def validations(self) -> dict[int, dict[str, float]]:
+        """The scores of each so far, by its step."""
+        lines = self.run.lines(METRICS)
+        return {line["step"]: line["valid"] for line in lines if "valid" in line}
 
     def rank(self, score: float) -> None:
         """Keep these weights if they are among the best; the result is the mean of those."""
         this = (score, self.learner.taken)
-        # Of equal scores the earlier is the better.
-        ranked = sorted([*self.standing.best, this], key=lambda one: (-one[0], one[1]))
+        # Of equal scores the lower loss is the better, then the later: a score that stays at 0
+        # says nothing, and the first weights are the worst.
+        losses = {step: scores["loss"] for step, scores in self.validations().items()}
+        ranked = sorted(
+            [*self.standing.best, this],
+            key=lambda one: (-one[0], losses.get(one[1], math.inf), -one[1]),
+        )
         kept = ranked[: self.training.average]
         self.standing.worse = 0 if kept[0] == this else self.standing.worse + 1
         if this in kept:
@@ -294,6 +308,20 @@ def borrowed(network: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
         yield
     finally:
         load_weights(network, own)
+
+
+def unmoved(validations: Sequence[dict[str, float]]) -> str:
+    """Said once: that the score has not moved while the loss fell, and what that means."""
+    if len(validations) != FEW:
+        return ""
+    name = next(iter(validations[0]))
+    first, last = validations[0]["loss"], validations[-1]["loss"]
+    if name == "loss" or len({scores[name] for scores in validations}) > 1 or last >= first:
+        return ""
+    return (
+        f"{name} was {validations[0][name]:.2f} at each of {FEW} validations while their loss fell "
+        f"from {first:.2f} to {last:.2f}: until it moves, the weights of the lowest loss are kept"
+    )
 
 
 def told(step: int, scores: dict[str, float], samples: Sequence[Sample]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
 from manyheads.commands.training import stoppable
@@ -120,6 +121,34 @@ def test_a_line_of_a_million_characters_is_left_out_and_reported(
     assert done.code == 0, done.err
     assert "61 pairs read, 60 kept\n  1 left out: longer than 2000 characters\n" in done.err
     assert "line 61: xxxx" in done.err
+
+
+CHARACTERS = {"ba": "我", "du": "你", "ki": "他", "lo": "书", "me": "茶", "nu": "家"}
+
+
+def test_what_has_no_spaces_is_judged_as_its_script_asks(
+    manyheads: Command, refuses: Refuses, files: Files, tmp_path: Path
+) -> None:
+    lines = files[0].read_text().splitlines()
+    target, out = tmp_path / "target.txt", tmp_path / "run"
+    characters = ["".join(CHARACTERS[word] for word in line.split()) for line in lines]
+    target.write_text("".join(f"{line}\n" for line in characters), encoding="utf-8")
+    given = ("--source", files[0], "--target", target, "--out", out, *CPU, *SETTINGS)
+    refuses(
+        f"sacrebleu has no tokenizer 'words'; it has {', '.join(BLEU.TOKENIZERS)}",
+        *("train", "translation", *given, "bleu_tokenizer=words"),
+    )
+    done = manyheads("train", "translation", *given, "codec.kind=character", "training.steps=1")
+    assert done.code == 0, done.err
+    told = "the targets are Chinese: BLEU counts words by sacreBLEU's zh; "
+    assert f"{told}bleu_tokenizer=... would change it\n" in done.err
+    assert "bleu_tokenizer: zh\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
+    test = ("--source", files[0], "--reference", target)
+    done = manyheads("evaluate", "--model", out, *test, *CPU)
+    assert f"{told}--tokenize would change it\n" in done.err
+    assert "|tok:zh|" in done.out
+    done = manyheads("evaluate", "--model", out, *test, "--tokenize", "char", *CPU)
+    assert "|tok:char|" in done.out
 
 
 # ---- stopped ---------------------------------------------------------------------------------

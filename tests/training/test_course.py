@@ -175,13 +175,41 @@ def test_the_result_is_the_mean_of_the_best_moments(unbroken: Run) -> None:
         assert torch.equal(tensor, result[name])
 
 
-def test_of_equal_scores_the_earlier_is_the_better(tmp_path: Path) -> None:
+def test_of_equal_scores_the_lower_loss_is_the_better_then_the_later_step(tmp_path: Path) -> None:
     course = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
-    for step, score in ((1, 5.0), (2, 5.0), (3, 6.0), (4, 6.0)):
+    best = []
+    for step, score, loss in ((1, 0.0, 5.0), (2, 0.0, 4.0), (3, 0.0, 4.5), (4, 0.0, 4.0)):
         course.learner.taken = step
+        course.run.log(METRICS, {"step": step, "valid": {"score": score, "loss": loss}})
         course.rank(score)
-    assert course.standing.best == [(6.0, 3)]
-    assert course.standing.worse == 1
+        best.append((course.standing.best_step, course.standing.worse))
+    assert best == [(1, 0), (2, 0), (2, 1), (4, 0)]
+
+
+class Mute(Weighing):
+    """Whatever it writes is worth nothing, while it learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss_left = 9.0
+
+    def judge(self, network: Any) -> tuple[dict[str, float], list[Any]]:
+        self.loss_left -= 1
+        return {"bleu": 0.0, "loss": self.loss_left}, []
+
+
+def test_a_score_that_stays_while_the_loss_falls_is_told_once_and_the_last_is_kept(
+    tmp_path: Path,
+) -> None:
+    run, heard = Run(tmp_path), Heard()
+    training = replace(OFTEN, average=1, patience=2)
+    assert Course(Mute(), training, run, watch=heard).go()
+    ((_, step),) = read_tensors(run / WEIGHTS)[1]["moments"]
+    assert step == training.steps, "what never moves tires nobody while the loss falls"
+    assert [words for words in heard.said if "bleu" in words] == [
+        "bleu was 0.00 at each of 3 validations while their loss fell from 8.00 to 6.00: until it "
+        "moves, the weights of the lowest loss are kept"
+    ]
 
 
 def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
