@@ -1,6 +1,7 @@
 """Every kernel agrees with the reference, and the reference is what the books say."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,10 +31,12 @@ from manyheads import (
     line,
     plan,
 )
+from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import Fastest, kernel
-from manyheads.attention.kernels.base import Kernel
+from manyheads.attention.kernels.base import Kernel, Plain, Plan
+from manyheads.attention.kernels.relative import unfit
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.places import Places
+from manyheads.attention.places import Pair, Places
 from manyheads.attention.relatives import Relative
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2}
@@ -323,20 +326,67 @@ def test_the_short_way_through_a_plan_gives_what_the_long_way_gives(pattern: Pat
     torch.testing.assert_close(short(q, k, v), long(q, k, v))
     torch.testing.assert_close(short(q, k, v, score=Dot()), long(q, k, v, score=Dot()))
     assert plan("sdpa", Work(pattern, pairs, channels=C, key_heads=2)).bare is None
-    assert (short(q, k, v, dropout=0.9) != short(q, k, v)).any()
 
 
 def test_plain_attention_needs_no_mask() -> None:
     sdpa = KERNELS["sdpa"]
-    assert sdpa.prepare(work_on_a_line(Causal())) is True
-    assert sdpa.prepare(work_on_a_line(Everything())) is False
+    assert sdpa.prepare(work_on_a_line(Causal())) == Plain(causal=True)
+    assert sdpa.prepare(work_on_a_line(Everything())) == Plain(causal=False)
     last = Work(Causal() & Window(50), Pairs(B, H, line(1, start=T - 1), line(T)))
-    assert sdpa.prepare(last) is False
+    assert sdpa.prepare(last) == Plain(causal=False)
     narrow = Work(Causal() & Window(5), Pairs(B, H, line(1, start=T - 1), line(T)))
-    assert not isinstance(sdpa.prepare(narrow), bool)
+    assert not isinstance(sdpa.prepare(narrow), Plain)
+
+
+class Backwards(Causal):
+    """Nothing earlier: what a kernel made for its parent must not take for it."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.order >= pair.q.order
+
+
+class Strangers(Segments):
+    """Other documents, and not one's own."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return ~super().allows(pair)
+
+
+OTHERS = Strangers(torch.zeros(B, T, dtype=torch.long), lengths=((T,),) * B)
+
+
+@pytest.mark.parametrize("pattern", [Backwards(), OTHERS, OTHERS & Causal()], ids=str)
+def test_a_pattern_made_from_another_is_not_taken_for_it(pattern: Pattern) -> None:
+    relative = RelativeContent(16, Clipped(4))
+    work = Work(pattern, Pairs(B, H, line(T), line(T)), channels=16, kinds=relative.kinds())
+    assert "not " in unfit(work)
+    assert not isinstance(KERNELS["sdpa"].prepare(work), Plain)
+    with pytest.raises(ValueError, match="the varlen kernel refuses"):
+        plan("varlen", work_on_a_line(pattern))
 
 
 # ---- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_form_that_a_kernel_did_not_prepare_is_never_read_as_no_mask(name: str) -> None:
+    relative = RelativeContent(C, Clipped(2)) if name == "blockwise" else Relative()
+    work = work_on_a_line(PATTERNS["packed"] if name == "varlen" else Causal())
+    work = replace(work, channels=C, kinds=relative.kinds())
+    q, k, v = random_tensors(torch.float32)
+    form = None if name == "skewed" else plan(name, work).form  # it plans on CUDA alone
+    for foreign in (None, True, False, 0, object()):
+        if type(foreign) is type(form):
+            continue
+        handed = Plan(work, KERNELS[name], foreign)
+        with pytest.raises((TypeError, AttributeError, ValueError)):
+            handed(q, k, v, biases=relative.biases(q))
+
+
+def test_a_plan_refuses_dropout_it_was_not_told_of() -> None:
+    q, k, v = random_tensors(torch.float32)
+    with pytest.raises(ValueError, match=r"the plan was told of no dropout and 0\.9 came"):
+        plan("sdpa", work_on_a_line(Causal()))(q, k, v, dropout=0.9)
 
 
 def test_a_plan_refuses_tensors_it_was_not_made_for() -> None:

@@ -90,6 +90,23 @@ def test_compiled_is_equal_to_plain(
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("layout", ["equal", "padded", "packed"])
+def test_a_compiled_decoder_with_dropout_does_not_see_ahead(whole: bool, layout: str) -> None:
+    words, shape = Embedding(20, 16), Shape(width=16, depth=2, heads=2, attention_dropout=0.5)
+    network = Decoder(words, Stack.of(shape, Causal(), position=Sinusoidal()), Tied(words))
+    compiled(network, whole=whole, backend="eager")
+    scores = []
+    for last in (3, 4):
+        rows = [[5, 6, 7, 8, last], [9, 10, 11, *[12, 13] * (layout == "equal")]]
+        packs = layout == "packed"
+        tokens = Tokens.packed([[row] for row in rows], 6) if packs else Tokens.padded(rows)
+        torch.manual_seed(0)
+        scores.append(network(tokens))
+    torch.testing.assert_close(scores[0][:, :4], scores[1][:, :4])
+    assert (scores[0][0, 4] != scores[1][0, 4]).any()
+
+
 def test_a_plain_batch_is_one_graph_and_the_next_one_the_same() -> None:
     network, backend = translator(), Counting()
     compiled(network, whole=True, backend=backend, fullgraph=True)

@@ -75,6 +75,17 @@ class Kernel(Protocol):
         """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C); zeros where nothing is permitted."""
 
 
+@dataclass(frozen=True)
+class Plain:
+    """A form without a mask: every pair, or, where `causal`, every key that is not later.
+
+    That nothing is hidden is said by this value, decided at planning; no kernel concludes it from
+    what a form is not.
+    """
+
+    causal: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A pattern worked out by one kernel for one set of places, for every layer that has them."""
@@ -125,6 +136,11 @@ class Plan:
                 f"the plan was told of {len(self.work.kinds)} biases and {len(biases)} came; "
                 "Work(kinds=relative.kinds()) tells it"
             )
+        if dropout and "dropout" not in self.work.features:
+            raise ValueError(
+                f"the plan was told of no dropout and {dropout} came; "
+                'Work(features={"dropout"}) tells it'
+            )
         return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
 
     def misfit(self, query: Tensor, key: Tensor, value: Tensor) -> str:
@@ -145,6 +161,11 @@ def planned(kernel: Kernel, work: Work) -> Plan:
         raise ValueError(f"the {kernel.name} kernel refuses {work.pattern}: {reason}")
     form = kernel.prepare(work)
     return form if isinstance(form, Plan) else Plan(work, kernel, form)
+
+
+def unknown(kernel: Kernel, form: Any) -> TypeError:
+    """What a kernel raises for a form that it did not prepare: it attends to nothing by guess."""
+    return TypeError(f"the {kernel.name} kernel does not read a {type(form).__name__} as its plan")
 
 
 def lacking(work: Work, able: frozenset[Feature]) -> str:

@@ -17,7 +17,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, looked_up
 from manyheads.attention.intervals import Truth, pooled
-from manyheads.attention.kernels.base import Plan, Work, lacking
+from manyheads.attention.kernels.base import Plain, Plan, Work, lacking, unknown
 from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
@@ -55,10 +55,10 @@ class Flex:
             share = 18.0  # it looks up products that are stored: one for each query and distance
         return share + LAUNCH / math.prod(work.pairs.shape)
 
-    def prepare(self, work: Work) -> BlockMask | None:
+    def prepare(self, work: Work) -> BlockMask | Plain:
         pattern, pairs = simplified(work.pattern, work.pairs), work.pairs
         if pattern == Everything():
-            return None
+            return Plain()
 
         def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return pattern.allows(pairs.at(b, h, i, j))
@@ -94,7 +94,9 @@ class Flex:
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        scale, pairs = score.scale(key.shape[-1]), plan.work.pairs
+        scale, pairs, form = score.scale(key.shape[-1]), plan.work.pairs, plan.form
+        if not isinstance(form, BlockMask | Plain):
+            raise unknown(self, form)
         score_mod = None
         read = [(bias.by_row(scale), bias.rule) for bias in biases]
         if read:
@@ -111,7 +113,7 @@ class Flex:
             key,
             value,
             score_mod=score_mod,
-            block_mask=plan.form,
+            block_mask=None if isinstance(form, Plain) else form,
             scale=scale,
             enable_gqa=plan.groups > 1,
             # What is looked up is kept for every stage of the pipeline: two stages do not fit.

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature, looked_up, total
-from manyheads.attention.kernels.base import Bare, Plan, Work, lacking, shared
+from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacking, shared, unknown
 from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
 from manyheads.attention.places import Pairs, neighbouring
 from manyheads.attention.rules import Clipped, Every, Rule
@@ -44,10 +44,9 @@ class Sdpa:
             # The bias of every pair is written out, and its gradient too; of one query, it is read.
             return 2.0 if one and "gradient" not in work.features else 10.0
         form = plain(work)
-        return 2.0 if form is None else 0.6 if form else 1.0
+        return 2.0 if form is None else 0.6 if form.causal else 1.0
 
-    def prepare(self, work: Work) -> bool | Mask:
-        """True for plain causal attention, False for plain full attention, else a mask."""
+    def prepare(self, work: Work) -> Plain | Mask:
         form = plain(work)
         if form is not None:
             return form
@@ -55,11 +54,11 @@ class Sdpa:
         empty = ~allowed.any(-1, keepdim=True)
         return Mask(allowed | empty, empty)
 
-    def bare(self, form: bool | Mask) -> Bare | None:
+    def bare(self, form: Plain | Mask) -> Bare | None:
         """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
-        if not isinstance(form, bool):
-            return None
-        return partial(F.scaled_dot_product_attention, is_causal=form)
+        if isinstance(form, Plain):
+            return partial(F.scaled_dot_product_attention, is_causal=form.causal)
+        return None
 
     def __call__(
         self,
@@ -72,44 +71,43 @@ class Sdpa:
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        scale, groups = score.scale(key.shape[-1]), plan.groups
+        form, scale, groups = plan.form, score.scale(key.shape[-1]), plan.groups
         prepared = score.query(query)
-        if plan.form.__class__ is bool and not biases:
+        added = bias_scores(biases, scale, plan.work.pairs).to(query.dtype) if biases else None
+        if isinstance(form, Plain) and added is None:
             return F.scaled_dot_product_attention(
-                prepared, key, value, None, dropout, plan.form, scale=scale, enable_gqa=groups > 1
+                prepared, key, value, None, dropout, form.causal, scale=scale, enable_gqa=groups > 1
             )
-        mask = None if isinstance(plan.form, bool) else plan.form
-        bias = None if mask is None else mask.allowed
-        if biases:
-            bias = bias_scores(biases, scale, plan.work.pairs).to(query.dtype)
-            if mask is not None:
-                bias = bias.masked_fill(~mask.allowed, -torch.inf)
         # Keys are repeated here: with a mask only torch's slow path shares them among heads.
         key, value = shared(key, groups), shared(value, groups)
-        out = F.scaled_dot_product_attention(
-            prepared, key, value, attn_mask=bias, dropout_p=dropout, scale=scale
-        )
-        return out if mask is None else out.masked_fill(mask.empty, 0)
+        attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, scale=scale)
+        if isinstance(form, Mask):
+            allowed = form.allowed
+            hidden = allowed if added is None else added.masked_fill(~allowed, -torch.inf)
+            return attend(prepared, key, value, attn_mask=hidden).masked_fill(form.empty, 0)
+        if isinstance(form, Plain) and not form.causal:
+            return attend(prepared, key, value, attn_mask=added)
+        raise unknown(self, form)
 
 
-def plain(work: Work) -> bool | None:
-    """True: causal over equal queries and keys; False: full; None: neither, a mask is needed."""
+def plain(work: Work) -> Plain | None:
+    """Causal over equal queries and keys, or full; None: neither, a mask is needed."""
     pattern, q, k = simplified(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
     if pattern == Everything():
-        return False
+        return Plain()
     biased = bool(work.features & {"distance bias", "content bias"})
     aligned = q.first is not None and q.first == k.first and len(q) == len(k)
     if pattern == Causal() and aligned and not biased:
-        return True
+        return Plain(causal=True)
     return None
 
 
 def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
     """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
-    return total(added(bias, scale, pairs) for bias in biases)
+    return total(added_by(bias, scale, pairs) for bias in biases)
 
 
-def added(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
+def added_by(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
     if (first := first_step(bias.rule, pairs)) is not None:
         return stepped(bias, scale, first, len(pairs.keys))
     return gathered(bias.by_row(scale), bias.rule, pairs)

@@ -46,8 +46,9 @@ class Varlen:
     def refuses(self, work: Work) -> str:
         if reason := lacking(work, ABLE):
             return reason
-        segments = [part for part in work.pattern.parts() if isinstance(part, Segments)]
-        others = [part for part in work.pattern.parts() if not isinstance(part, Segments)]
+        # Their own class and no other: one made from it may allow something else.
+        segments = [part for part in work.pattern.parts() if type(part) is Segments]
+        others = [part for part in work.pattern.parts() if type(part) is not Segments]
         if len(segments) != 1 or any(part != Causal() for part in others):
             return "it computes Segments(...), with or without Causal()"
         looks_away = segments[0].keys is not None
