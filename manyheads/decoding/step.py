@@ -5,19 +5,16 @@ B batch, T new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyheads.attention.cache import Static
 from manyheads.attention.places import Grid, line
 from manyheads.model.networks import Tokens
 from manyheads.model.stack import Memory
-
-LIGHT = 2**24  # multiplications: of four sequences by a network of four million weights
+from manyheads.threads import sharing, using, work_of
 
 
 class Step(Protocol):
@@ -64,9 +61,7 @@ class CachedStep:
         self.cache = decoder.new_cache() if cache is None else cache
         self.read = 0  # tokens
         self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
-        self.weights = (
-            sum(map(Tensor.numel, decoder.parameters())) if isinstance(decoder, nn.Module) else 0
-        )
+        self.work = work_of(decoder)
 
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
@@ -80,7 +75,7 @@ class CachedStep:
         else:
             at = self.places[self.read : self.read + new]
         ids = self.with_idle(ids)
-        with one_thread(ids.is_cpu and self.weights * ids.numel() < LIGHT):
+        with using(sharing(self.work, ids)):
             scores = self.decoder(Tokens(ids, at), self.memory, self.cache)
         self.read += new  # only now: a step that was refused has read nothing
         self.held = count + self.idle
@@ -100,19 +95,3 @@ class CachedStep:
     def with_idle(self, rows: Tensor) -> Tensor:
         """Something for those that nobody wants: what the first one gets."""
         return torch.cat([rows, rows[:1].expand(self.idle, *rows.shape[1:])]) if self.idle else rows
-
-
-@contextmanager
-def one_thread(light: bool) -> Iterator[None]:
-    """Light work by one thread. Two are a tenth faster at it, for they wait for each other after
-    every product; but where another program has one of their cores, several times as slow.
-    """
-    threads = torch.get_num_threads()
-    if not light or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -25,6 +25,7 @@ from manyheads.tasks.pairs import Layout
 from manyheads.tasks.parts import in_parts
 from manyheads.tasks.telling import Telling
 from manyheads.tasks.windows import Batch, Windows, lost, whole
+from manyheads.threads import sharing, using, work_of
 from manyheads.training.course import Sample
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
@@ -192,7 +193,8 @@ def scored(
 
 def chances(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
     """What is read and what is wanted after it -> log-probabilities, each (B, T)"""
-    scores = network(Tokens(read, line(read.shape[1], device=read.device)))
+    with using(sharing(work_of(network), read)):
+        scores = network(Tokens(read, line(read.shape[1], device=read.device)))
     return -F.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten(), reduction="none").view(
         wanted.shape
     )

@@ -21,6 +21,7 @@ from manyheads.model.given import mean
 from manyheads.model.heads import Pooling, Reader
 from manyheads.model.networks import Encoder, Tokens, embedded
 from manyheads.tasks.writing import alike
+from manyheads.threads import sharing, using, work_of
 
 AT_ONCE = 16384  # tokens
 
@@ -77,7 +78,8 @@ def reach(encoder: nn.Module) -> int:
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
     """(B, T, D), whatever head stands on the encoder."""
-    if not isinstance(encoder, Encoder):
-        return encoder(tokens)
-    x = embedded(encoder.embedding, tokens)
-    return encoder.stack(x, tokens.at, tokens.seen)
+    with using(sharing(work_of(encoder), tokens.ids)):
+        if not isinstance(encoder, Encoder):
+            return encoder(tokens)
+        x = embedded(encoder.embedding, tokens)
+        return encoder.stack(x, tokens.at, tokens.seen)

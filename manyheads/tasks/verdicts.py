@@ -27,6 +27,7 @@ from manyheads.tasks.examples import Batches, Corpus, wanted_of
 from manyheads.tasks.judging import Batch, Frame, Judging, Readable, readable
 from manyheads.tasks.labels import Example, Kind, tags_of
 from manyheads.tasks.writing import alike
+from manyheads.threads import sharing, using, work_of
 from manyheads.training.course import Sample
 
 SHOWN = 5  # texts of which every validation leaves a sample
@@ -86,12 +87,14 @@ def scores_of(
 ) -> list[Tensor]:
     """Of each frame (1, C), or (words, C)."""
     network.eval()
-    device = next(network.parameters()).device
+    device, work = next(network.parameters()).device, work_of(network)
     found: dict[int, Tensor] = {}
     for rows in alike([frame.ids for frame in frames], tokens):
         some = [frames[i] for i in rows]
         batch = task.laid_out([f.ids for f in some], [f.turn for f in some]).to(device)
-        for i, scores in zip(rows, network(batch).float().cpu(), strict=True):
+        with using(sharing(work, batch.ids)):
+            judged = network(batch).float().cpu()
+        for i, scores in zip(rows, judged, strict=True):
             tagged = task.kind == "labelling"
             found[i] = scores[list(frames[i].words)] if tagged else scores[None]
     return [found[i] for i in range(len(frames))]

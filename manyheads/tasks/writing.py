@@ -17,6 +17,7 @@ from manyheads.decoding.greedy import greedy
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
 from manyheads.model.networks import EncoderDecoder, Tokens
+from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
 T = TypeVar("T")
@@ -86,12 +87,14 @@ def write(
     """
     network.eval()
     reads, writes = signs
-    device = next(network.parameters()).device
+    device, work = next(network.parameters()).device, work_of(network)
     found: dict[int, list[Hypothesis]] = {}
     for rows in alike(sources, tokens // max(1, how.beam)):
         framed = [[*reads.opens, *sources[i], reads.stop] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
-        step = CachedStep(network.decoder, network.encode(read))
+        with using(sharing(work, read.ids)):
+            memory = network.encode(read)
+        step = CachedStep(network.decoder, memory)
         start = torch.tensor([writes.starts] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [

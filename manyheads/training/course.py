@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from manyheads.threads import fastest, said, using
 from manyheads.training.averages import load_weights, mean_of, weights_of
 from manyheads.training.compiling import compiled
 from manyheads.training.files import read_tensors
@@ -128,7 +129,7 @@ class Course:
             return True
         self.watch.say(f"{self.size():,} parameters on {self.world.device}")
         self.rehearse()
-        with closing(ahead(self.batches())) as batches:
+        with using(self.threads()), closing(ahead(self.batches())) as batches:
             for batch in batches:
                 self.step(batch)
                 if self.due(self.training.log_every):
@@ -191,6 +192,28 @@ class Course:
                     torch.cuda.empty_cache()
                 self.watch.say(f"a batch does not fit into memory at once: cut into {parts}")
         self.standing.parts = parts
+
+    def threads(self) -> int:
+        """As many as a person said; else as the run began with, the fastest on its first batch.
+
+        Timing may choose once: sums depend on it to the last bit, and a run goes on unchanged.
+        """
+        most = torch.get_num_threads()
+        if self.world.device.type != "cpu":
+            return most
+        chosen = 0 if said() else min(self.standing.threads, most)
+        if not chosen and (said() or most == 1 or self.world.size > 1 or self.training.compile):
+            chosen = most
+        elif not chosen:
+            first = next(iter(self.batches())).parts[0]
+            chosen, took = fastest(lambda: self.learner.rehearse(first))
+            one, all_of_them = took[1], took[most]
+            self.watch.say(
+                f"{chosen} of {most} threads: a batch takes {one:.2g} s with one and "
+                f"{all_of_them:.2g} s with all"
+            )
+        self.standing.threads = chosen
+        return chosen
 
     def batches(self) -> Iterator[Load]:
         """Without end, from where the run stands: nothing but two numbers is needed."""

@@ -49,6 +49,7 @@ class Standing:
     best: list[tuple[float, int]] = field(default_factory=list)  # scores and steps, best first
     worse: int = 0  # validations since the best
     parts: int = 1  # into which a batch is cut to fit into memory
+    threads: int = 0  # that it computes with on a CPU, where a sum depends on them; 0: not chosen
     seconds: float = 0.0  # of training, over all its parts
 
     @property

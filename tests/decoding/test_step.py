@@ -21,6 +21,7 @@ from manyheads import (
     grid,
     line,
 )
+from manyheads.threads import SAID, using
 
 
 @torch.no_grad()
@@ -96,18 +97,26 @@ def test_a_static_cache_keeps_its_size_while_sequences_leave() -> None:
 def test_a_light_step_is_the_work_of_one_thread_and_a_heavy_one_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        model, seen = translator(0), []
+    for name in SAID:
+        monkeypatch.delenv(name, raising=False)
+    with using(2):
+        model, seen = translator(0), list[int]()
         model.decoder.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
         step = CachedStep(model.decoder, model.encode(SOURCES))
         step(begin(6))
         with pytest.raises(ValueError, match="words are numbered 0 to 11, 25 arrived"):
             step(torch.full((6, 1), 25))
-        monkeypatch.setattr("manyheads.decoding.step.LIGHT", 6 * step.weights)
+        sizes = [weight.numel() for weight in model.decoder.parameters() if weight.dim() > 1]
+        monkeypatch.setattr("manyheads.threads.LIGHT", 6 * sum(sizes) / len(sizes))
         step(begin(6))
         assert seen == [1, 1, 2]
         assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+
+
+def test_the_threads_that_a_person_asked_for_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    with using(2):
+        model, seen = translator(0), list[int]()
+        model.decoder.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+        CachedStep(model.decoder, model.encode(SOURCES))(begin(6))
+        assert seen == [2]

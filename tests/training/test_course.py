@@ -16,6 +16,7 @@ from counted import OFTEN, Weighing, weighing
 from small import SAME, contents
 from torch import Tensor
 
+from manyheads.threads import SAID, fastest, using
 from manyheads.training import files
 from manyheads.training.averages import mean_of
 from manyheads.training.course import Course, Note, Watch, borrowed
@@ -132,6 +133,50 @@ def test_a_run_killed_at_any_touch_of_the_disk_goes_on_to_the_same_bytes(
         assert_equal_runs(run, unbroken)
         shutil.rmtree(run.folder)
     assert moment > 25
+
+
+def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They change the last bits of a sum: what a clock chose must not be chosen again."""
+    for name in SAID:
+        monkeypatch.delenv(name, raising=False)
+    asked, used = list[int](), list[int]()
+
+    def clock(attempt: Callable[[], object]) -> tuple[int, dict[int, float]]:
+        attempt()
+        asked.append(1)
+        return 1, {1: 0.1, 2: 0.9}
+
+    monkeypatch.setattr("manyheads.training.course.fastest", clock)
+    step = Course.step
+    monkeypatch.setattr(
+        Course, "step", lambda *given: (used.append(torch.get_num_threads()), step(*given))
+    )
+    run, whole, heard = Run(tmp_path / "stopped"), Run(tmp_path / "whole"), Heard()
+    with using(2):
+        course = weighing(whole)
+        course.watch = heard
+        assert course.go()
+        assert "1 of 2 threads: a batch takes 0.1 s with one and 0.9 s with all" in heard.said
+        assert not stopped_at(3, weighing(run))
+        assert asked == [1, 1]
+        monkeypatch.setattr("manyheads.training.course.fastest", None)  # nobody looks again
+        assert weighing(run).go()
+        assert torch.get_num_threads() == 2
+        assert set(used) == {1}
+        assert_equal_runs(run, whole)
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
+        weighing(Run(tmp_path / "said")).go()
+        assert used[-1] == 2  # a person's word stands
+
+
+def test_of_one_thread_and_all_the_faster_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks, met = iter([0, 9, 9, 12, 12, 13, 13, 17]), list[int]()
+    monkeypatch.setattr("manyheads.threads.time.perf_counter", lambda: next(ticks))
+    with using(2):
+        assert fastest(lambda: met.append(torch.get_num_threads())) == (1, {1: 1, 2: 3})
+    assert met == [1, 2, 1, 2]
 
 
 def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
