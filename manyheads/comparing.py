@@ -22,7 +22,7 @@ from manyheads.learn import begin, go_on
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import Tokens
 from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load, read, write
+from manyheads.settings import load
 from manyheads.tasks.prepare import Gathered, load_codecs
 from manyheads.tasks.texts import Texts
 from manyheads.training.course import Watch
@@ -30,9 +30,6 @@ from manyheads.training.runs import METRICS, RECIPE, TIMES, Run
 from manyheads.training.world import World
 
 WORDS = 64  # of the little vocabulary that a layer is measured with
-
-# Of the preset's learning rate, which is one for a Transformer: the others want about a quarter.
-RATES = {"transformer": 1.0, "recurrent": 0.25, "convolutional": 0.25}
 
 
 @dataclass(frozen=True)
@@ -139,48 +136,39 @@ class Planned(NamedTuple):
     layer: Layer
 
 
-def planned(recipe: Recipe, out: Path, length: int, settings: Sequence[str]) -> list[Planned]:
-    """A run for each kind of network; what cannot be is refused before the first is trained.
-
-    The settings of training that were given hold for all as they are.
-    """
+def planned(recipes: Sequence[Recipe], out: Path, length: int) -> list[Planned]:
+    """A run for each kind of network; what cannot be is refused before the first is trained."""
     plans = []
-    given = [one for one in settings if one.lstrip().startswith("training")]
-    for kind, factor in RATES.items():
-        network = replace(recipe.network, kind=kind)  # type: ignore[arg-type]
-        rate = factor * recipe.training.learning_rate
-        training = replace(recipe.training, learning_rate=rate)
+    for recipe in recipes:
         # Padded for all: only attention could do with less, and the budget is to be the same.
-        own = replace(recipe, network=network, training=training, layout="padded")
-        own = read(Recipe, write(own), RECIPE, given)
-        run = Run(out / kind)
+        own = replace(recipe, layout="padded")
+        run = Run(out / own.network.kind)
         if (run / RECIPE).exists() and load(Recipe, run / RECIPE) != own:
             raise ValueError(
                 f"{run.folder} holds a run with other settings; those would go on with it, "
                 "another --out begins anew"
             )
-        plans.append(Planned(own, run, layer_of(network, length)))
+        plans.append(Planned(own, run, layer_of(own.network, length)))
     return plans
 
 
 def compare(
-    recipe: Recipe,
+    recipes: Sequence[Recipe],
     gathered: Gathered,
     out: Path,
     world: World = World(),
     watch: Watch = Watch(),
     *,
     length: int = 32,
-    settings: Sequence[str] = (),
     asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> list[Compared]:
-    """Train each kind of network on the same pairs for the same number of steps and tokens.
+    """Train networks, each of its recipe, on the same pairs.
 
     Those that came to their end; what is in the folder already is gone on with. A network that
     fails is told and left out, so that it does not cost the others.
     """
     rows = []
-    for own, run, layer in planned(recipe, out, length, settings):
+    for own, run, layer in planned(recipes, out, length):
         kind = own.network.kind
         if world.told(int(asked_to_stop())):
             break

@@ -14,15 +14,15 @@ from small import contents, recipe_in
 from typer.testing import CliRunner
 
 from manyheads.cli import app
-from manyheads.comparing import RATES, compare, layer_of, planned
+from manyheads.comparing import compare, layer_of
 from manyheads.model.build import BUILDERS, Network
 from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load, read, write
+from manyheads.settings import load
 from manyheads.tasks.prepare import gather
 from manyheads.training.course import Watch
 from manyheads.training.runs import Run
 
-KINDS = list(RATES)
+KINDS = list(BUILDERS)
 
 
 def of(kind: str) -> Network:
@@ -102,6 +102,20 @@ def typed(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(app, asked(folder, *more), catch_exceptions=False)
 
 
+def of_each(recipe: Recipe, **rates: float) -> list[Recipe]:
+    """The recipe for each kind of network, some with a learning rate of their own."""
+    return [
+        replace(
+            recipe,
+            network=replace(recipe.network, kind=kind),  # type: ignore[arg-type]
+            training=replace(
+                recipe.training, learning_rate=rates.get(kind, recipe.training.learning_rate)
+            ),
+        )
+        for kind in KINDS
+    ]
+
+
 def rates_in(out: Path) -> list[float]:
     return [load(Recipe, out / kind / "recipe.yaml").training.learning_rate for kind in KINDS]
 
@@ -122,14 +136,12 @@ class Said(Watch):
 
 
 def test_all_three_are_trained_and_shown_in_one_table(tmp_path: Path) -> None:
-    assert list(RATES) == list(BUILDERS)
     done = typed(tmp_path)
     assert done.exit_code == 0
     assert all(f"| {kind} " in done.stdout for kind in KINDS)
     rows = json.loads((tmp_path / "out" / "compared.json").read_text())
     assert [row["network"] for row in rows] == KINDS
     assert all(row["tokens_per_second"] > 0 for row in rows)
-    assert rates_in(tmp_path / "out") == [0.003, 0.00075, 0.00075]
 
     before = contents(Run(tmp_path / "out" / "recurrent"))
     again = typed(tmp_path)
@@ -145,19 +157,25 @@ def test_all_three_are_trained_and_shown_in_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "rates"),
-    [
-        ("training.learning_rate=0.001", [0.001] * 3),
-        ("training={learning_rate: 0.001}", [0.001] * 3),
-        ("training.steps=7", [0.002, 0.0005, 0.0005]),
-    ],
+    "settings", [(), ("training.learning_rate=0.001",), ("training={learning_rate: 0.001}",)]
 )
-def test_a_learning_rate_that_is_given_holds_for_all(
-    tmp_path: Path, setting: str, rates: list[float]
+def test_each_network_is_compared_as_it_is_trained(
+    settings: tuple[str, ...], tmp_path: Path
 ) -> None:
-    recipe = read(Recipe, write(recipe_in(tmp_path)), overrides=[setting])
-    plans = planned(recipe, tmp_path / "out", 8, ["network.width=16", setting])
-    assert [own.training.learning_rate for own, *_ in plans] == rates
+    assert typed(tmp_path, *settings).exit_code == 0
+    _, _, *shared = asked(tmp_path, *settings)
+    for kind in KINDS:
+        train = ["train", "translation", *shared, "--network", kind, "--dry-run"]
+        printed = CliRunner().invoke(app, train, catch_exceptions=False).stdout
+        own = (tmp_path / "out" / kind / "recipe.yaml").read_text(encoding="utf-8")
+        assert printed.startswith(own)
+    assert (set(rates_in(tmp_path / "out")) == {0.001}) == bool(settings)
+
+
+def test_a_kind_of_network_is_not_a_setting_of_a_comparison(tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        typed(tmp_path, "network.kind=recurrent")
+    assert str(error.value) == "all kinds of networks are compared; leave out network.kind"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -173,7 +191,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_stopped_comparison_keeps_what_there_is_and_goes_on(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, steps=6, log_every=2)
     gathered, out, watch = gather(recipe.task, recipe.data), tmp_path / "out", Said("recurrent")
-    rows = compare(recipe, gathered, out, watch=watch, asked_to_stop=lambda: watch.asked)
+    recipes = of_each(recipe)
+    rows = compare(recipes, gathered, out, watch=watch, asked_to_stop=lambda: watch.asked)
     assert [row.kind for row in rows] == ["transformer"]
     assert watch.lines[-1] == (
         "stopped; trained so far: transformer; the same command goes on from here"
@@ -182,28 +201,25 @@ def test_a_stopped_comparison_keeps_what_there_is_and_goes_on(tmp_path: Path) ->
     assert max(line["step"] for line in Run(out / "recurrent").lines("metrics.jsonl")) == 2
 
     again = Said()
-    assert [row.kind for row in compare(recipe, gathered, out, watch=again)] == KINDS
+    assert [row.kind for row in compare(recipes, gathered, out, watch=again)] == KINDS
     assert again.lines[1] == "nothing is left to do: it ended at step 6"
     steps = [line["step"] for line in Run(out / "recurrent").lines("metrics.jsonl")]
     assert steps == [2, 4, 6, 6], "it went on and did not begin anew"
 
 
 def test_a_network_whose_loss_is_no_number_is_told_and_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setitem(RATES, "recurrent", 1e38)
     recipe = recipe_in(tmp_path, steps=4, log_every=1, warmup_steps=0, ema=0.0)
     gathered, watch = gather(recipe.task, recipe.data), Said()
-    rows = compare(recipe, gathered, tmp_path / "out", watch=watch)
+    rows = compare(of_each(recipe, recurrent=1e38), gathered, tmp_path / "out", watch=watch)
     assert [row.kind for row in rows] == ["transformer", "convolutional"]
     (told,) = [line for line in watch.lines if "left out" in line]
     assert told.startswith("recurrent is left out: the loss is nan by step ")
-    for kind in KINDS:
-        monkeypatch.setitem(RATES, kind, 1e38)
     with pytest.raises(
         ValueError, match=r"^none of the networks could be trained; why is told above$"
     ):
-        compare(recipe, gathered, tmp_path / "none")
+        compare(of_each(recipe, **dict.fromkeys(KINDS, 1e38)), gathered, tmp_path / "none")
 
 
 def test_two_processes_make_one_comparison(tmp_path: Path) -> None:

@@ -45,13 +45,14 @@ def compare(
     One table: parameters, speed, scores, and what the lecture compares: the path between the first
     and the last token, how many steps must follow each other, and the operations of a layer.
 
-    The learning rate of a preset suits a Transformer: the two others take a quarter of it.
-    One that is given (training.learning_rate=0.001) holds for all.
+    Each has the settings that `train --network` gives it, a learning rate of its own among them.
+    What is given (training.learning_rate=0.001) holds for all.
 
     Ctrl-C stops after the step it is at; the same command goes on from there.
     """
-    from manyheads.comparing import RATES, table
     from manyheads.comparing import compare as compared
+    from manyheads.comparing import table
+    from manyheads.model.build import BUILDERS
     from manyheads.training.runs import RECIPE
     from manyheads.training.world import join, leave
 
@@ -59,7 +60,7 @@ def compare(
         raise ValueError("the runs need a folder: --out runs/compared")
     if what not in KINDS:
         raise ValueError(f"there is no task {what!r}; there are {', '.join(KINDS)}")
-    begun = any((out / kind / RECIPE).exists() for kind in RATES)
+    begun = any((out / kind / RECIPE).exists() for kind in BUILDERS)
     if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
     files = given(
@@ -71,16 +72,19 @@ def compare(
         valid_pairs=valid_pairs,
     )
     world = join(device)
-    recipe, gathered = wanted(Wish(what, settings or [], files, world.device.type, None, preset))
+    wish = Wish(what, settings or [], files, world.device.type, None, preset)
+    _, gathered = wanted(wish)
+    recipes = [wanted(wish._replace(network=kind), gathered)[0] for kind in BUILDERS]
+    if [recipe.network.kind for recipe in recipes] != [*BUILDERS]:
+        raise ValueError("all kinds of networks are compared; leave out network.kind")
     with watching(world.first) as watch, stoppable() as asked:
         rows = compared(
-            recipe,
+            recipes,
             gathered,
             out,
             world,
             watch,
             length=length,
-            settings=settings or [],
             asked_to_stop=asked,
         )
     leave()

@@ -76,7 +76,7 @@ def tiny(corpus: int, cuda: bool) -> dict[str, Any]:
     return {
         "codec": Codec(size=4000),
         "network": Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
-        "training": scaled(corpus, cuda, epochs=10, tokens=4096, learning_rate=3e-3),
+        "training": scaled(corpus, cuda, epochs=10, tokens=4096),
     }
 
 
@@ -85,7 +85,7 @@ def small(corpus: int, cuda: bool) -> dict[str, Any]:
     return {
         "codec": Codec(size=8000),
         "network": Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
-        "training": scaled(corpus, cuda, epochs=60, tokens=16384, learning_rate=4e-3),
+        "training": scaled(corpus, cuda, epochs=60, tokens=16384),
     }
 
 
@@ -94,11 +94,18 @@ def base(corpus: int, cuda: bool) -> dict[str, Any]:
     return {
         "codec": Codec(size=32000),
         "network": Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
-        "training": scaled(corpus, cuda, epochs=20, tokens=25600, learning_rate=7e-4),
+        "training": scaled(corpus, cuda, epochs=20, tokens=25600),
     }
 
 
 PRESETS = {"tiny": tiny, "small": small, "base": base}
+
+# Learning rates by preset and kind of network (results/README.md says how they were found).
+RATES = {
+    "tiny": {"transformer": 3e-3, "recurrent": 6e-3, "convolutional": 6e-3},
+    "small": {"transformer": 4e-3, "recurrent": 1e-3, "convolutional": 1e-3},
+    "base": {"transformer": 7e-4, "recurrent": 7e-4, "convolutional": 7e-4},
+}
 
 
 def fitting(corpus: int, cuda: bool) -> str:
@@ -108,14 +115,13 @@ def fitting(corpus: int, cuda: bool) -> str:
     return "small" if corpus < 20_000_000 else "base"
 
 
-def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int, learning_rate: float) -> Training:
+def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int) -> Training:
     """So many epochs, validated some twenty times."""
     steps = max(200, epochs * corpus // tokens)
     every = max(50, steps // 20)
     return Training(
         steps=steps,
         tokens_per_batch=tokens,
-        learning_rate=learning_rate,
         schedule="inverse-square-root",
         warmup_steps=max(50, min(4000, steps // 8)),
         label_smoothing=0.1,
@@ -149,6 +155,8 @@ def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> R
                 f"there is no network {asked.network!r}; there are {', '.join(BUILDERS)}"
             )
         parts["network"] = replace(parts["network"], kind=asked.network)
+    rate = RATES[name][parts["network"].kind]
+    parts["training"] = replace(parts["training"], learning_rate=rate)
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
     layout: Layout = "packed" if cuda and parts["network"].packs else "padded"
     return Recipe(task, data, layout=layout, **parts)
