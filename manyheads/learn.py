@@ -81,11 +81,14 @@ class Begun:
     def __init__(self, job: Job, run: Run):
         self.job, self.run = job, run
         self.plan, self.loss, self.judge = job.plan, job.loss, job.judge
+        self.whole = False  # whether no head begins anew: then it is a model before the first step
 
     def network(self) -> nn.Module:
         network = self.job.network()
         held, _ = read_tensors(self.run / START)
-        load_weights(network, {**weights_of(network), **adopted(network, held)})
+        own, taken = weights_of(network), adopted(network, held)
+        self.whole = own.keys() == taken.keys()
+        load_weights(network, {**own, **taken})
         return network
 
 

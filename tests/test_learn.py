@@ -392,3 +392,69 @@ def test_a_head_of_another_size_begins_anew(tmp_path: Path) -> None:
     assert tuple(network["head.weight"].shape) == (3, 16)
     table = "encoder.embedding.table.weight"
     assert torch.equal(network[table], held[table])
+
+
+class Heard(Watch):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.steps: list[int] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def validated(self, step: int, scores: Any, samples: Any) -> None:
+        self.steps.append(step)
+
+
+WORSE = (
+    "that is worse than before the first step; a lower rate (training.learning_rate=0.33) "
+    "keeps more of what it started from"
+)
+NONE_BETTER = "no validation was better than before the first step: the result is it"
+
+
+@pytest.mark.parametrize("recipe_of", [language_in, masked_in, music_in, classification_in])
+def test_what_a_run_starts_from_is_validated_first_and_is_the_result_where_nothing_is_better(
+    tmp_path: Path, recipe_of: Any
+) -> None:
+    recipe = recipe_of(tmp_path, steps=20, learning_rate=0.01)
+    first = begun(recipe, tmp_path / "first")
+    assert go_on(first)
+    spoiling = training_of(learning_rate=1.0, average=1, ema=0.0, best_by="loss")
+    recipe = replace(recipe, training=spoiling, start_from=first.folder)
+    run = begun(recipe, tmp_path / "second")
+    heard = Heard()
+    assert go_on(run, watch=heard)
+    assert heard.steps == [0, 4, 8, 9]
+    assert [line["step"] for line in run.lines(METRICS) if "valid" in line] == [0, 4, 8, 9]
+    assert heard.said.count(WORSE) == 1
+    assert heard.said[-1] == NONE_BETTER
+    (ours, _), (held, _) = (read_tensors(one / WEIGHTS) for one in (run, first))
+    assert all(torch.equal(weight, held[name]) for name, weight in ours.items())
+
+
+def test_a_run_that_betters_what_it_starts_from_says_nothing_of_it(tmp_path: Path) -> None:
+    first = begun(language_in(tmp_path, steps=1), tmp_path / "first")
+    assert go_on(first)
+    run = begun(replace(language_in(tmp_path), start_from=first.folder), tmp_path / "second")
+    heard = Heard()
+    assert go_on(run, watch=heard)
+    assert heard.steps[0] == 0
+    assert not [said for said in heard.said if "before the first step" in said]
+
+
+def test_a_head_that_begins_anew_is_validated_before_it_learns_and_never_the_result(
+    tmp_path: Path, guesser: Run
+) -> None:
+    recipe = classification_in(tmp_path, learning_rate=1e-9, average=1, ema=0.0)
+    run = begun(replace(recipe, start_from=guesser.folder), tmp_path / "run")
+    heard = Heard()
+    assert go_on(run, watch=heard)
+    assert heard.steps == [0, 4, 8, 9]
+    assert read_tensors(run / WEIGHTS)[1]["moments"][0][1] > 0
+
+
+def test_a_run_from_nothing_is_not_validated_before_its_first_step(tmp_path: Path) -> None:
+    heard = Heard()
+    assert go_on(begun(language_in(tmp_path), tmp_path / "run"), watch=heard)
+    assert heard.steps == [4, 8, 9]

@@ -16,7 +16,7 @@ from manyheads.codecs.text import Text
 from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelled, tagged
 from manyheads.model.build import BUILDERS, Network
 from manyheads.model.heads import Pooling
-from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.family import Asked, chosen_preset, fine_tuned, no_other_network
 from manyheads.recipes.masked import network as transformer
 from manyheads.recipes.running import Codec
 from manyheads.tasks.examples import Corpus, lay_down
@@ -115,10 +115,10 @@ def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> R
     cuda = asked.device == "cuda"
     parts = chosen_preset(PRESETS, asked.preset or ("small" if cuda else "tiny"))(tokens, cuda)
     if asked.start is not None:
-        # What was learned before is changed little: lower and shorter.
-        batch = parts["training"].tokens_per_batch
-        parts["training"] = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=2e-4)
         parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        batch = parts["training"].tokens_per_batch
+        few = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=1.0)
+        parts["training"] = fine_tuned(few, parts["network"])
         parts["pooling"] = getattr(asked.start, "pooling", "mean")
     if task == "regression":
         parts["training"] = replace(parts["training"], label_smoothing=0.0)

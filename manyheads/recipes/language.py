@@ -11,7 +11,13 @@ from torch import nn
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
-from manyheads.recipes.family import Asked, check_layout, chosen_preset, no_other_network
+from manyheads.recipes.family import (
+    Asked,
+    check_layout,
+    chosen_preset,
+    fine_tuned,
+    no_other_network,
+)
 from manyheads.recipes.running import FILES as FILES
 from manyheads.recipes.running import Codec as Codec
 from manyheads.recipes.running import check_room, codec_of
@@ -29,6 +35,7 @@ from manyheads.training.runs import Run
 
 SIDES = 1
 USE = "generate"
+EPOCHS = 4  # where it starts from a run
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,9 @@ def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) ->
     data = replace(data, context=parts.pop("context"))
     if asked.start is not None:
         parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        batch = parts["training"].tokens_per_batch
+        few = scaled(tokens, cuda, epochs=EPOCHS, batch=batch, learning_rate=1.0)
+        parts["training"] = fine_tuned(few, parts["network"])
         data = replace(data, context=asked.start.data.context)
     if asked.network is not None:
         no_other_network(asked.network, ("transformer", "recurrent"))

@@ -11,7 +11,7 @@ from torch import nn
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
-from manyheads.recipes.family import Asked, chosen_preset, no_other_network
+from manyheads.recipes.family import Asked, chosen_preset, fine_tuned, no_other_network
 from manyheads.recipes.running import FILES as FILES
 from manyheads.recipes.running import Codec as Codec
 from manyheads.recipes.running import check_room, codec_of
@@ -130,6 +130,7 @@ def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) ->
                 f"{asked.start.task}"
             )
         parts["network"], parts["codec"] = asked.start.network, asked.start.codec
+        parts["training"] = fine_tuned(parts["training"], parts["network"])
         data = replace(data, context=asked.start.data.context)
     if asked.network is not None:
         no_other_network(asked.network, ("transformer",))

@@ -13,7 +13,13 @@ from manyheads.codecs.chorales import VOICES
 from manyheads.codecs.music import CODEC, MusicCodec, load, new
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
-from manyheads.recipes.family import Asked, check_layout, chosen_preset, no_other_network
+from manyheads.recipes.family import (
+    Asked,
+    check_layout,
+    chosen_preset,
+    fine_tuned,
+    no_other_network,
+)
 from manyheads.recipes.language import scaled
 from manyheads.recipes.running import check_room
 from manyheads.tasks.crops import Varied, check_context
@@ -183,6 +189,7 @@ def recipe_for(task: Any, data: Repertoire, tokens: int, asked: Asked = Asked())
     parts["codec"] = Codec("chorales" if chorales else "performance")
     if asked.start is not None:
         parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+        parts["training"] = fine_tuned(parts["training"], parts["network"])
         data = replace(data, context=asked.start.data.context)
     if parts["codec"].kind == "chorales":
         data = replace(data, semitones=6)

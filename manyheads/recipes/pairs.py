@@ -12,7 +12,7 @@ from torch import nn
 
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.model.build import BUILDERS, Network
-from manyheads.recipes.family import Asked, check_layout
+from manyheads.recipes.family import Asked, check_layout, fine_tuned
 from manyheads.tasks import prepare as corpora
 from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Layout
@@ -157,6 +157,8 @@ def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> R
         parts["network"] = replace(parts["network"], kind=asked.network)
     rate = RATES[name][parts["network"].kind]
     parts["training"] = replace(parts["training"], learning_rate=rate)
+    if asked.start is not None:
+        parts["training"] = fine_tuned(parts["training"], parts["network"])
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
     layout: Layout = "packed" if cuda and parts["network"].packs else "padded"
     return Recipe(task, data, layout=layout, **parts)

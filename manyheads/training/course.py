@@ -130,6 +130,9 @@ class Course:
         self.watch.say(f"{self.size():,} parameters on {self.world.device}")
         self.rehearse()
         with using(self.threads()), closing(ahead(self.batches())) as batches:
+            whole = getattr(self.job, "whole", None)  # none where it does not start from a run
+            if whole is not None and self.learner.taken == 0:
+                self.validate(counted=whole)
             for batch in batches:
                 self.step(batch)
                 if self.due(self.training.log_every):
@@ -141,6 +144,8 @@ class Course:
                     self.save()
                 if self.over() or stopping:
                     break
+        if self.over() and self.standing.best_step == 0:
+            self.watch.say("no validation was better than before the first step: the result is it")
         return self.over()
 
     def over(self) -> bool:
@@ -273,7 +278,8 @@ class Course:
             TIMES, {"step": self.learner.taken, "seconds": seconds, "clock": clock, **what}
         )
 
-    def validate(self) -> None:
+    def validate(self, counted: bool = True) -> None:
+        """Only what is `counted` can be among the best: no new head before its first step."""
         self.check()
         if self.world.first:
             with borrowed(self.learner.network, self.learner.weights()):
@@ -282,10 +288,17 @@ class Course:
             self.timed(validated=scores)
             self.run.write(SAMPLES, told(self.learner.taken, scores, samples))
             by_loss = self.training.best_by == "loss"
-            self.rank(-scores["loss"] if by_loss else next(iter(scores.values())))
+            if counted:
+                self.rank(-scores["loss"] if by_loss else next(iter(scores.values())))
             self.watch.validated(self.learner.taken, scores, samples)
             if words := unmoved([*self.validations().values()]):
                 self.watch.say(words)
+            if self.standing.best_step == 0 and self.standing.worse == 1:
+                lower = self.training.learning_rate / 3
+                self.watch.say(
+                    "that is worse than before the first step; a lower rate "
+                    f"(training.learning_rate={lower:.2g}) keeps more of what it started from"
+                )
         self.standing.worse = self.world.told(self.standing.worse)
         self.noted = time.perf_counter(), self.standing.counted
 

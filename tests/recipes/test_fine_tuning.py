@@ -1,0 +1,48 @@
+"""How fast to learn where a run starts from another."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.model.build import Network
+from manyheads.recipes import labels, language, masked, music, pairs
+from manyheads.recipes.family import Asked
+from manyheads.recipes.table import FAMILIES
+from manyheads.tasks.reading import Data
+from manyheads.tasks.repertoire import Repertoire
+from manyheads.tasks.running import Running
+
+PAIRS, TEXT = Data(Path("a.de"), Path("a.en")), Running((Path("book.txt"),))
+LABELS, MUSIC = labels.Data(Path("a.tsv")), Repertoire((Path("songs"),))
+STARTS: dict[str, tuple[Any, Any]] = {
+    "translation": (PAIRS, pairs.Recipe("translation", PAIRS)),
+    "summarization": (PAIRS, pairs.Recipe("translation", PAIRS)),
+    "answering": (PAIRS, pairs.Recipe("translation", PAIRS)),
+    "language": (TEXT, language.Recipe("language", TEXT)),
+    "masked": (TEXT, masked.Recipe("masked", TEXT)),
+    "music": (MUSIC, music.Recipe("music", MUSIC)),
+    "classification": (LABELS, masked.Recipe("masked", TEXT)),
+    "regression": (LABELS, masked.Recipe("masked", TEXT)),
+    "labelling": (LABELS, masked.Recipe("masked", TEXT)),
+}
+
+
+def test_every_task_that_is_trained_is_asked_here() -> None:
+    assert set(STARTS) == set(FAMILIES) - {"embedding"}
+
+
+@pytest.mark.parametrize("task", STARTS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(("width", "rate"), [(64, 3e-4), (768, 5.2e-5), (2048, 2e-5)])
+def test_what_was_learned_before_is_changed_slowly_the_wider_the_slower(
+    task: str, device: str, width: int, rate: float
+) -> None:
+    data, start = STARTS[task]
+    asked = Asked(device, start=replace(start, network=Network(width=width)))
+    training = FAMILIES[task].recipe_for(task, data, 10**6, asked).training
+    assert training.learning_rate == rate
+    assert training.weight_decay <= 0.01
+    anew = FAMILIES[task].recipe_for(task, data, 10**6, Asked(device)).training
+    assert anew.learning_rate > 3e-4
