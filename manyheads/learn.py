@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -62,10 +63,11 @@ def go_on(
 ) -> bool:
     """Train from where the run stands; whether it came to its end."""
     recipe, _ = load_recipe(run / RECIPE)
-    course = Course(learning(recipe, run), recipe.training, run, world, watch)
-    ended = course.go(asked_to_stop)
-    if world.first:
-        curves(run)
+    with run.alone() if world.first else nullcontext():
+        course = Course(learning(recipe, run), recipe.training, run, world, watch)
+        ended = course.go(asked_to_stop)
+        if world.first:
+            curves(run)
     return ended
 
 

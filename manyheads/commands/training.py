@@ -205,11 +205,17 @@ def resume(
     device: DeviceOption = None,
 ) -> None:
     """Go on with a run as if it had never stopped."""
-    from manyheads.training.runs import RECIPE, Run
+    from manyheads.training.runs import LOCK, RECIPE, Run
     from manyheads.training.world import join
 
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
+    if not (folder / RECIPE).exists() and (folder / LOCK).exists():
+        with Run(folder).alone():  # or it is being prepared at this moment, which is told
+            raise ValueError(
+                f"{folder} was stopped before its first step, while its corpus was read; "
+                f"`manyheads train` with --out {folder} begins again"
+            )
     if not (folder / RECIPE).exists():
         raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
     carry_on(Run(folder), join(device))

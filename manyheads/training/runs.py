@@ -13,6 +13,7 @@ metrics.jsonl           a line each time something was measured: the same howeve
 times.jsonl             seconds and tokens a second, which never are
 samples.txt             the same sentences at every validation
 loss.png                the curves
+.manyheads.lock         there while a process is at work, and after one that was killed
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,15 @@ from torch import Tensor
 from manyheads.training.files import read_tensors, write_tensors, write_text
 from manyheads.training.loop import Learner
 
+try:
+    import fcntl
+except ImportError:  # a system without it: nothing keeps two processes apart there
+    fcntl = None  # type: ignore[assignment]
+
 RECIPE, WEIGHTS, CHECKPOINT = "recipe.yaml", "weights.safetensors", "checkpoint.safetensors"
 START = "start.safetensors"
 METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
+LOCK = ".manyheads.lock"
 LOGS = (METRICS, TIMES, SAMPLES)
 
 
@@ -62,12 +69,13 @@ class Run:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.locked = False
 
     def __truediv__(self, name: str) -> Path:
         return self.folder / name
 
-    def create(self) -> None:
-        """Make the folder; one that already holds something is refused, and left as it is."""
+    def create(self) -> bool:
+        """Make the folder, and whether it was not there; one that holds something is refused."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder} is a file; a run needs a folder of its own")
         if (self / RECIPE).exists():
@@ -75,21 +83,81 @@ class Run:
                 f"{self.folder} already holds a run; `manyheads resume {self.folder}` goes on "
                 "with it, another --out begins a new one"
             )
-        if self.folder.exists() and any(self.folder.iterdir()):
+        if self.folder.exists() and any(self.folder.iterdir()) and not (self / LOCK).exists():
             raise ValueError(
                 f"{self.folder} is not empty and holds no run; give --out a new folder"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError:
+            return False
+        return True
 
     @contextmanager
     def created(self) -> Iterator[None]:
-        """Make the folder; it is gone again where what is first put into it goes wrong."""
-        self.create()
+        """Make the folder; it is gone again where what is first put into it goes wrong.
+
+        What a process left behind that was killed before its recipe was written gives way.
+        """
+        made = self.create()
+        with self.alone():
+            self.create()  # again: another may have put a run there before the lock was ours
+            self.clear()
+            try:
+                yield
+            except BaseException:
+                self.clear()
+                (self / LOCK).unlink(missing_ok=True)
+                if made:  # else it is another's
+                    with suppress(OSError):
+                        self.folder.rmdir()
+                raise
+
+    def clear(self) -> None:
+        """Remove what is in the folder, but for the lock."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other process is at work in the folder: a lock that a kill lets go of too."""
+        if self.locked or fcntl is None:
+            yield
+            return
+        lock = self.lock()
+        self.locked = True
         try:
             yield
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        finally:
+            self.locked = False
+            if (self / RECIPE).exists():  # else it says that the folder was not yet a run
+                (self / LOCK).unlink(missing_ok=True)
+            os.close(lock)
+
+    def lock(self) -> int:
+        """The open file that holds the lock."""
+        while True:
+            file = os.open(self / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                number = os.read(file, 32).decode() or "another"
+                os.close(file)
+                raise ValueError(
+                    f"{self.folder} is at work in another process ({number}); when that has ended "
+                    f"or was stopped, `manyheads resume {self.folder}` goes on"
+                ) from None
+            except OSError:  # a file system without locks
+                return file
+            with suppress(FileNotFoundError):  # whoever had it may have removed it meanwhile
+                if os.path.samestat(os.fstat(file), os.stat(self / LOCK)):
+                    os.truncate(file, 0)
+                    os.write(file, str(os.getpid()).encode())
+                    return file
+            os.close(file)
 
     # ---- the logs ----------------------------------------------------------------------------
 

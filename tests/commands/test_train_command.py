@@ -1,6 +1,7 @@
 """train and resume as a person types them, mistakes and all."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
 from manyheads.commands.training import stoppable
+from manyheads.training.runs import LOCK, Run
 
 CPU = ("--device", "cpu")
 
@@ -172,6 +174,42 @@ def test_however_often_it_is_terminated_it_stops_after_the_step() -> None:
             signal.raise_signal(number)
             assert asked()
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_run_that_is_at_work_is_not_gone_on_with_beside_it(
+    refuses: Refuses, run: Path, files: Files, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    copytree(run, out)
+    sentence = (
+        f"{out} is at work in another process ({os.getpid()}); when that has ended or was stopped, "
+        f"`manyheads resume {out}` goes on"
+    )
+    with Run(out).alone():
+        refuses(sentence, "resume", out, *CPU)
+    new = Run(tmp_path / "new")
+    train = ("train", "translation", "--source", files[0], "--target", files[1], *SETTINGS)
+    with new.created():
+        new.text("ours.txt", "ours")
+        refuses(sentence.replace(str(out), str(new.folder)), *train, "--out", new.folder, *CPU)
+        assert (new / "ours.txt").exists()
+
+
+def test_a_run_killed_while_it_was_prepared_is_explained_and_begun_again(
+    manyheads: Command, refuses: Refuses, files: Files, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    (out / "data").mkdir(parents=True)
+    (out / LOCK).write_text("12345")
+    refuses(
+        f"{out} was stopped before its first step, while its corpus was read; "
+        f"`manyheads train` with --out {out} begins again",
+        *("resume", out, *CPU),
+    )
+    given = ("--source", files[0], "--target", files[1], "--out", out)
+    done = manyheads("train", "translation", *given, *CPU, *SETTINGS, "training.steps=1")
+    assert done.code == 0, done.err
+    assert not (out / LOCK).exists()
 
 
 def test_a_stopped_run_says_how_to_go_on_and_goes_on(

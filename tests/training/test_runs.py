@@ -1,11 +1,14 @@
 """A run's folder is what its checkpoint says it is."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from counted import weighing
 
-from manyheads.training.runs import METRICS, Run, Standing, cut_to
+from manyheads.training.runs import LOCK, METRICS, RECIPE, Run, Standing, cut_to
 
 
 def test_what_was_logged_before_the_first_checkpoint_does_not_count(tmp_path: Path) -> None:
@@ -55,3 +58,78 @@ def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: P
     with run.created():
         run.text("whole.txt", "whole")
     assert (run / "whole.txt").read_text() == "whole"
+
+
+# ---- one process at a time ----
+
+
+def test_two_at_work_in_one_folder_are_kept_apart(tmp_path: Path) -> None:
+    one, other = Run(tmp_path), Run(tmp_path)
+    one.text(RECIPE, "task: none")
+    with one.alone(), one.alone():
+        with pytest.raises(ValueError) as error, other.alone():
+            pass
+        assert str(error.value) == (
+            f"{tmp_path} is at work in another process ({os.getpid()}); when that has ended or "
+            f"was stopped, `manyheads resume {tmp_path}` goes on"
+        )
+    with other.alone():
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_folder_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
+    one, other = Run(tmp_path / "run"), Run(tmp_path / "run")
+
+    def refused() -> None:
+        with other.created():
+            raise AssertionError("it is being made by another")
+
+    with one.created():
+        one.text("ours.txt", "ours")
+        with pytest.raises(ValueError, match="is at work in another process"):
+            refused()
+        assert (one / "ours.txt").exists()
+        one.text(RECIPE, "task: none")
+    with pytest.raises(ValueError, match="already holds a run"):
+        refused()
+    assert {path.name for path in one.folder.iterdir()} == {"ours.txt", RECIPE}
+
+
+def test_an_empty_folder_that_was_there_is_left_empty_where_it_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+
+    def failing() -> None:
+        with run.created():
+            (run / "data").mkdir()
+            run.text("data/half.txt", "half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from manyheads.training.runs import Run
+run = Run(Path(sys.argv[1]))
+with run.created():
+    (run / "data").mkdir()
+    run.text("data/half.txt", "half")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_kill_left_of_a_preparation_gives_way_and_other_files_do_not(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    subprocess.run([sys.executable, "-c", KILLED, str(run.folder)], check=False)
+    assert (run / "data" / "half.txt").exists()
+    with run.created():
+        assert [path.name for path in run.folder.iterdir()] == [LOCK]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        Run(tmp_path / "mine").create()
+    assert (tmp_path / "mine" / "thesis.txt").exists()
