@@ -84,8 +84,17 @@ def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
     if imported.kind == "masked":
         return masked.Recipe("masked", running, given, network=network)
     if imported.kind == "embedding":
-        pooling = imported.pooling or "mean"
-        return embedding.Recipe("embedding", running, given, network, pooling)
+        how = imported.vectors
+        return embedding.Recipe(
+            "embedding",
+            running,
+            given,
+            network,
+            how.pooling,
+            how.normalised,
+            how.prompt,
+            how.dimensions,
+        )
     if imported.kind == "translation":
         both = Codec("given", size, joint=len(imported.tokenizers) == 1)
         data = Data(imported=folder, longest_tokens=context)
@@ -152,6 +161,9 @@ def to_hugging_face(model: Model, folder: Path, quantization: str) -> None:
         named["pooling"] = None if model.kind == "labelling" else model.task.pooling
     elif isinstance(model, Embedder):
         named["pooling"] = model.pooling
+        named["vectors"] = huggingface.Vectors(
+            normalised=model.normalised, prompt=model.prompt, dimensions=model.dimensions
+        )
     kind: Any = "translation" if isinstance(model, Translator) else model.kind
     with written_whole(folder) as beside:
         huggingface.write(

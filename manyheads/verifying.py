@@ -137,7 +137,7 @@ def searched(model: Model, batch: Batch) -> float:
     """How many texts a beam of one writes otherwise than greedy."""
     network: Any = model.network
     signs = signs_of(model)
-    bounds = Bounds(signs.stop, longest=LONGEST, never=signs.never)
+    bounds = Bounds(signs.stops, longest=LONGEST, never=signs.never)
     different = 0
     for i in range(len(batch[0].ids)):
         *source, target = sequences(batch, i)

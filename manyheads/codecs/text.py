@@ -34,16 +34,23 @@ class Signs:
     opens: tuple[int, ...] = ()
     unknown: int | None = UNKNOWN
     mask: int | None = None
+    ends: tuple[int, ...] = ()  # others that end what is written, as the stop does
+    forbidden: tuple[int, ...] = ()  # others that are not written
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """All that end what is written."""
+        return (self.stop, *self.ends)
 
     @property
     def silent(self) -> frozenset[int]:
         """Those that a text is shown without."""
-        return frozenset({self.pad, self.stop, *self.starts, *self.opens})
+        return frozenset({self.pad, *self.stops, *self.starts, *self.opens})
 
     @property
     def never(self) -> tuple[int, ...]:
         """Those that are not written: the end is."""
-        return tuple(sorted({self.pad, *self.starts} - {self.stop}))
+        return tuple(sorted({self.pad, *self.starts, *self.forbidden} - {*self.stops}))
 
 
 class Text:
@@ -141,12 +148,12 @@ def read_signs(path: Path, size: int) -> Signs | None:
         return None
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        for name in ("starts", "opens"):
-            held[name] = tuple(held[name])
+        for name in ("starts", "opens", "ends", "forbidden"):
+            held[name] = tuple(held.get(name, ()))
         signs = Signs(**held)
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path.name} beside it does not say what its signs are") from None
-    numbers = [signs.pad, signs.stop, *signs.starts, *signs.opens]
+    numbers = [signs.pad, *signs.stops, *signs.starts, *signs.opens, *signs.forbidden]
     numbers += [sign for sign in (signs.unknown, signs.mask) if sign is not None]
     if not all(isinstance(number, int) and 0 <= number < size for number in numbers):
         raise ValueError(f"{path.name} beside it names signs that are not 0 to {size - 1}")

@@ -93,7 +93,7 @@ class Search:
         self.bounds, self.how, self.count = bounds, how, 0
         limits, device = bounds.limits(len(start)), start.device
         self.found: list[list[Hypothesis]] = [
-            [] if limit else [Hypothesis.of([], [], bounds.stop)] for limit in limits
+            [] if limit else [Hypothesis.of([], [], bounds.stops)] for limit in limits
         ]
         self.sentences = [*range(len(limits))]  # in the batch, by their number in the input
         self.going = torch.tensor([limit > 0 for limit in limits], device=device)  # (S,)
@@ -127,8 +127,10 @@ class Search:
 
     def advance(self, best: Candidates) -> Tensor:
         """Take what stops out, let the best others go on; the rows (S, W) that they continue."""
-        width, stop = self.how.width, -1 if self.bounds.stop is None else self.bounds.stop
-        stops = best.tokens == stop
+        width = self.how.width
+        stops = torch.zeros_like(best.tokens, dtype=torch.bool)
+        for stop in self.bounds.stops:
+            stops |= best.tokens == stop
         ended = stops & best.scores.isfinite()
         ended[:, width:] = False  # what is not among the best would not have gone on either
         if ended.any():
@@ -159,7 +161,7 @@ class Search:
     def add(self, sentences: Tensor, ids: Tensor, logs: Tensor) -> None:
         each = sentences.tolist(), ids.tolist(), logs.tolist()
         for s, numbers, chances in zip(*each, strict=True):
-            hypothesis = Hypothesis.of(numbers, chances, self.bounds.stop)
+            hypothesis = Hypothesis.of(numbers, chances, self.bounds.stops)
             self.found[self.sentences[s]].append(hypothesis)
 
     def close(self) -> None:

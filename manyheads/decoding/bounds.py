@@ -25,9 +25,9 @@ class Hypothesis(NamedTuple):
     finished: bool  # by the stop, not by being as long as it may be
 
     @staticmethod
-    def of(ids: list[int], logs: list[float], stop: int | None) -> Hypothesis:
-        """[5, 6, 2] with 2 as the stop -> [5, 6], finished"""
-        finished = bool(ids) and ids[-1] == stop
+    def of(ids: list[int], logs: list[float], stops: Sequence[int]) -> Hypothesis:
+        """[5, 6, 2] with 2 as a stop -> [5, 6], finished"""
+        finished = bool(ids) and ids[-1] in stops
         return Hypothesis(ids[:-1] if finished else ids, math.fsum(logs), logs, finished)
 
 
@@ -39,7 +39,8 @@ class Bounds:
     A token that is forced or forbidden keeps the log-probability that the model gives it.
     """
 
-    stop: int | None  # None where only the length ends a sequence, as in an image
+    # None where only the length ends a sequence, as in an image; several where each of them does
+    stop: int | tuple[int, ...] | None
     longest: int | Sequence[int]  # tokens, for all or for each
     shortest: int = 0  # tokens before the stop may come
     prefix: Sequence[Sequence[int]] = ()  # the tokens that each must begin with
@@ -56,13 +57,21 @@ class Bounds:
                 f"a sequence has at least {self.shortest} tokens and at most {min(longest)}; "
                 "shortest may not be over longest"
             )
-        if self.stop is not None and self.stop in self.never:
-            raise ValueError(f"{self.stop} is the stop and among what is never written")
-        for row, tokens in enumerate(self.prefix):
-            if self.stop in tokens:
-                raise ValueError(
-                    f"the prefix of sequence {row} holds the stop {self.stop}; leave it out"
-                )
+        for stop in self.stops:
+            if stop in self.never:
+                raise ValueError(f"{stop} is the stop and among what is never written")
+            for row, tokens in enumerate(self.prefix):
+                if stop in tokens:
+                    raise ValueError(
+                        f"the prefix of sequence {row} holds the stop {stop}; leave it out"
+                    )
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """() without a stop, (2,) with one."""
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, int) else self.stop
 
     def limits(self, batch: int) -> list[int]:
         """The longest that each sequence of a batch may be."""
@@ -85,7 +94,7 @@ class Bounds:
         """
         if written == 0:
             self.check(logs.shape[1])
-        early = () if self.stop is None or written >= self.shortest else (self.stop,)
+        early = () if written >= self.shortest else self.stops
         forced = [
             (i, self.prefix[row][written])
             for i, row in enumerate(rows if self.prefix else ())
@@ -100,8 +109,7 @@ class Bounds:
         return logs
 
     def check(self, vocabulary: int) -> None:
-        stop = () if self.stop is None else (self.stop,)
-        for what, tokens in (("stop", stop), ("never", self.never), *self.named_prefixes()):
+        for what, tokens in (("stop", self.stops), ("never", self.never), *self.named_prefixes()):
             for token in tokens:
                 if not 0 <= token < vocabulary:
                     raise ValueError(

@@ -46,12 +46,12 @@ class Rule:
 
     how: Sampling
     never: tuple[int, ...]
-    stop: int | None
+    stops: tuple[int, ...]
     shortest: int
 
     @staticmethod
     def of(how: Sampling, bounds: Bounds) -> Rule:
-        return Rule(replace(how, seed=0), bounds.never, bounds.stop, bounds.shortest)
+        return Rule(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
 
 
 class Captured:
@@ -139,7 +139,7 @@ class Captured:
         numbers = range(len(start)) if numbers is None else numbers
         limits = self.fitting(start, bounds, numbers)
         rule, steps = Rule.of(how, bounds), max(limits, default=0)
-        papers = [Paper(limit, bounds.stop) for limit in limits]
+        papers = [Paper(limit, bounds.stops) for limit in limits]
         if not steps:
             return [paper.hypothesis() for paper in papers]
         start = start.to(self.device)
@@ -217,9 +217,8 @@ class Captured:
     def choose(self, scores: Tensor, rule: Rule) -> None:
         """A token for each sequence by its scores (B, V), into the buffers."""
         logs = without(scores.log_softmax(-1, dtype=torch.float32), rule.never)
-        if rule.stop is not None and rule.shortest:
-            held = logs[:, rule.stop].masked_fill(self.count < rule.shortest, -torch.inf)
-            logs[:, rule.stop] = held
+        for stop in rule.stops if rule.shortest else ():
+            logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
         token = pick(weights(rule.how, logs), self.shares.index_select(1, self.count))
         self.ids.index_copy_(1, self.count, token)
         self.logs.index_copy_(1, self.count, logs.gather(1, token))
@@ -271,8 +270,8 @@ class Captured:
 class Paper:
     """What one sequence has written, as far as the host has looked."""
 
-    def __init__(self, limit: int, stop: int | None):
-        self.limit, self.stop = limit, stop
+    def __init__(self, limit: int, stops: tuple[int, ...]):
+        self.limit, self.stops = limit, stops
         self.ids: list[int] = []
         self.logs: list[float] = []
         self.going = limit > 0
@@ -287,11 +286,11 @@ class Paper:
                 raise nothing_left(row, seen + i)
             self.ids.append(token)
             self.logs.append(log)
-            self.going = token != self.stop and len(self.ids) < self.limit
+            self.going = token not in self.stops and len(self.ids) < self.limit
         return self.ids[had:]
 
     def hypothesis(self) -> Hypothesis:
-        return Hypothesis.of(self.ids, self.logs, self.stop)
+        return Hypothesis.of(self.ids, self.logs, self.stops)
 
 
 # ---- the choice of a token, without asking the device anything -----------------------------------

@@ -51,7 +51,7 @@ def written(
         for row, token, log in new:
             ids[row].append(token)
             logs[row].append(log)
-    return [Hypothesis.of(*each, bounds.stop) for each in zip(ids, logs, strict=True)]
+    return [Hypothesis.of(*each, bounds.stops) for each in zip(ids, logs, strict=True)]
 
 
 @torch.no_grad()
@@ -80,7 +80,7 @@ def rounds(
         for row, number, log in new:
             if not math.isfinite(log):
                 raise nothing_left(row, count - 1)
-            done = number == bounds.stop or count == limits[row]
+            done = number in bounds.stops or count == limits[row]
             if done or (over is not None and over(row, number)):
                 going.remove(row)
         yield new

@@ -7,18 +7,70 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
 from manyheads.door.family import ACTIVATIONS, Kind, activation, attention
 from manyheads.door.folders import Config
-from manyheads.door.names import Pair, Tensors, both, given, one_of
+from manyheads.door.keys import EVERY, LEARNING, PLACES, Idle, Key, Keys, Only, Read, Same
+from manyheads.door.names import Pair, Tensors, both, given, one_of, own_head, without_known
 from manyheads.model.build import Network
 from manyheads.model.parts import NormOrder
 
 SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 SIDES = ("encoder", "decoder")
 READ, WRITTEN = (f"model.{side}.embed_tokens.weight" for side in SIDES)
+
+BOTH = "the same on both sides"
+NEAR = 5e-3  # what is kept in 16 bits of a wave
+
+KEYS: dict[str, Key] = {
+    **EVERY,
+    "is_encoder_decoder": Only((True,)),
+    "is_decoder": Only((False,)),
+    "d_model": Read("width", "size"),
+    **dict.fromkeys([f"{side}_layers" for side in SIDES], Read(f"depth, {BOTH}", "layers")),
+    **dict.fromkeys([f"{side}_attention_heads" for side in SIDES], Read(f"heads, {BOTH}", "size")),
+    **dict.fromkeys([f"{side}_ffn_dim" for side in SIDES], Read(f"inner, {BOTH}", "size")),
+    "activation_function": Read("feed_forward", "word"),
+    "max_position_embeddings": Read("longest, and the context", "span"),
+    "dropout": Read("dropout"),
+    "attention_dropout": Read("attention_dropout"),
+    "scale_embedding": Read("scaled", "flag"),
+    "hidden_size": Same("d_model"),
+    "num_hidden_layers": Same("encoder_layers"),
+    "num_attention_heads": Same("encoder_attention_heads"),
+    **dict.fromkeys(
+        (
+            "activation_dropout",
+            "classif_dropout",
+            "classifier_dropout",
+            "encoder_layerdrop",
+            "decoder_layerdrop",
+        ),
+        Idle(LEARNING),
+    ),
+    **dict.fromkeys(
+        (
+            "static_position_embeddings",
+            "extra_pos_embeddings",
+            "normalize_before",
+            "normalize_embedding",
+            "add_final_layer_norm",
+            "add_bias_logits",
+            "do_blenderbot_90_layernorm",
+            "save_step",
+        ),
+        Idle(PLACES),
+    ),
+    "force_bos_token_to_be_generated": Idle("an older version's; forced_bos_token_id is read"),
+}
+MARIAN: dict[str, Key] = {
+    **KEYS,
+    "share_encoder_decoder_embeddings": Read("one vocabulary, or two", "flag"),
+    "decoder_vocab_size": Read("rows of the second table", "size", null=True),
+}
 
 
 class Bart:
@@ -36,9 +88,10 @@ class Bart:
     ):
         """`separate`: it has a form with one table for each side."""
         self.name, self.order, self.position, self.separate = name, order, position, separate
+        self.keys: Keys = MARIAN if separate else KEYS
         self.normed = position == "learned"  # those that learn their positions norm them, too
         self.kinds: Mapping[str, Kind] = {class_name: "translation"}
-        self.unread = re.compile(r"embed_positions\.weight$" if not self.normed else r"\.version$")
+        self.unread = re.compile(r"\.version$")
 
     def holds(self, kind: Kind) -> Mapping[str, tuple[Any, ...]]:
         return {
@@ -60,6 +113,10 @@ class Bart:
 
     def network(self, config: Config, held: Tensors, kind: Kind) -> tuple[Network, Tensors]:
         held = one_table_each(held, config, separate=self.separate)
+        if not self.normed:
+            longest = self.context(config)
+            places = r"\.embed_positions\.weight$"
+            held = without_known(held, places, lambda kept: waves(kept, longest))
         head_bias = BIAS in held and bool(held[BIAS].any())
         if not head_bias:
             held.pop(BIAS, None)
@@ -147,8 +204,8 @@ class Bart:
     ) -> Tensors:
         held = given(weights, self.pairs(network, kind, joint))
         if not self.normed:  # nothing learned, and yet looked for by some versions
-            waves = Sinusoidal().waves(network.width, line(context), torch.float32)
-            held |= {f"model.{side}.embed_positions.weight": waves for side in SIDES}
+            places = Sinusoidal().waves(network.width, line(context), torch.float32)
+            held |= {f"model.{side}.embed_positions.weight": places for side in SIDES}
         if joint and not network.tied:  # without ties each place has its own copy
             held |= {READ: held[SHARED], WRITTEN: held[SHARED]}
         if not network.head_bias:
@@ -164,8 +221,11 @@ def one_table_each(held: Tensors, config: Config, *, separate: bool) -> Tensors:
     held = dict(held)
     tied = bool(config.get("tie_word_embeddings", True))
     apart = separate and not config.get("share_encoder_decoder_embeddings", True)
+    if apart and SHARED in held:
+        raise ValueError(f"share_encoder_decoder_embeddings is false, and there is a {SHARED}")
     if tied:
         return one_of(held, (WRITTEN, HEAD) if apart else (SHARED, READ, WRITTEN, HEAD))
+    own_head(held, HEAD)
     shared = held.pop(SHARED, None)
     if shared is not None:
         held = {READ: shared, WRITTEN: shared, **held}
@@ -179,3 +239,11 @@ def one_table_each(held: Tensors, config: Config, *, separate: bool) -> Tensors:
 
 def alike(held: Tensors, name: str, other: str) -> bool:
     return name in held and other in held and torch.equal(held[name], held[other])
+
+
+def waves(table: Tensor, longest: int) -> bool:
+    """Whether places are the sine waves that such a family computes, in as few bits as they are."""
+    if table.dim() != 2 or table.shape[0] != longest or table.shape[1] < 2:
+        return False
+    wanted = Sinusoidal().waves(table.shape[1], line(table.shape[0]), torch.float32)
+    return bool((table - wanted).abs().amax() <= NEAR)

@@ -8,20 +8,69 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from manyheads.door.family import ACTIVATIONS, JUDGING, Kind, activation, attention
 from manyheads.door.folders import Config
 from manyheads.door.gpt2 import apart
-from manyheads.door.names import Pair, Tensors, both, given, one_of, unscaled
+from manyheads.door.keys import EVERY, LEARNING, PLACES, Idle, Key, Keys, Left, Only, Read
+from manyheads.door.names import (
+    Pair,
+    Tensors,
+    both,
+    given,
+    one_of,
+    own_head,
+    unscaled,
+    without_known,
+)
 from manyheads.model.build import Network
 
 TABLE, HEAD = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 TYPES = "bert.embeddings.token_type_embeddings.weight"
 BIAS, BIAS_TOO = "cls.predictions.bias", "cls.predictions.decoder.bias"
+IDENTITY = "torch.nn.modules.linear.Identity"
+
+KEYS: dict[str, Key] = {
+    **EVERY,
+    "is_encoder_decoder": Only((False,)),
+    "is_decoder": Only((False,)),
+    "hidden_size": Read("width", "size"),
+    "num_hidden_layers": Read("depth", "layers"),
+    "num_attention_heads": Read("heads", "size"),
+    "intermediate_size": Read("inner", "size"),
+    "hidden_act": Read("feed_forward", "word"),
+    "layer_norm_eps": Read("norm_epsilon"),
+    "max_position_embeddings": Read("longest, and the context", "size"),
+    "type_vocab_size": Read("types", "size"),
+    "hidden_dropout_prob": Read("dropout"),
+    "attention_probs_dropout_prob": Read("attention_dropout"),
+    "classifier_dropout": Idle(LEARNING),
+    "position_embedding_type": Only(("absolute",)),
+    "id2label": Read("the labels", "object", null=True),
+    "label2id": Idle("id2label is read"),
+    "num_labels": Read("how many labels, where no names are said", "size", null=True),
+    "_num_labels": Idle("num_labels is read"),
+    "problem_type": Read("a class or a number", "word", null=True),
+    "sbert_ce_default_activation_function": Left("scores are given as they are", (None, IDENTITY)),
+    "sentence_transformers": Left("scores are given as they are"),
+    **dict.fromkeys(
+        (
+            "directionality",
+            "pooler_fc_size",
+            "pooler_num_attention_heads",
+            "pooler_num_fc_layers",
+            "pooler_size_per_head",
+            "pooler_type",
+        ),
+        Idle(PLACES),
+    ),
+}
 
 
 class Bert:
     name = "bert"
+    keys: Keys = KEYS
     kinds: Mapping[str, Kind] = {
         "BertForMaskedLM": "masked",
         "BertForPreTraining": "masked",
@@ -31,7 +80,7 @@ class Bert:
     }
     prefix = "bert."
     heads: tuple[str, ...] = ("cls.", "classifier.")
-    unread = re.compile(r"embeddings\.position_ids$|^cls\.seq_relationship\.")
+    unread = re.compile(r"^cls\.seq_relationship\.")  # whether a text follows: not asked here
 
     def holds(self, kind: Kind) -> Mapping[str, tuple[Any, ...]]:
         # The layer that guesses hidden words bends as all others do, and here always by gelu.
@@ -51,13 +100,14 @@ class Bert:
         }
 
     def network(self, config: Config, held: Tensors, kind: Kind) -> tuple[Network, Tensors]:
-        config.only("position_embedding_type", "absolute")
-        config.only("is_decoder", False)
+        held = without_known(held, r"embeddings\.position_ids$", counted)
         if kind == "masked":
             config.only("hidden_act", "gelu")
             held = one_of(held, (BIAS, BIAS_TOO))
             if config.get("tie_word_embeddings", True):
                 held = one_of(held, (TABLE, HEAD))
+            else:
+                own_head(held, HEAD)
         held, tied, scaled = unscaled(held, TABLE, HEAD)
         if kind == "masked" and not tied:
             raise ValueError(f"{HEAD} is not {TABLE}; hidden words are guessed by one table here")
@@ -137,6 +187,11 @@ class Bert:
 
     def context(self, config: Config) -> int:
         return config.whole("max_position_embeddings", 512)
+
+
+def counted(numbers: Tensor) -> bool:
+    """Whether they are 0, 1, 2, ..."""
+    return torch.equal(numbers.flatten(), torch.arange(numbers.numel(), dtype=numbers.dtype))
 
 
 def head_pairs(kind: Kind) -> list[Pair]:

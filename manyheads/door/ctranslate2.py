@@ -359,12 +359,13 @@ def language_parity(
         float(np.abs(ours[i, : len(row)] - theirs[i, : len(row)]).max())
         for i, row in enumerate(texts)
     )
-    bounds = Bounds(signs.stop, longest=max_new_tokens, never=signs.never)
+    bounds = Bounds(signs.stops, longest=max_new_tokens, never=signs.never)
     greedily = [greedy(CachedStep(network), torch.tensor([row]), bounds)[0].ids for row in texts]
     found = generator.generate_batch(
         rows,
         max_length=max_new_tokens,
         include_prompt_in_result=False,
+        end_token=[name_of(codec, number) for number in signs.stops],
         suppress_sequences=never(codec, signs),
     )
     return compared(largest, named(codec, network, greedily), [one.sequences[0] for one in found])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.door.folders import Config
+from manyheads.door.keys import Keys
 from manyheads.door.names import Pair, Tensors, both
 from manyheads.model import build
 from manyheads.model.build import Network
@@ -38,6 +39,7 @@ class Family(Protocol):
     """Settings and names of one family, read both ways."""
 
     name: str  # its model_type
+    keys: Keys  # of its config.json
     kinds: Mapping[str, Kind]  # by the name of the class that its config.json says
     prefix: str  # of all names but those of the heads
     heads: tuple[str, ...]  # how names begin that stand above the prefix

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,45 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from manyheads.door.keys import (
+    MODULES,
+    NORMALIZE,
+    POOLING,
+    SPECIAL_TOKENS,
+    TOKENIZING,
+    Keys,
+    Measure,
+    Read,
+    check,
+)
 from manyheads.training.files import reason, write_text, write_whole
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+SPECIAL = "special_tokens_map.json"
+SENTENCES_CONFIG, READING_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+MOST_BYTES = 2**28  # of a file that is not weights
 TARGET = "target"  # the folder of the second tokenizer, where a model writes another vocabulary
 
 # ---- settings --------------------------------------------------------------------------------
 
 
 class Config:
-    """The settings of a config.json, each asked for with what holds where it is not said."""
+    """The settings of a config.json, each asked for with what holds where it is not said.
 
-    def __init__(self, held: dict[str, Any]):
-        self.held = held
+    Only what its table lists as read can be asked for.
+    """
+
+    def __init__(self, held: dict[str, Any], keys: Keys):
+        self.held, self.keys = held, keys
+        self.asked: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
+        if not isinstance(self.keys[name], Read):
+            raise KeyError(name)
+        self.asked.add(name)
         value = self.held.get(name)
         return default if value is None else value
 
@@ -41,7 +64,7 @@ class Config:
 
     def number(self, name: str, default: float) -> float:
         value = self.get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not finite(value):
             raise ValueError(f"{CONFIG}: {name} is a number, got {value!r}")
         return float(value)
 
@@ -59,7 +82,7 @@ class Config:
         return values[0]
 
     def named(self, name: str, table: dict[str, Any], default: str) -> Any:
-        if (value := self.get(name, default)) not in table:
+        if not isinstance(value := self.get(name, default), str) or value not in table:
             raise ValueError(
                 f"{CONFIG}: {name}: {value} is not computed here; there are {', '.join(table)}"
             )
@@ -69,14 +92,18 @@ class Config:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def read_config(folder: Path) -> Config:
+def finite(value: float) -> bool:
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     if not (folder / CONFIG).exists():
         raise ValueError(
             f"{folder} holds no {CONFIG}; a folder that model.save_pretrained(...) wrote is wanted"
         )
-    return Config(read_json(folder / CONFIG))
+    return read_json(folder / CONFIG)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -91,9 +118,23 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        return json.loads(text_of(path))
+    except (ValueError, RecursionError):
+        refuse_odd(path)
         raise ValueError(f"{path} is not JSON") from None
+
+
+def text_of(path: Path) -> str:
+    refuse_odd(path)
+    return path.read_text(encoding="utf-8")
+
+
+def refuse_odd(path: Path) -> None:
+    """A folder, a pipe that nobody writes to, or more than any settings are."""
+    if not path.is_file():
+        raise ValueError(f"{path} is no file")
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path} has {path.stat().st_size:,} bytes; {MOST_BYTES:,} are the most")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -104,6 +145,20 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if missing := [name for name in listed(folder) if name not in held]:
         raise ValueError(f"{folder / INDEX} lists {missing[0]}, which none of its files holds")
     return held
+
+
+def measured(folder: Path) -> Measure:
+    """How large its tensors are, from what their files say of them: none of them is read."""
+    largest = count = 0
+    for path in weight_files(folder):
+        if not path.is_file():
+            raise ValueError(f"there is no {path}" if not path.exists() else f"{path} is no file")
+        with opened(path) as file:
+            for name in file.keys():  # noqa: SIM118
+                shape = file.get_slice(name).get_shape()
+                count += 1
+                largest = max([largest, *shape] if all(shape) else [largest])
+    return Measure(largest, count)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -134,9 +189,15 @@ def listed(folder: Path) -> dict[str, str]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
+    with opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
     except (SafetensorError, OSError) as error:
@@ -160,36 +221,47 @@ def read_tokenizer(folder: Path) -> Tokenizer:
             "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...)"
         )
     try:
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_str(text_of(path))
     except Exception:  # the library raises plain Exception for a file it cannot read
+        refuse_odd(path)
         raise ValueError(f"{path} is not a tokenizer.json") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
 
 
-def special_tokens(folder: Path) -> dict[str, str]:
-    """{"eos_token": "</s>", ...}, from whichever files say it."""
-    found = {}
-    for name in ("special_tokens_map.json", TOKENIZER_CONFIG):
-        for key, value in read_json(folder / name).items():
-            text = value.get("content") if isinstance(value, dict) else value
-            if key.endswith("_token") and isinstance(text, str):
-                found[key] = text
-    return found
+def read_dressing(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What is said of the tokenizer beside it, {"eos_token": "</s>", ...}, and notes."""
+    special = read_json(folder / SPECIAL)
+    check(special, SPECIAL_TOKENS, SPECIAL)
+    said = read_json(folder / TOKENIZER_CONFIG)
+    notes = check(said, TOKENIZING, TOKENIZER_CONFIG)
+    return special | said, notes
 
 
-def read_modules(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def content(sign: Any) -> str | None:
+    """ "</s>" and {"content": "</s>", ...} -> "</s>" """
+    text = sign.get("content") if isinstance(sign, dict) else sign
+    if not isinstance(text, str | None):
+        raise ValueError(f"a sign of its tokenizer is a word, got {text!r}")
+    return text
+
+
+def read_modules(folder: Path, measure: Measure) -> Iterator[tuple[str, dict[str, Any]]]:
     """What sentence-transformers puts on a model: ("Pooling", its settings), ..."""
     path = folder / "modules.json"
     held = parsed(path) if path.exists() else []
     if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
         raise ValueError(f"{path} is not a list of modules")
     for each in held:
-        name, within = str(each.get("type", "")).rpartition(".")[2], str(each.get("path", ""))
+        check(each, MODULES, path.name)
+        name, within = each.get("type", "").rpartition(".")[2], each.get("path", "")
         if within != Path(within).name:
             raise ValueError(f"{path} names {within!r}, which is no folder of its own")
-        yield name, read_json(folder / within / CONFIG) if within else {}
+        tables: dict[str, Keys] = {"Pooling": POOLING, "Normalize": NORMALIZE}
+        said = read_json(folder / within / CONFIG) if within and name in tables else {}
+        check(said, tables.get(name, {}), f"{within}/{CONFIG}", measure)
+        yield name, said
 
 
 # ---- writing ---------------------------------------------------------------------------------

@@ -6,20 +6,72 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from manyheads.door.family import ACTIVATIONS, Kind, activation
 from manyheads.door.folders import Config
-from manyheads.door.names import Pair, Tensors, both, given, one_of, scaled_up, unscaled
+from manyheads.door.keys import EVERY, LEARNING, Idle, Key, Keys, Only, Read, Same
+from manyheads.door.names import (
+    Pair,
+    Tensors,
+    both,
+    given,
+    one_of,
+    own_head,
+    scaled_up,
+    unscaled,
+    without_known,
+)
 from manyheads.model.build import Network
 
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
+KEYS: dict[str, Key] = {
+    **EVERY,
+    "is_encoder_decoder": Only((False,)),
+    "is_causal": Only((True,)),
+    "is_decoder": Idle("it is one"),
+    "n_embd": Read("width", "size"),
+    "n_layer": Read("depth", "layers"),
+    "n_head": Read("heads", "size"),
+    "n_inner": Read("inner; null: four times the width", "size", null=True),
+    "n_positions": Read("longest, and the context", "size"),
+    "activation_function": Read("feed_forward", "word"),
+    "layer_norm_epsilon": Read("norm_epsilon"),
+    "resid_pdrop": Read("dropout"),
+    "attn_pdrop": Read("attention_dropout"),
+    "embd_pdrop": Idle(LEARNING),
+    "scale_attn_weights": Only((True,)),
+    "scale_attn_by_inverse_layer_idx": Only((False,)),
+    "reorder_and_upcast_attn": Idle("in 32 bits the same"),
+    "n_ctx": Idle("an older version's; n_positions is read"),
+    "hidden_size": Same("n_embd"),
+    "num_hidden_layers": Same("n_layer"),
+    "num_attention_heads": Same("n_head"),
+    "max_position_embeddings": Same("n_positions"),
+    **dict.fromkeys(
+        (
+            "summary_type",
+            "summary_use_proj",
+            "summary_activation",
+            "summary_proj_to_labels",
+            "summary_first_dropout",
+            "n_special",
+            "predict_special_tokens",
+        ),
+        Idle("of a head that is not this one"),
+    ),
+}
+
 
 class Gpt2:
     name = "gpt2"
-    kinds: Mapping[str, Kind] = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
+    keys: Keys = KEYS
+    kinds: Mapping[str, Kind] = {"GPT2LMHeadModel": "language"}
     prefix = "transformer."
     heads: tuple[str, ...] = ("lm_head.",)
-    unread = re.compile(r"\.attn\.(bias|masked_bias)$")
+    unread = re.compile(r"\.attn\.masked_bias$")
 
     def holds(self, kind: Kind) -> Mapping[str, tuple[Any, ...]]:
         return {
@@ -39,11 +91,11 @@ class Gpt2:
         }
 
     def network(self, config: Config, held: Tensors, kind: Kind) -> tuple[Network, Tensors]:
-        config.only("scale_attn_weights", True)
-        config.only("scale_attn_by_inverse_layer_idx", False)
-        config.only("add_cross_attention", False)
+        held = without_known(held, r"\.attn\.bias$", triangle)
         if config.get("tie_word_embeddings", True):
             held = one_of(held, (TABLE, HEAD))
+        else:
+            own_head(held, HEAD)
         held, tied, scaled = unscaled(held, TABLE, HEAD)
         width = config.whole("n_embd", 768)
         return Network(
@@ -102,6 +154,12 @@ class Gpt2:
 
     def context(self, config: Config) -> int:
         return config.whole("n_positions", 1024)
+
+
+def triangle(seen: Tensor) -> bool:
+    """Whether each token sees itself and all before it."""
+    square = seen.squeeze()
+    return square.dim() < 2 or torch.equal(square, torch.ones_like(square).tril())
 
 
 def apart(held: Tensors, network: Network, table: str, head: str) -> Tensors:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, normalizers
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Signs, Text
@@ -18,11 +18,15 @@ from manyheads.door.family import KINDS, Family, Kind, built, canonical, lacking
 from manyheads.door.folders import (
     CONFIG,
     GENERATION,
+    READING_CONFIG,
+    SENTENCES_CONFIG,
     TARGET,
     TOKENIZER,
     TOKENIZER_CONFIG,
     Config,
+    measured,
     read_config,
+    read_dressing,
     read_json,
     read_modules,
     read_tokenizers,
@@ -31,6 +35,7 @@ from manyheads.door.folders import (
     write_weights,
 )
 from manyheads.door.gpt2 import Gpt2
+from manyheads.door.keys import FORMS, MODES, READING, SENTENCES, Measure, brief, check
 from manyheads.door.llama import Llama
 from manyheads.door.names import Tensors, taken
 from manyheads.model.build import Network
@@ -52,6 +57,20 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+PARTS = ["Transformer", "Pooling", "Normalize"]  # of a sentence-transformer
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """How a text becomes a vector."""
+
+    pooling: Pooling = "mean"
+    normalised: bool = True  # brought to length 1
+    prompt: str = ""  # before every text
+    dimensions: int = 0  # so many numbers of it, the first; 0: all
+    context: int = 0  # tokens that are read; 0: as many as the model reads
+
+
 @dataclass(frozen=True, eq=False)
 class Imported:
     """A model from elsewhere, as a network of ours."""
@@ -65,6 +84,8 @@ class Imported:
     labels: tuple[str, ...] = ()  # of classification and labelling
     # A verdict's own; of an embedding: the states that make it, "first" as it is, with no layer.
     pooling: Pooling | None = None
+    vectors: Vectors = Vectors()
+    notes: tuple[str, ...] = ()  # what its files ask of a call, and is left to the call here
 
     def codecs(self) -> list[Text]:
         return [Text(t, signs) for t, signs in zip(self.tokenizers, self.signs, strict=True)]
@@ -83,10 +104,18 @@ class Imported:
 
 def read(folder: Path) -> Imported:
     """A folder that transformers or sentence-transformers saved."""
-    config = read_config(folder)
+    raw = read_config(folder)
     try:
-        family, kind = family_of(config), kind_of(config)
+        family = family_of(raw)
         tokenizers = read_tokenizers(folder)
+        measure = measured(folder)
+        notes = check(raw, family.keys, CONFIG, measure)
+        config = Config(raw, family.keys)
+        kind = kind_of(config, family)
+        dressing, more = read_dressing(folder)
+        sign_files.agree(tokenizers[0], dressing)
+        writing, how = sign_files.read_writing(folder, config)
+        notes = [*(notes if writing is config else []), *more, *how]
         held = canonical(read_weights(folder), family)
         network, held = family.network(config, held, kind)
         joint = kind != "translation" or SHARED in held
@@ -98,23 +127,33 @@ def read(folder: Path) -> Imported:
         context = family.context(config)
         sizes = tuple(tokenizer.get_vocab_size() for tokenizer in tokenizers)
         wanted = skeleton(kind, network, sizes, outcomes(kind, labels), pooling)
+        vectors = Vectors()
         if kind == "embedding":
-            pooling = pooled(folder)
-            said = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
-            context = min(context, said) if isinstance(said, int) else context
-        signs = [sign_files.read_signs(folder, each, config, kind) for each in tokenizers]
+            vectors, notes = read_vectors(folder, network.width, measure, tokenizers[0])
+            pooling, context = vectors.pooling, min(context, vectors.context or context)
+        signs = [sign_files.read_signs(dressing, each, writing, kind) for each in tokenizers]
     except ValueError as error:
         said = str(error)
         raise ValueError(said if str(folder) in said else f"{folder}: {said}") from None
     weights = taken(held, family.pairs(network, kind, joint), wanted, folder)
+    notes = notes if kind in ("language", "translation", "embedding") else []
     return Imported(
-        kind, network, weights, tuple(tokenizers), tuple(signs), context, labels, pooling
+        kind,
+        network,
+        weights,
+        tuple(tokenizers),
+        tuple(signs),
+        context,
+        labels,
+        pooling,
+        vectors,
+        tuple(notes),
     )
 
 
-def family_of(config: Config) -> Family:
+def family_of(config: dict[str, Any]) -> Family:
     name = config.get("model_type")
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise ValueError(
             f"{CONFIG}: model_type {name!r} is not known here; there are {', '.join(FAMILIES)}"
         )
@@ -123,10 +162,15 @@ def family_of(config: Config) -> Family:
     return FAMILIES[name]
 
 
-def kind_of(config: Config) -> Kind:
+def kind_of(config: Config, family: Family) -> Kind:
     """What it is for, by the name of its class; the first of its family where it has none."""
-    kinds = family_of(config).kinds
+    kinds = family.kinds
     name = (config.get("architectures") or list(kinds))[0]
+    if name not in kinds and name.endswith("Model") and "BertModel" not in kinds:
+        raise ValueError(
+            f"{CONFIG}: {name} has no head, so it scores no words; saved as "
+            f"{next(iter(kinds))} it would do"
+        )
     if name not in kinds:
         raise ValueError(
             f"{CONFIG}: architecture {name} is not known here; there are {', '.join(kinds)}"
@@ -137,7 +181,7 @@ def kind_of(config: Config) -> Kind:
     problem = config.get("problem_type", "single_label_classification")
     if problem == "multi_label_classification":
         raise ValueError(f"{CONFIG}: several labels for one text are not computed here; one is")
-    one = len(config.get("id2label", {"0": "", "1": ""})) == 1
+    one = len(config.get("id2label", range(config.whole("num_labels", 2)))) == 1
     return "regression" if problem == "regression" or one else "classification"
 
 
@@ -163,36 +207,84 @@ def filled(tokenizer: Tokenizer, rows: int) -> None:
 def labels_of(config: Config, held: Tensors, kind: Kind) -> tuple[str, ...]:
     if kind not in ("classification", "labelling"):
         return ()
-    names = {int(number): str(name) for number, name in config.get("id2label", {}).items()}
+    names = config.get("id2label", {})
     if "classifier.bias" not in held:  # what is missing is named where tensors are taken
         return tuple(names.values()) or ("LABEL_0", "LABEL_1")
-    count = len(held["classifier.bias"])
-    return tuple(names.get(i, f"LABEL_{i}") for i in range(count))
+    count = held["classifier.bias"].numel()
+    wanted = [str(i) for i in range(count)]
+    if names and (sorted(names) != sorted(wanted) or not FORMS["words"][1]([*names.values()])):
+        raise ValueError(
+            f"{CONFIG}: id2label names {', '.join(map(brief, names)) or 'nothing'}; "
+            f"its head has {count} labels, a word for each of 0 to {count - 1} would do"
+        )
+    return tuple(names.get(i, f"LABEL_{i}") for i in wanted)
 
 
 def outcomes(kind: Kind, labels: Sequence[str]) -> int:
     return 1 if kind == "regression" else len(labels)
 
 
-def pooled(folder: Path) -> Pooling:
-    """How a text's states become one: as sentence-transformers says, else their mean."""
-    found: Pooling = "mean"
-    for name, settings in read_modules(folder):
-        if name == "Pooling":
-            modes = [mode for mode, on in settings.items() if "pooling_mode" in mode and on is True]
-            table = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean"}
-            if len(modes) != 1 or modes[0] not in table:
-                raise ValueError(
-                    f"states are pooled by {' and '.join(modes) or 'nothing'}, which is not "
-                    f"computed here; one of {', '.join(table)} would do"
-                )
-            found = cast(Pooling, table[modes[0]])
-        elif name not in ("Transformer", "Normalize"):
+def read_vectors(
+    folder: Path, width: int, measure: Measure, tokenizer: Tokenizer
+) -> tuple[Vectors, list[str]]:
+    """How a text becomes a vector, as sentence-transformers says; else by the mean of its states.
+
+    Texts that are read in small letters are so by the tokenizer, which is changed.
+    """
+    said, notes = read_json(folder / SENTENCES_CONFIG), []
+    notes += check(said, SENTENCES, SENTENCES_CONFIG, measure)
+    read = read_json(folder / READING_CONFIG)
+    notes += check(read, READING, READING_CONFIG, measure)
+    prompts, name = said.get("prompts") or {}, said.get("default_prompt_name")
+    if not FORMS["words"][1]([*prompts.values()]) or (name is not None and name not in prompts):
+        raise ValueError(
+            f"{SENTENCES_CONFIG}: prompts are words by a name, and default_prompt_name is one of "
+            f"the names, got {brief(prompts)} and {name}"
+        )
+    others = [each for each, prompt in prompts.items() if prompt and each != name]
+    if others:
+        notes.append(f"prompts: {', '.join(others)} (put them before a text)")
+    modules = dict(read_modules(folder, measure))
+    for each in modules:
+        if each not in PARTS:
             raise ValueError(
-                f"modules.json has a {name}, which is not computed here; "
-                "Transformer, Pooling and Normalize are"
+                f"modules.json has a {each}, which is not computed here; {', '.join(PARTS)} are"
             )
-    return found
+    if modules and [*modules] not in (PARTS, PARTS[:2]):
+        raise ValueError(
+            f"modules.json has {', '.join(modules)}; {', '.join(PARTS)} in this order would do, "
+            "the last or not"
+        )
+    if read.get("do_lower_case"):
+        small = [normalizers.Replace(Regex(r"(?<=\p{L})\u03a3(?!\p{L})"), "\u03c2")]
+        before = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([*small, normalizers.Lowercase(), *before])
+    return Vectors(
+        pooled(modules["Pooling"], width) if modules else "mean",
+        normalised=not modules or "Normalize" in modules,
+        prompt=prompts.get(name, ""),
+        dimensions=said.get("truncate_dim") or 0,
+        context=read.get("max_seq_length") or 0,
+    ), notes
+
+
+def pooled(settings: dict[str, Any], width: int) -> Pooling:
+    for name in ("word_embedding_dimension", "embedding_dimension"):
+        if settings.get(name, width) != width:
+            raise ValueError(f"1_Pooling: {name} is {settings[name]}, the model's width {width}")
+    newer = settings.get("pooling_mode")
+    modes = [mode for mode, on in settings.items() if on is True and mode.startswith("pooling_")]
+    if newer is not None:
+        several = newer if isinstance(newer, list) else [newer]
+        modes += [f"pooling_mode_{MODES.get(str(mode), mode)}" for mode in several]
+    table: dict[str, Pooling] = {"cls_token": "first", "mean_tokens": "mean"}
+    names = {f"pooling_mode_{mode}": pooling for mode, pooling in table.items()}
+    if len(modes) != 1 or modes[0] not in names:
+        raise ValueError(
+            f"states are pooled by {' and '.join(modes) or 'nothing'}, which is not "
+            f"computed here; one of {', '.join(names)} would do"
+        )
+    return names[modes[0]]
 
 
 # ---- out -------------------------------------------------------------------------------------
@@ -208,6 +300,7 @@ def write(
     context: int,
     labels: Sequence[str] = (),
     pooling: Pooling | None = None,
+    vectors: Vectors = Vectors(),
 ) -> Family:
     """A folder that transformers loads; the family that it was written as.
 
@@ -245,7 +338,8 @@ def write(
     if kind in ("language", "translation"):
         write_json(folder / GENERATION, sign_files.generation(codecs[-1], kind, context))
     if kind == "embedding":
-        write_modules(folder, network, context, pooling or "mean")
+        how = replace(vectors, pooling=pooling or "mean", context=context)
+        write_modules(folder, network, how)
     write_json(folder / CONFIG, config)
     return family
 
@@ -287,9 +381,12 @@ def label_settings(kind: Kind, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_modules(folder: Path, network: Network, context: int, pooling: Pooling) -> None:
+def write_modules(folder: Path, network: Network, how: Vectors) -> None:
     """What sentence-transformers reads: the states pooled, then of length one."""
-    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    modules = {"": "Transformer", "1_Pooling": "Pooling"}
+    if how.normalised:
+        modules["2_Normalize"] = "Normalize"
+        (folder / "2_Normalize").mkdir(exist_ok=True)
     write_json(
         folder / "modules.json",
         [
@@ -297,7 +394,7 @@ def write_modules(folder: Path, network: Network, context: int, pooling: Pooling
             for i, (path, name) in enumerate(modules.items())
         ],
     )
-    modes = {"cls_token": pooling == "first", "mean_tokens": pooling == "mean"}
+    modes = {"cls_token": how.pooling == "first", "mean_tokens": how.pooling == "mean"}
     write_json(
         folder / "1_Pooling" / CONFIG,
         {
@@ -305,6 +402,13 @@ def write_modules(folder: Path, network: Network, context: int, pooling: Pooling
             **{f"pooling_mode_{mode}": on for mode, on in modes.items()},
         },
     )
-    (folder / "2_Normalize").mkdir(exist_ok=True)
-    limit = {"max_seq_length": context, "do_lower_case": False}
-    write_json(folder / "sentence_bert_config.json", limit)
+    limit = {"max_seq_length": how.context, "do_lower_case": False}
+    write_json(folder / READING_CONFIG, limit)
+    prompted = {"prompts": {"text": how.prompt}, "default_prompt_name": "text"}
+    write_json(
+        folder / SENTENCES_CONFIG,
+        {
+            **(prompted if how.prompt else {}),
+            **({"truncate_dim": how.dimensions} if how.dimensions else {}),
+        },
+    )

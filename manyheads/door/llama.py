@@ -6,26 +6,74 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from manyheads.door.family import GATES, Kind, activation, attention
 from manyheads.door.folders import Config
 from manyheads.door.gpt2 import apart
-from manyheads.door.names import Pair, Tensors, both, given, one_of, unscaled
+from manyheads.door.keys import EVERY, Idle, Key, Keys, Only, Read, brief, check
+from manyheads.door.names import (
+    Pair,
+    Tensors,
+    both,
+    given,
+    one_of,
+    own_head,
+    unscaled,
+    without_known,
+)
 from manyheads.model.build import Network
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+ROTARY: dict[str, Key] = {
+    "rope_type": Only((None, "default")),
+    "type": Only((None, "default")),
+    "rope_theta": Read("longest_wave"),
+    "partial_rotary_factor": Only((None, 1.0)),
+}
+KEYS: dict[str, Key] = {
+    **EVERY,
+    "is_encoder_decoder": Only((False,)),
+    "is_causal": Only((True,)),
+    "is_decoder": Idle("it is one"),
+    "hidden_size": Read("width", "size"),
+    "num_hidden_layers": Read("depth", "layers"),
+    "num_attention_heads": Read("heads", "size"),
+    "num_key_value_heads": Read("key_heads; null: as many as heads", "size", null=True),
+    "head_dim": Read("refused unless it is width / heads, or null", null=True),
+    "intermediate_size": Read("inner", "size"),
+    "hidden_act": Read("feed_forward", "word"),
+    "rms_norm_eps": Read("norm_epsilon"),
+    "max_position_embeddings": Read("the context", "span"),
+    "attention_dropout": Read("attention_dropout"),
+    "rope_theta": Read("longest_wave"),
+    "rope_parameters": Read("longest_wave", "object", null=True),
+    "rope_scaling": Read("as rope_parameters, which it must agree with", "object", null=True),
+    "partial_rotary_factor": Only((None, 1.0)),
+    "rope_interleaved": Only((False,)),
+    "attention_bias": Read("bias", "flag"),
+    "mlp_bias": Read("refused unless it is attention_bias", "flag"),
+    **dict.fromkeys(("max_sequence_length", "is_llama_config"), Idle("of another program")),
+}
+MISTRAL: dict[str, Key] = {
+    **KEYS,
+    "attention_bias": Only((False,)),
+    "mlp_bias": Only((False,)),
+    "sliding_window": Read("window; null: none", "span", null=True),
+}
 
 
 class Llama:
     prefix = "model."
     heads: tuple[str, ...] = ("lm_head.",)
-    unread = re.compile(r"\.rotary_emb\.inv_freq$")
+    unread = re.compile(r"(?!)")  # nothing
 
     def __init__(self, name: str, class_name: str, *, windowed: bool):
         self.name, self.windowed = name, windowed
-        self.kinds: Mapping[str, Kind] = {
-            f"{class_name}ForCausalLM": "language",
-            f"{class_name}Model": "language",
-        }
+        self.keys: Keys = MISTRAL if windowed else KEYS
+        self.kinds: Mapping[str, Kind] = {f"{class_name}ForCausalLM": "language"}
 
     def holds(self, kind: Kind) -> Mapping[str, tuple[Any, ...]]:
         return {
@@ -49,21 +97,26 @@ class Llama:
         if not self.windowed:
             bias = bool(config.get("attention_bias", False))
             config.only("mlp_bias", bias)
+        longest_wave = wave(config)
+        turns = longest_wave ** -(torch.arange(0, width // heads, 2) / (width // heads))
+        held = without_known(held, r"\.rotary_emb\.inv_freq$", lambda kept: near(kept, turns))
         if config.get("tie_word_embeddings", False):
             held = one_of(held, (TABLE, HEAD))
+        else:
+            own_head(held, HEAD)
         held, tied, scaled = unscaled(held, TABLE, HEAD)
         return Network(
             width=width,
             depth=config.whole("num_hidden_layers"),
             heads=heads,
-            key_heads=config.whole("num_key_value_heads", 8 if self.windowed else heads),
+            key_heads=self.key_heads(config, heads),
             inner=config.whole("intermediate_size"),
             feed_forward=config.named("hidden_act", GATES, "silu"),
             bias=bias,
             norm="rms",
             norm_epsilon=config.number("rms_norm_eps", 1e-6),
             position="rotary",
-            longest_wave=wave(config),
+            longest_wave=longest_wave,
             window=self.window(config),
             dropout=0.0,
             attention_dropout=config.number("attention_dropout", 0.0),
@@ -122,6 +175,11 @@ class Llama:
     ) -> Tensors:
         return apart(given(weights, self.pairs(network, kind, joint)), network, TABLE, HEAD)
 
+    def key_heads(self, config: Config, heads: int) -> int:
+        """Where it is not said, Mistral had 8; null says that there are as many as heads."""
+        several = self.windowed and "num_key_value_heads" not in config.held
+        return config.whole("num_key_value_heads", 8 if several else heads)
+
     def window(self, config: Config) -> int:
         """Where it is not said, Mistral had one; null says that there is none."""
         if not self.windowed or config.held.get("sliding_window", 4096) is None:
@@ -132,13 +190,27 @@ class Llama:
         return config.whole("max_position_embeddings", 131_072 if self.windowed else 2048)
 
 
+def near(kept: Tensor, wanted: Tensor) -> bool:
+    return kept.shape == wanted.shape and torch.allclose(kept, wanted, rtol=1e-2)
+
+
 def wave(config: Config) -> float:
-    """The longest wave, where the turning is the plain one."""
-    said = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    said = said if isinstance(said, dict) else {"rope_type": said}
-    kind = said.get("rope_type", said.get("type", "default"))
-    if kind != "default" or said.get("partial_rotary_factor", 1) != 1:
-        raise ValueError(
-            f"config.json: rotary positions of type {kind} are not computed here; default ones are"
-        )
-    return float(said.get("rope_theta", config.number("rope_theta", 10_000.0)))
+    """The longest wave, where the turning is the plain one: the same wherever it is said."""
+    waves = {}
+    for name in ("rope_parameters", "rope_scaling"):
+        turning = config.get(name, {})
+        kind = turning.get("rope_type", turning.get("type", "default"))
+        if kind != "default":
+            raise ValueError(
+                f"config.json: {name}: rotary positions of type {brief(kind)} are not computed "
+                "here; those of type default are"
+            )
+        check(turning, ROTARY, f"config.json: {name}")
+        if "rope_theta" in turning:
+            waves[f"{name}.rope_theta"] = Config(turning, ROTARY).number("rope_theta", 0.0)
+    if config.get("rope_theta") is not None:
+        waves["rope_theta"] = config.number("rope_theta", 0.0)
+    if len(set(waves.values())) > 1:
+        said = ", ".join(f"{name}: {value:g}" for name, value in waves.items())
+        raise ValueError(f"config.json: {said}; they are one setting and differ")
+    return next(iter(waves.values()), 10_000.0)

@@ -5,7 +5,8 @@ V vocabulary, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def taken(held: Tensors, pairs: Iterable[Pair], wanted: Tensors, folder: Path) -
         for name, like in zip(pair.theirs, pair.there(wanted[pair.ours]), strict=True):
             if name not in held:
                 raise ValueError(f"{folder} holds no tensor {name}, which its config.json asks for")
+            if not held[name].is_floating_point():
+                raise ValueError(f"{folder}: {name} is of {held[name].dtype}, no weights")
             if held[name].shape != like.shape:
                 raise ValueError(
                     f"{folder}: {name} is {tuple(held[name].shape)}, "
@@ -75,6 +78,20 @@ def given(weights: Tensors, pairs: Iterable[Pair]) -> Tensors:
         for pair in pairs
         for name, part in zip(pair.theirs, pair.there(weights[pair.ours]), strict=True)
     }
+
+
+def own_head(held: Tensors, name: str) -> None:
+    """Refuse to make up a head that is said to be no other table, and is not there."""
+    if name not in held:
+        raise ValueError(f"there is no tensor {name}, and tie_word_embeddings says it is its own")
+
+
+def without_known(held: Tensors, names: str, holds: Callable[[Tensor], bool]) -> Tensors:
+    """Without tensors that hold what the family computes anyway; refused where they do not."""
+    for name in held:
+        if re.search(names, name) and not holds(held[name].float()):
+            raise ValueError(f"{name} does not hold what its family computes there")
+    return {name: tensor for name, tensor in held.items() if not re.search(names, name)}
 
 
 # ---- tables that are one ---------------------------------------------------------------------

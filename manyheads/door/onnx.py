@@ -421,7 +421,7 @@ def apart(ours: Tensor, theirs: Tensor, rows: Sequence[Ids]) -> float:
 def compared(
     largest: float, ours: Step, theirs: Step, starts: Sequence[Ids], signs: Signs, longest: int
 ) -> Parity:
-    bounds = Bounds(signs.stop, longest=longest, never=signs.never)
+    bounds = Bounds(signs.stops, longest=longest, never=signs.never)
     start = torch.tensor([[*row] for row in starts])
     written = zip(greedy(ours, start, bounds), greedy(theirs, start, bounds), strict=True)
     return Parity(largest, sum(a.ids != b.ids for a, b in written), len(starts))

@@ -98,7 +98,7 @@ def row(tokens: Tokens, i: int) -> list[int]:
 
 
 def ours_written(network: Any, batch: tuple[Tokens, ...], signs: Signs, i: int) -> list[int]:
-    bounds = Bounds(signs.stop, longest=LONGEST, never=signs.never)
+    bounds = Bounds(signs.stops, longest=LONGEST, never=signs.never)
     if isinstance(network, EncoderDecoder):
         memory = network.encode(Tokens.padded([row(batch[0], i)]))
         (found,) = greedy(CachedStep(network.decoder, memory), torch.tensor([signs.starts]), bounds)
@@ -120,4 +120,5 @@ def theirs_written(
     )[0].tolist()
     begun = len(signs.starts) if isinstance(network, EncoderDecoder) else ids.shape[1]
     written: list[int] = found[begun:]
-    return written[: written.index(signs.stop)] if signs.stop in written else written
+    ends = [i for i, token in enumerate(written) if token in signs.stops]
+    return written[: ends[0]] if ends else written

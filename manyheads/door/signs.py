@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,55 +12,142 @@ from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.door.family import Kind
-from manyheads.door.folders import CONFIG, GENERATION, Config, read_json, special_tokens
+from manyheads.door.folders import CONFIG, GENERATION, TOKENIZER_CONFIG, Config, content, read_json
+from manyheads.door.keys import SIGN_NAMES, WRITING, check
 
 # ---- in --------------------------------------------------------------------------------------
 
 
-def read_signs(folder: Path, tokenizer: Tokenizer, config: Config, kind: Kind) -> Signs:
+def read_writing(folder: Path, config: Config) -> tuple[Config, list[str]]:
+    """How a model writes unless told otherwise, and notes: where there is a file for that,
+    config.json says only the signs that it does not.
+    """
+    if not (folder / GENERATION).exists():
+        return config, []
+    held = read_json(folder / GENERATION)
+    notes = check(held, WRITING, GENERATION)
+    said = {name: value for name, value in held.items() if value is not None}
+    kept = {name: value for name, value in config.held.items() if name.endswith("_token_id")}
+    return Config(kept | said, config.keys), notes
+
+
+def read_signs(
+    dressing: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind
+) -> Signs:
     """The signs of a model's own tokenizer: laid around a text as it lays them.
 
     A language model that begins with no sign has no `starts`.
     """
-    named = special_tokens(folder)
-    said = config.held | {
-        name: value for name, value in read_json(folder / GENERATION).items() if value is not None
-    }
+    named = {name: content(dressing.get(name)) for name in SIGN_NAMES}
+    size = tokenizer.get_vocab_size()
 
-    def sign(name: str) -> int | None:
-        """ "eos" -> the number that the settings give, else that of the sign so called."""
-        value = said.get(f"{name}_token_id")
-        called = named.get(f"{name}_token")
-        number = None if called is None else tokenizer.token_to_id(called)
-        if isinstance(value, list):  # several that end a text: the tokenizer's own, else the first
-            value = number if number in value else next(iter(value), None)
-        value = number if value is None else value
-        if value is not None and not (isinstance(value, int) and 0 <= value < size):
-            raise ValueError(f"{CONFIG}: {name}_token_id is 0 to {size - 1}, got {value!r}")
+    def number(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
+            raise ValueError(f"{CONFIG}: {name} is 0 to {size - 1}, got {value!r}")
         return value
 
-    size = tokenizer.get_vocab_size()
+    def several(name: str) -> list[int]:
+        """The numbers that the settings give, else that of the sign so called, which is first."""
+        value = writing.get(f"{name}_token_id")
+        called = named.get(f"{name}_token")
+        own = None if called is None else tokenizer.token_to_id(called)
+        given = value if isinstance(value, list) else [own if value is None else value]
+        found = [number(f"{name}_token_id", one) for one in given if one is not None]
+        return sorted(dict.fromkeys(found), key=lambda one: one != own)
+
+    def sign(name: str) -> int | None:
+        found = several(name)
+        if len(found) > 1:
+            raise ValueError(f"{CONFIG}: {name}_token_id is one number, got {found}")
+        return found[0] if found else None
+
     before, after = around(tokenizer)
+    stops: list[int] = []
     if kind == "language":
-        stop, starts = ending(sign("eos")), before
+        stops, starts = several("eos"), before
+        stop = ending(stops[0] if stops else None)
     else:
         stop, starts = one_sign(tokenizer, after), before
     if kind == "translation":
         starts = started(sign("decoder_start"), sign("forced_bos"))
-        if (end := sign("eos")) not in (None, stop):
+        stops = several("eos")
+        if stops and stop not in stops:
             raise ValueError(
-                f"what is read ends with number {stop} and what is written with {end}; "
+                f"what is read ends with number {stop} and what is written with {stops[0]}; "
                 "one sign ends both here"
             )
     pad = sign("pad")
-    return Signs(
+    signs = Signs(
         pad=stop if pad is None else pad,
         stop=stop,
         starts=starts,
         opens=() if kind == "language" else before,
         unknown=sign("unk"),
         mask=sign("mask"),
+        ends=tuple(end for end in stops if end != stop),
     )
+    if kind not in ("language", "translation"):
+        return signs
+    unwritten = {number("bad_words_ids", one) for one in single(writing)} - {*signs.stops}
+    unwritten |= {number("suppress_tokens", one) for one in writing.get("suppress_tokens", [])}
+    if ended := unwritten & {*signs.stops}:
+        raise ValueError(f"suppress_tokens forbids {min(ended)}, which ends a text; nothing would")
+    return replace(signs, forbidden=tuple(sorted(unwritten - {*signs.never})))
+
+
+def single(writing: Config) -> Iterator[Any]:
+    """The tokens that may not be written."""
+    for words in writing.get("bad_words_ids", []):
+        if not isinstance(words, list) or len(words) != 1:
+            raise ValueError(
+                f"bad_words_ids: {words} is not computed here; lists of one token each would do"
+            )
+        yield words[0]
+
+
+def agree(tokenizer: Tokenizer, dressing: dict[str, Any]) -> None:
+    """Refuse what is said of a tokenizer that is otherwise: others change it accordingly."""
+    state = json.loads(tokenizer.to_str())
+    table = {
+        "do_lower_case": ("normalizer", "BertNormalizer", "lowercase"),
+        "strip_accents": ("normalizer", "BertNormalizer", "strip_accents"),
+        "tokenize_chinese_chars": ("normalizer", "BertNormalizer", "handle_chinese_chars"),
+        "add_prefix_space": ("pre_tokenizer", "ByteLevel", "add_prefix_space"),
+    }
+    for name, (part, kind, field) in table.items():
+        for one in parts(state[part]):
+            if one["type"] == kind and dressing.get(name) not in (None, one[field]):
+                differ(name, dressing[name], one[field])
+    if "Llama" in str(dressing.get("tokenizer_class")):
+        for name, laid in zip(("add_bos_token", "add_eos_token"), around(tokenizer), strict=True):
+            if dressing.get(name) not in (None, bool(laid)):
+                differ(name, dressing[name], bool(laid))
+    for number, sign in dressing.get("added_tokens_decoder", {}).items():
+        here = tokenizer.id_to_token(int(number)) if number.isdecimal() else None
+        if here != content(sign):
+            differ(f"added_tokens_decoder: {number}", content(sign), here)
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        more = dressing.get(name) or []
+        for sign in more.values() if isinstance(more, dict) else more:
+            if tokenizer.token_to_id(str(content(sign))) is None:
+                differ(name, content(sign), None)
+
+
+def differ(name: str, there: Any, here: Any) -> None:
+    raise ValueError(
+        f"{TOKENIZER_CONFIG}: {name}: {there}, where tokenizer.json has {here}; "
+        "AutoTokenizer.from_pretrained(...).save_pretrained(...) makes them one"
+    )
+
+
+def parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A normalizer or a pre-tokenizer, or those that it is a sequence of."""
+    if state is None:
+        return
+    yield state
+    for name in ("normalizers", "pretokenizers"):
+        for one in state.get(name, []):
+            yield from parts(one)
 
 
 def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -134,7 +224,7 @@ def settings(codec: Text, kind: Kind) -> dict[str, Any]:
     signs = codec.signs
     held: dict[str, Any] = {"pad_token_id": signs.pad}
     if kind in ("language", "translation"):
-        held["eos_token_id"] = signs.stop
+        held["eos_token_id"] = [*signs.stops] if signs.ends else signs.stop
         held["bos_token_id"] = signs.starts[0] if signs.starts else signs.stop
     if kind == "translation":
         if len(signs.starts) not in (1, 2):

@@ -38,6 +38,9 @@ class Recipe:
     codec: Codec = Codec("given", 8000)
     network: Network = Network()
     pooling: Pooling = "mean"
+    normalised: bool = True  # vectors are brought to length 1
+    prompt: str = ""  # stands before every text
+    dimensions: int = 0  # so many numbers of a vector, the first; 0: all
     training: Training = Training()
     start_from: Path | None = None
 
@@ -76,4 +79,13 @@ def job(recipe: Recipe, run: Run) -> Job:
 
 def model(recipe: Recipe, folder: Path, name: str) -> Embedder:
     codec = Text.load(folder / "tokenizer.json")
-    return Embedder(codec, recipe.network, recipe.data.context, recipe.pooling, name)
+    return Embedder(
+        codec,
+        recipe.network,
+        recipe.data.context,
+        recipe.pooling,
+        name,
+        normalised=recipe.normalised,
+        prompt=recipe.prompt,
+        dimensions=recipe.dimensions,
+    )

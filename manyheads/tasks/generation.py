@@ -93,7 +93,7 @@ class Generation:
 
     def bounds(self, codec: Text) -> Bounds:
         return Bounds(
-            codec.signs.stop,
+            codec.signs.stops,
             longest=self.max_new_tokens,
             shortest=self.min_new_tokens,
             never=codec.signs.never,
@@ -146,13 +146,15 @@ def stream(
     return pieces(
         stream_tokens(step, start, how.bounds(codec), sampling, number),
         Telling(codec, ids, how.stop),
-        codec.signs.stop,
+        codec.signs.stops,
     )
 
 
-def pieces(tokens: Iterator[tuple[int, float]], telling: Telling, stop: int) -> Iterator[str]:
+def pieces(
+    tokens: Iterator[tuple[int, float]], telling: Telling, stops: Sequence[int]
+) -> Iterator[str]:
     for token, _ in tokens:
-        new = "" if token == stop else telling.add(token)
+        new = "" if token in stops else telling.add(token)
         if new:
             yield new
         if telling.stopped:
@@ -273,4 +275,4 @@ def stepping(network: Any, codec: Text, how: Generation, context: int) -> Step:
     step: Step = Moving(lambda: CachedStep(network), context)
     if how.repetition_penalty == 1:
         return step
-    return Repeats(step, how.repetition_penalty, spared=[codec.signs.stop])
+    return Repeats(step, how.repetition_penalty, spared=codec.signs.stops)

@@ -102,7 +102,7 @@ def write(
             for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
-            writes.stop,
+            writes.stops,
             longest=longest,
             shortest=how.min_new_tokens,
             prefix=prefix,

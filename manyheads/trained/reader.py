@@ -29,6 +29,8 @@ class Reader:
     longest = sys.maxsize  # tokens of a text that are read, where the network could read more
     pooling: Pooling = "mean"
     normalised = True
+    prompt = ""  # stands before every text
+    dimensions = 0  # so many numbers of a vector, the first; 0: all
 
     def __init__(self, codec: Text, network: nn.Module, name: str = ""):
         self.codec, self.network, self.name = codec, network.eval(), name
@@ -43,7 +45,12 @@ class Reader:
         readable(texts)
         how = pooling or self.pooling
         length = self.normalised if normalise is None else normalise
-        return embed(self.network, self.codec, texts, how, length, longest=self.longest)
+        read = [self.prompt + text for text in texts]
+        vectors = embed(self.network, self.codec, read, how, length, longest=self.longest)
+        if self.dimensions and normalise:  # asked for, it is the length of what is given
+            kept = vectors[:, : self.dimensions]
+            return kept / np.linalg.norm(kept, axis=1, keepdims=True).clip(1e-12)
+        return vectors[:, : self.dimensions] if self.dimensions else vectors
 
 
 class Embedder(Reader):
@@ -52,11 +59,21 @@ class Embedder(Reader):
     kind = "embedding"
 
     def __init__(
-        self, codec: Text, design: Network, context: int, pooling: Pooling, name: str = ""
+        self,
+        codec: Text,
+        design: Network,
+        context: int,
+        pooling: Pooling,
+        name: str = "",
+        *,
+        normalised: bool = True,
+        prompt: str = "",
+        dimensions: int = 0,
     ):
         super().__init__(codec, encoder(design, codec.size), name)
         self.design, self.context, self.pooling = design, context, pooling
         self.longest = context
+        self.normalised, self.prompt, self.dimensions = normalised, prompt, dimensions
 
 
 class Guesser(Reader):

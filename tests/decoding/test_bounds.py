@@ -62,9 +62,14 @@ def test_nothing_left_to_write_is_said(write: Any) -> None:
 
 
 def test_the_stop_is_left_out_of_the_ids() -> None:
-    assert Hypothesis.of([5, 6, 2], [-1.0, -1.0, -0.5], 2) == ([5, 6], -2.5, [-1, -1, -0.5], True)
-    assert Hypothesis.of([5, 6], [-1.0, -1.0], 2).finished is False
-    assert Hypothesis.of([], [], None).finished is False
+    assert Hypothesis.of([5, 6, 2], [-1.0, -1.0, -0.5], (2,)) == (
+        [5, 6],
+        -2.5,
+        [-1, -1, -0.5],
+        True,
+    )
+    assert Hypothesis.of([5, 6], [-1.0, -1.0], (2,)).finished is False
+    assert Hypothesis.of([], [], ()).finished is False
 
 
 @pytest.mark.parametrize(

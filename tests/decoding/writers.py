@@ -86,7 +86,7 @@ def all_sequences(chain: Chain, source: int, bounds: Bounds) -> list[Hypothesis]
                 if log == -torch.inf:
                     continue
                 grown = [*one.ids, token], [*one.logs, log]
-                longer.append(Hypothesis.of(*grown, bounds.stop))
+                longer.append(Hypothesis.of(*grown, bounds.stops))
         done += [one for one in longer if one.finished]
         open_ = [one for one in longer if not one.finished]
     return done + open_

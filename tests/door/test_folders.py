@@ -216,12 +216,38 @@ def test_a_language_model_begins_as_its_tokenizer_does(tmp_path: Path) -> None:
     assert (signs.starts, signs.pad, signs.stop) == ((), 2, 2)
 
 
-def test_of_several_ends_the_tokenizers_own_is_taken(tmp_path: Path) -> None:
+def test_of_several_ends_the_tokenizers_own_is_first_and_all_end_a_text(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
     change(folder / "generation_config.json", eos_token_id=[5, 2])
-    assert read(folder).signs[0].stop == 2
+    assert read(folder).signs[0].stops == (2, 5)
     change(folder / "tokenizer_config.json", eos_token=...)
-    assert read(folder).signs[0].stop == 5
+    assert read(folder).signs[0].stops == (5, 2)
+
+
+def test_what_may_not_be_written_is_not_written(tmp_path: Path) -> None:
+    folder = folder_of("marian", tmp_path)
+    # As every published Marian has it: its padding, and nothing else.
+    change(folder / "generation_config.json", bad_words_ids=[[0]], suppress_tokens=None)
+    assert read(folder).signs[0] == Signs()
+    change(folder / "generation_config.json", bad_words_ids=[[0], [7], [2]], suppress_tokens=[9])
+    assert read(folder).signs[0].never == (0, 1, 7, 9)
+    change(folder / "generation_config.json", bad_words_ids=[[7, 8]])
+    refused(
+        folder,
+        "FOLDER: bad_words_ids: [7, 8] is not computed here; lists of one token each would do",
+    )
+    change(folder / "generation_config.json", bad_words_ids=None, suppress_tokens=[2])
+    refused(folder, "FOLDER: suppress_tokens forbids 2, which ends a text; nothing would")
+
+
+def test_where_one_file_says_how_to_write_the_other_is_not_asked(tmp_path: Path) -> None:
+    folder = folder_of("marian", tmp_path)
+    change(folder / "config.json", bad_words_ids=[[7]], num_beams=6)
+    assert read(folder).signs[0] == Signs()
+    assert read(folder).notes == ("max_length: 24 (--max-new-tokens counts what is new)",)
+    (folder / "generation_config.json").unlink()
+    assert read(folder).signs[0].forbidden == (7,)
+    assert read(folder).notes == ("num_beams: 6 (--beam)",)
 
 
 def test_writing_may_begin_with_two_signs(tmp_path: Path) -> None:
@@ -250,7 +276,7 @@ def test_states_are_pooled_as_sentence_transformers_says(tmp_path: Path) -> None
     refused(
         tmp_path,
         "FOLDER: modules.json has a Dense, which is not computed here; "
-        "Transformer, Pooling and Normalize are",
+        "Transformer, Pooling, Normalize are",
     )
     modules.write_text(json.dumps([{"type": "Pooling", "path": "../1_Pooling"}]))
     refused(tmp_path, "FOLDER/modules.json names '../1_Pooling', which is no folder of its own")
@@ -331,8 +357,7 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     (
         "gpt2",
         {"architectures": ["GPT2ForSequenceClassification"]},
-        "architecture GPT2ForSequenceClassification is not known here; "
-        "there are GPT2LMHeadModel, GPT2Model",
+        "architecture GPT2ForSequenceClassification is not known here; there are GPT2LMHeadModel",
     ),
     ("gpt2", {"n_head": 0}, "n_head is a whole number from 1 up, got 0"),
     (
@@ -352,7 +377,8 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     (
         "llama",
         {"rope_parameters": {"rope_type": "llama3"}},
-        "rotary positions of type llama3 are not computed here; default ones are",
+        "rope_parameters: rotary positions of type llama3 are not computed here; "
+        "those of type default are",
     ),
     (
         "llama",

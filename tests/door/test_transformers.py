@@ -355,6 +355,10 @@ def test_a_model_in_several_files_is_read_whole(tmp_path: Path) -> None:
 def test_a_body_saved_alone_is_read_with_its_tied_head(tmp_path: Path) -> None:
     model = saved("gpt2", tmp_path)
     model.transformer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="GPT2Model has no head, so it scores no words; saved as"):
+        read(tmp_path)
+    model.config.architectures = ["GPT2LMHeadModel"]
+    model.config.save_pretrained(tmp_path)
     assert_same(scores(read(tmp_path).module(), "language"), their_scores(model, "language"))
 
 

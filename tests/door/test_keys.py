@@ -1,0 +1,195 @@
+"""Every key of the library's own config classes, set to another value: read, idle or refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
+from torch import Tensor
+
+from manyheads.door.family import Kind
+from manyheads.door.huggingface import FAMILIES, read
+from manyheads.door.keys import EVERY, WRITING, Idle, Only
+from manyheads.model.networks import Tokens
+
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed; pip install transformers"
+)
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers are not ours
+
+READ_IDS = [[4, 5, 6, 7, 8, 9, 2], [10, 11, 2]]
+SIGNS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SMALL: dict[str, tuple[str, str, Kind, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", "language", SMALL_GPT2),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", "language", BODY),
+    "mistral": (
+        "MistralForCausalLM",
+        "MistralConfig",
+        "language",
+        {**BODY, "num_key_value_heads": 2, "sliding_window": 3},
+    ),
+    "bert": ("BertForSequenceClassification", "BertConfig", "masked", {**BODY, "num_labels": 3}),
+    "marian": ("MarianMTModel", "MarianConfig", "translation", BOTH),
+    "bart": ("BartForConditionalGeneration", "BartConfig", "translation", BOTH),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", "translation", BOTH),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", "translation", BOTH),
+}
+# What another value is, where one more, the contrary or a number does not say much.
+OTHER: dict[str, Any] = {
+    "activation_function": "silu",
+    "hidden_act": "gelu_new",
+    "architectures": ["Other"],
+    "model_type": "t5",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+    "rope_scaling": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0},
+    "dtype": "bfloat16",
+    "transformers_version": "4.0.0",
+    "problem_type": "multi_label_classification",
+    "id2label": {"0": "x", "1": "y", "2": "z"},
+    "label2id": {"x": 0},
+    "classifier_dropout": 0.5,
+    "return_dict": True,  # without it the library's own model fails
+    "pruned_heads": {"0": [1]},
+    "summary_type": "mean",
+    "bad_words_ids": [[9]],
+    "suppress_tokens": [9],
+    "begin_suppress_tokens": [9],
+    "forced_eos_token_id": 2,
+    "sequence_bias": [[[9], 5.0]],
+    "stop_strings": ["w3"],
+    "eos_token_id": [2, 9],
+    "temperature": 0.5,
+    "early_stopping": "never",
+}
+
+
+# A size that is not the tensors' is refused by the tensor.
+SIZES = ("its config.json asks for", "does not hold what its family computes there")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> None:
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {family: made(family, tmp_path_factory.mktemp(family)) for family in SMALL}
+
+
+def made(family: str, folder: Path) -> Path:
+    """A model as the library saves it, its weights large enough to tell one from another."""
+    model_class, config_class, kind, settings = SMALL[family]
+    torch.manual_seed(1)
+    config = getattr(transformers, config_class)(**{**SIGNS, **settings})
+    model = getattr(transformers, model_class)(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    dressed(codec(kind), kind, folder)
+    # As here: what only fills a row or starts a text is not written.
+    change(folder / "generation_config.json", suppress_tokens=[0, 1])
+    return folder
+
+
+def change(path: Path, **values: Any) -> None:
+    held = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**held, **values}))
+
+
+def other(name: str, value: Any) -> Any:
+    if name in OTHER:
+        return OTHER[name]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 2 + 0.1
+    return 3 if value is None else "other"
+
+
+@torch.no_grad()
+def their_scores(folder: Path, family: str) -> list[Tensor]:
+    model_class, _, kind, _ = SMALL[family]
+    found = getattr(transformers, model_class)
+    model = found.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = Tokens.padded(READ_IDS).ids
+    seen = (torch.arange(ids.shape[1]) < torch.tensor([[len(s)] for s in READ_IDS])).long()
+    written = {"decoder_input_ids": torch.tensor([[1, 9, 8], [1, 6, 5]])}
+    more = written if kind == "translation" else {}
+    out = model(input_ids=ids, attention_mask=seen, return_dict=True, **more).logits
+    return cut(out, READ_IDS) if kind == "language" else list(out)
+
+
+@torch.no_grad()
+def our_scores(folder: Path) -> list[Tensor]:
+    imported = read(folder)
+    module: Any = imported.module()
+    if imported.kind == "translation":
+        both = Tokens.padded(READ_IDS), Tokens.padded([[1, 9, 8], [1, 6, 5]])
+        return list(module(*both))
+    out = module(Tokens.padded(READ_IDS))
+    return cut(out, READ_IDS) if out.dim() == 3 else list(out)
+
+
+def ours_or_refused(folder: Path) -> tuple[list[Tensor], str]:
+    try:
+        return our_scores(folder), ""
+    except ValueError as error:
+        return [], str(error)
+
+
+def alike(some: list[Tensor], others: list[Tensor]) -> bool:
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, atol=1e-4)
+        for a, b in zip(some, others, strict=True)
+    )
+
+
+def of_class(family: str) -> dict[str, Any]:
+    """The keys of a config class; what all of them share is looked at in one family."""
+    held: dict[str, Any] = getattr(transformers, SMALL[family][1])().to_dict()
+    own = {name: value for name, value in held.items() if family == "gpt2" or name not in EVERY}
+    more = {"rope_scaling": None, "is_causal": True} if "rope_parameters" in held else {}
+    return own | more
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_a_key_that_is_set_to_something_else_is_read_idle_or_refused(
+    family: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    plain = their_scores(folders[family], family)
+    assert alike(our_scores(folders[family]), plain)
+    held = json.loads((folders[family] / "config.json").read_text())
+    followed, refused = [], []
+    for name, value in of_class(family).items():
+        if name in WRITING:
+            continue
+        folder = tmp_path / name
+        shutil.copytree(folders[family], folder)
+        change(folder / "config.json", **{name: other(name, held.get(name, value))})
+        key = FAMILIES[family].keys.get(name)
+        ours, said = ours_or_refused(folder)
+        if not ours:
+            assert name.removesuffix("s") in said or any(each in said for each in SIZES), said
+            assert not isinstance(key, Idle), name
+            refused.append(name)
+            continue
+        assert not isinstance(key, Only), name
+        theirs = their_scores(folder, family)
+        assert alike(ours, theirs), name
+        if isinstance(key, Idle):
+            assert alike(theirs, plain), name
+        followed += [name] if not alike(theirs, plain) else []
+    assert refused
+    assert followed
