@@ -47,12 +47,10 @@ class Config:
 
     def __init__(self, held: dict[str, Any], keys: Keys):
         self.held, self.keys = held, keys
-        self.asked: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
         if not isinstance(self.keys[name], Read):
             raise KeyError(name)
-        self.asked.add(name)
         value = self.held.get(name)
         return default if value is None else value
 

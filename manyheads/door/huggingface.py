@@ -20,6 +20,7 @@ from manyheads.door.folders import (
     GENERATION,
     READING_CONFIG,
     SENTENCES_CONFIG,
+    SPECIAL,
     TARGET,
     TOKENIZER,
     TOKENIZER_CONFIG,
@@ -35,8 +36,25 @@ from manyheads.door.folders import (
     write_weights,
 )
 from manyheads.door.gpt2 import Gpt2
-from manyheads.door.keys import FORMS, MODES, READING, SENTENCES, Measure, brief, check
-from manyheads.door.llama import Llama
+from manyheads.door.keys import (
+    EVERY,
+    FORMS,
+    MODES,
+    MODULES,
+    NORMALIZE,
+    POOLING,
+    READING,
+    SENTENCES,
+    SPECIAL_TOKENS,
+    TOKENIZING,
+    WRITING,
+    Keys,
+    Measure,
+    brief,
+    check,
+    table,
+)
+from manyheads.door.llama import ROTARY, Llama
 from manyheads.door.names import Tensors, taken
 from manyheads.model.build import Network
 from manyheads.model.heads import Pooling
@@ -277,14 +295,42 @@ def pooled(settings: dict[str, Any], width: int) -> Pooling:
     if newer is not None:
         several = newer if isinstance(newer, list) else [newer]
         modes += [f"pooling_mode_{MODES.get(str(mode), mode)}" for mode in several]
-    table: dict[str, Pooling] = {"cls_token": "first", "mean_tokens": "mean"}
-    names = {f"pooling_mode_{mode}": pooling for mode, pooling in table.items()}
+    names_of: dict[str, Pooling] = {"cls_token": "first", "mean_tokens": "mean"}
+    names = {f"pooling_mode_{mode}": pooling for mode, pooling in names_of.items()}
     if len(modes) != 1 or modes[0] not in names:
         raise ValueError(
             f"states are pooled by {' and '.join(modes) or 'nothing'}, which is not "
             f"computed here; one of {', '.join(names)} would do"
         )
     return names[modes[0]]
+
+
+def key_tables() -> str:
+    """Every key of every file and what becomes of it, as docs/door.md has them."""
+    files = {
+        "`generation_config.json`, and `config.json` where there is no such file": WRITING,
+        "`config.json` of every family": less(EVERY, WRITING),
+        **{
+            f"`config.json` of {name}": less(family.keys, EVERY)
+            for name, family in FAMILIES.items()
+            if name not in ("bart", "mbart")
+        },
+        f"its `{TOKENIZER_CONFIG}`": TOKENIZING,
+        f"its `{SPECIAL}`": SPECIAL_TOKENS,
+        "`modules.json`, each": MODULES,
+        f"`{SENTENCES_CONFIG}`": SENTENCES,
+        f"`{READING_CONFIG}`": READING,
+        "`1_Pooling/config.json`": POOLING,
+        "`2_Normalize/config.json`": NORMALIZE,
+        "`rope_parameters` and `rope_scaling`": ROTARY,
+    }
+    titled = [f"### {title}\n\n{table(keys)}" for title, keys in files.items()]
+    return "\n\n".join(titled).replace("of pegasus", "of pegasus, bart and mbart")
+
+
+def less(keys: Keys, shared: Keys) -> Keys:
+    """Those that are not the shared ones."""
+    return {name: key for name, key in keys.items() if shared.get(name) != key}
 
 
 # ---- out -------------------------------------------------------------------------------------

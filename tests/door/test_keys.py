@@ -14,8 +14,10 @@ from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
 from manyheads.door.family import Kind
-from manyheads.door.huggingface import FAMILIES, read
-from manyheads.door.keys import EVERY, WRITING, Idle, Only
+from manyheads.door.folders import Config
+from manyheads.door.huggingface import FAMILIES, key_tables, read
+from manyheads.door.keys import EVERY, WRITING, Idle, Left, Only, Read
+from manyheads.door.parity import ours_written, theirs_written
 from manyheads.model.networks import Tokens
 
 transformers = pytest.importorskip(
@@ -57,6 +59,7 @@ OTHER: dict[str, Any] = {
     "return_dict": True,  # without it the library's own model fails
     "pruned_heads": {"0": [1]},
     "summary_type": "mean",
+    "summary_activation": "tanh",
     "bad_words_ids": [[9]],
     "suppress_tokens": [9],
     "begin_suppress_tokens": [9],
@@ -193,3 +196,77 @@ def test_a_key_that_is_set_to_something_else_is_read_idle_or_refused(
         followed += [name] if not alike(theirs, plain) else []
     assert refused
     assert followed
+
+
+@pytest.mark.parametrize("family", ["llama", "marian"])
+def test_a_way_to_write_is_read_told_or_refused(
+    family: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.door.parity.LONGEST", 12)
+    plain = json.loads((folders[family] / "generation_config.json").read_text())
+    told, refused, followed = [], [], []
+    before = written(folders[family], family)
+    for name, value in vars(transformers.GenerationConfig()).items():
+        if isinstance(WRITING[name], Idle) and name not in NOT_FASTER:
+            continue  # speed, which its own tests are for, and what is not asked for here
+        folder = tmp_path / name
+        shutil.copytree(folders[family], folder)
+        new = {name: other(name, plain.get(name, value))}
+        change(folder / "generation_config.json", **new)
+        try:
+            notes = read(folder).notes
+        except ValueError as error:
+            refused.append((name, str(error)))
+            continue
+        if notes:
+            assert isinstance(WRITING[name], Left), name
+            assert [note.split(":")[0] for note in notes] == [name]
+            told.append(name)
+            continue
+        ours, theirs = written(folder, family)
+        # The last may differ: a forced end takes its place there, a forced beginning counts there.
+        assert ours[:11] == theirs[:11], name
+        followed += [name] if (ours, theirs) != before else []
+    assert not [name for name, sentence in refused if name not in sentence]
+    assert not [name for name, _ in refused if not isinstance(WRITING[name], Only)]
+    assert {"num_beams", "no_repeat_ngram_size", "repetition_penalty"} <= {*told}
+    assert {"eos_token_id", "bad_words_ids", "suppress_tokens"} <= {*followed}
+
+
+NOT_FASTER = ("bos_token_id", "forced_eos_token_id", "remove_invalid_values")
+
+
+@torch.no_grad()
+def written(folder: Path, family: str) -> tuple[list[int], list[int]]:
+    """What both write by taking the likeliest token."""
+    imported, (model_class, _, kind, _) = read(folder), SMALL[family]
+    model = getattr(transformers, model_class).from_pretrained(folder, dtype=torch.float32).eval()
+    module, signs = imported.module(), imported.signs[-1]
+    both = (Tokens.padded(READ_IDS[:1]), Tokens.padded([[1]]))
+    batch = both if kind == "translation" else both[:1]
+    return ours_written(module, batch, signs, 0), theirs_written(model, module, batch, signs, 0)
+
+
+def test_what_a_table_calls_read_is_asked_for(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a table cannot promise what no code does."""
+    asked: set[str] = set()
+    real = Config.get
+
+    def get(config: Config, name: str, default: Any = None) -> Any:
+        asked.add(name)
+        return real(config, name, default)
+
+    monkeypatch.setattr(Config, "get", get)
+    for folder in folders.values():
+        read(folder)
+    every = [item for family in FAMILIES.values() for item in family.keys.items()]
+    listed = {name for name, key in every if isinstance(key, Read)}
+    # The family is known before its table is, and one model here has but one vocabulary.
+    assert listed - asked == {"model_type", "decoder_vocab_size"}
+
+
+def test_the_docs_have_the_tables_that_the_code_reads_by() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "door.md").read_text(encoding="utf-8")
+    assert key_tables() in page
