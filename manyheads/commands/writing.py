@@ -51,7 +51,8 @@ def translate(
         bool,
         typer.Option(
             "--records",
-            help="Stdin has a JSON object a line, with a source, document or question and context.",
+            help="Stdin has a JSON object a line, as for train: a source, document, or context "
+            "with a question or several.",
         ),
     ] = False,
     as_json: Annotated[
@@ -74,12 +75,20 @@ def translate(
         int | None,
         typer.Option(
             help="Write the best so many, each with the number of its source (from 1) and the "
-            "score / length ** penalty by which they are ranked, tabs between.",
+            "score by which they are ranked, log-probability / length ** penalty; tabs between.",
             show_default="the best alone, as it is",
             rich_help_panel=SEARCH,
         ),
     ] = None,
     length_penalty: LengthPenalty = 1.0,
+    long: Annotated[
+        str | None,
+        typer.Option(
+            help="What becomes of several sentences on a line, and of more than can be read: split "
+            "reads each sentence by itself, truncate the beginning, refuse ends the command.",
+            show_default="split for translations, else truncate",
+        ),
+    ] = None,
     temperature: Annotated[
         float,
         typer.Option(help="Above 0: draw, more boldly the higher.", rich_help_panel=CHANCE),
@@ -96,7 +105,7 @@ def translate(
     Documents and questions have lines of their own: give them with --records,
     as they stand in a .jsonl file.
     """
-    from manyheads.tasks.writing import Writing
+    from manyheads.tasks.writing import Writing, beam_for
     from manyheads.trained.translator import AT_ONCE, Translator
 
     if records and texts:
@@ -107,7 +116,7 @@ def translate(
     if not drawn and top_p != 1:
         raise ValueError("--top-p narrows what is drawn; give a --temperature too")
     how = Writing(
-        beam=beam if beam is not None else 1 if drawn else BEAM,
+        beam=beam_for(beam, temperature),
         nbest=1 if nbest is None else nbest,
         length_penalty=length_penalty,
         temperature=temperature,
@@ -124,7 +133,15 @@ def translate(
     read, ready = (texts, lambda: True) if texts else piped(loaded.task.kind, records)
     sources, shown = tee(read)
     at_once = 1 if spoken else AT_ONCE
-    written = loaded.write(sources, how, prefix=prefix, at_once=at_once, ready=ready)
+    written = loaded.write(
+        sources,
+        how,
+        prefix=prefix,
+        long=cast(Any, long),
+        at_once=at_once,
+        ready=ready,
+        told=partial(print, file=sys.stderr),
+    )
     for number, (best, source) in enumerate(zip(written, shown, strict=False), start=1):
         if as_json:
             print(json.dumps(described(loaded, source, best), ensure_ascii=False), flush=True)
@@ -134,7 +151,7 @@ def translate(
             print(f"{number}\t\t", flush=True)
         else:
             for one in best:
-                print(f"{number}\t{one.worth:.4f}\t{on_a_line(one)}", flush=True)
+                print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
 
 
 def on_a_line(written: Written) -> str:
@@ -162,20 +179,24 @@ def recorded(lines: Iterator[str], kind: Kind) -> Iterator[str]:
     from manyheads.tasks.kinds import KINDS
 
     for number, record in parsed(lines, STDIN):
-        yield KINDS[kind].records.source(record, f"{STDIN}:{number}")
+        yield from KINDS[kind].records.all_sources(record, f"{STDIN}:{number}")
 
 
 def described(model: Translator, source: str, best: list[Written]) -> dict[str, Any]:
+    aligned = [model.align(source, written) for written in best]
     return {
         "source": source,
+        "words": aligned[0].read,
         "best": [
             {
                 "text": written.text,
                 "score": round(written.score, 4),
+                "log_prob": round(written.log_prob, 4),
                 "finished": written.finished,
-                "alignment": model.alignment(source, written),
+                "words": each.written,
+                "alignment": each.links,
             }
-            for written in best
+            for written, each in zip(best, aligned, strict=True)
         ],
     }
 

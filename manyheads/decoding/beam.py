@@ -15,6 +15,8 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
 from manyheads.decoding.chances import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
+LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
+
 
 @dataclass(frozen=True)
 class Beam:
@@ -168,7 +170,7 @@ class Search:
         """End the sentences that are as long as they may be, and those that cannot be bettered."""
         # Scores only fall, and what they are divided by is largest for the longest.
         attainable = self.scores[:, 0] / self.limits**self.how.length_penalty
-        full = self.limits == self.count
+        full = (self.limits == self.count) | self.looping()
         done = self.going & (full | ~(attainable > self.to_beat))
         if not done.any():
             return
@@ -180,6 +182,14 @@ class Search:
                 raise nothing_left(self.sentences[s], self.count - 1)
         self.going = self.going & ~done
         self.scores = self.scores.masked_fill(~self.going[:, None], -torch.inf)
+
+    def looping(self) -> Tensor:
+        """The sentences whose best goes round in a loop: nothing better would come of it. (S,)"""
+        loop = self.bounds.loop
+        if not loop or self.count < loop or self.count % LOOKED_AT_EVERY:
+            return torch.zeros_like(self.going)
+        best = self.ids[:: self.how.width, -loop:].tolist()
+        return torch.tensor([self.bounds.loops(ids) for ids in best], device=self.going.device)
 
     def leave(self, parents: Tensor) -> Tensor:
         """Drop the sentences that are done; the rows that the others continue."""

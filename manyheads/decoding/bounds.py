@@ -45,6 +45,7 @@ class Bounds:
     shortest: int = 0  # tokens before the stop may come
     prefix: Sequence[Sequence[int]] = ()  # the tokens that each must begin with
     never: tuple[int, ...] = ()  # what is not written: padding, the start
+    loop: int = 0  # tokens at the end that only repeat a quarter of them or less: it ends there
 
     def __post_init__(self) -> None:
         longest = [self.longest] if isinstance(self.longest, int) else list(self.longest)
@@ -86,6 +87,12 @@ class Bounds:
                     f"sequence {row} must begin with {len(tokens)} tokens and may have {limit}"
                 )
         return limits
+
+    def loops(self, ids: Sequence[int]) -> bool:
+        """Whether these end in a loop: [7, 5, 6, 5, 6, 5, 6, 5, 6] does, of 8 tokens"""
+        tail = list(ids[len(ids) - self.loop :])
+        periods = range(1, self.loop // 4 + 1 if len(ids) >= self.loop else 1)
+        return any(tail[period:] == tail[:-period] for period in periods)
 
     def rule_out(self, logs: Tensor, written: int, rows: Sequence[int]) -> Tensor:
         """-inf, in place, for what these sequences may not write after `written` tokens.

@@ -47,7 +47,11 @@ def written(
     """Each sequence by itself, one token after another, as `choose` says."""
     ids: list[list[int]] = [[] for _ in start]
     logs: list[list[float]] = [[] for _ in start]
-    for new in rounds(step, start, bounds, choose, over):
+
+    def ended(row: int, token: int) -> bool:
+        return (over is not None and over(row, token)) or bounds.loops([*ids[row], token])
+
+    for new in rounds(step, start, bounds, choose, ended if bounds.loop else over):
         for row, token, log in new:
             ids[row].append(token)
             logs[row].append(log)

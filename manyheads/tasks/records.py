@@ -22,6 +22,9 @@ class Pairs:
     def source(self, record: Record, where: str) -> str:
         return texts(record, self.sources, where)[0]
 
+    def all_sources(self, record: Record, where: str) -> list[str]:
+        return [self.source(record, where)]
+
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in objects(path):
             where = f"{path}:{number}"
@@ -40,17 +43,27 @@ class Questions:
         question, context = (texts(record, (name,), where)[0] for name in ("question", "context"))
         return f"{question.strip()}\n{context.strip()}"
 
+    def asked(self, record: Record, where: str) -> list[Record]:
+        """The questions, each an object."""
+        asked = record.get("qas", [record])
+        if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
+            raise ValueError(
+                f"{where}: qas is a list of questions, each an object with its answers"
+            )
+        return asked
+
+    def all_sources(self, record: Record, where: str) -> list[str]:
+        """Of each question, in the context that they share."""
+        asked = self.asked(record, where)
+        context = texts(record, ("context",), where)[0] if "qas" in record else None
+        held = {} if context is None else {"context": context}
+        return [self.source({**one, **held}, where) for one in asked]
+
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in objects(path):
             where = f"{path}:{number}"
-            asked = record.get("qas", [record])
-            if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
-                raise ValueError(
-                    f"{where}: qas is a list of questions, each an object with its answers"
-                )
-            context, *_ = texts(record, ("context",), where)
-            for one in asked:
-                source = self.source({**one, "context": context}, where)
+            sources = self.all_sources(record, where)
+            for source, one in zip(sources, self.asked(record, where), strict=True):
                 answer, *others = dict.fromkeys(texts(one, self.answers, where))
                 yield Example(source, answer, number, tuple(others))
 

@@ -11,18 +11,20 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+HALF = "\ufffd"  # of a character, as it is shown
+
 
 def links(
-    layers: Sequence[Tensor], read: Sequence[str], written: Sequence[str]
+    layers: Sequence[Tensor], sources: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[int, int]]:
     """For each word written, in order, the word read that its pieces looked at most.
 
-    `layers` are L of (H, Q + 1, K + 1): the sign at either end takes part in attention and is no
-    word. Heads do different things; their mean over all layers follows the words best.
+    `sources` and `targets` are the numbers of the words that the pieces belong to. `layers` are L
+    of (H, Q + 1, K + 1): the sign at either end takes part in attention and is no word. Heads do
+    different things; their mean over all layers follows the words best.
     """
     weights = torch.stack([layer.mean(0) for layer in layers]).mean(0)  # (Q + 1, K + 1)
-    weights = weights[: len(written), : len(read)]
-    sources, targets = words_of(read), words_of(written)
+    weights = weights[: len(targets), : len(sources)]
     by_source = gathered(weights.T, sources).T
     table = gathered(by_source, targets)  # (words written, words read)
     return [(int(row.argmax()), i) for i, row in enumerate(table)] if table.numel() else []
@@ -45,3 +47,12 @@ def words_of(pieces: Sequence[str]) -> list[int]:
     """
     ends = accumulate(pieces)
     return [len(text.split()) - 1 for text in ends]
+
+
+def pieces_of(pieces: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Pieces as they are, for a script without spaces: what adds nothing is a part of a character
+    that the next one completes. ["猫", "", "が"] -> [0, 1, 1], ["猫", "が"]
+    """
+    names = [piece for piece in pieces if piece]
+    before = [0, *accumulate(map(bool, pieces))][:-1]
+    return [number if number < len(names) else -1 for number in before], names

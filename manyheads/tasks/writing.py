@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import nn
 
 from manyheads.attention.positions import Learned
 from manyheads.codecs.text import Signs
@@ -20,6 +21,8 @@ from manyheads.model.networks import EncoderDecoder, Tokens
 from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
+BEAM = 5
+LOOP = 64  # tokens that only repeat each other end a text
 T = TypeVar("T")
 
 
@@ -68,6 +71,13 @@ class Writing:
         return self.max_new_tokens or begun + max(self.min_new_tokens, 2 * source + 20)
 
 
+def beam_for(asked: int | None, temperature: float) -> int:
+    """As wide as was asked for; else the usual, where nothing is drawn."""
+    if asked is not None:
+        return asked
+    return 1 if temperature else BEAM
+
+
 @torch.no_grad()
 def write(
     network: EncoderDecoder,
@@ -76,14 +86,14 @@ def write(
     *,
     prefixes: Sequence[Ids] = (),
     signs: tuple[Signs, Signs] = (Signs(), Signs()),
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
     tokens: int = 8192,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
-    Sources of like length go together, about so many `tokens` of all beams at once. `first` is the
-    number of the first source in the whole input: each draws by its own number. `signs` are those
-    of what is read and of what is written.
+    Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
+    those of the sources in the whole input, by which each draws. `signs` are those of what is read
+    and of what is written.
     """
     network.eval()
     reads, writes = signs
@@ -98,7 +108,7 @@ def write(
         start = torch.tensor([writes.starts] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
-            min(how.longest(len(sources[i]), len(begun)), room(network))
+            min(how.longest(len(sources[i]), len(begun)), room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
@@ -107,10 +117,11 @@ def write(
             shortest=how.min_new_tokens,
             prefix=prefix,
             never=writes.never,
+            loop=LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0,
         )
         if how.temperature:
-            numbers = [first + i for i in rows]
-            written = [[one] for one in sample(step, start, bounds, how.sampling(), numbers)]
+            own = rows if numbers is None else [numbers[i] for i in rows]
+            written = [[one] for one in sample(step, start, bounds, how.sampling(), own)]
         elif how.beam > 1:
             wide = Beam(how.beam, nbest=how.nbest, length_penalty=how.length_penalty)
             written = beam(step, start, bounds, wide)
@@ -120,9 +131,9 @@ def write(
     return [found[i] for i in range(len(sources))]
 
 
-def room(network: EncoderDecoder) -> int:
-    """How many tokens a network can write: a learned position knows only so many places."""
-    position = getattr(getattr(network.decoder, "stack", None), "position", None)
+def room(side: nn.Module) -> int:
+    """How many tokens it can read or write: a learned position knows only so many places."""
+    position = getattr(getattr(side, "stack", None), "position", None)
     return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
 
 

@@ -41,7 +41,8 @@ def test_the_best_are_listed_with_their_scores(manyheads: Command, run: Path) ->
         ["ba du"], Writing(beam=4, nbest=3, length_penalty=0.5, max_new_tokens=3)
     )
     assert best.finished
-    assert float(cells[0][1]) == pytest.approx(best.score / 3**0.5, abs=1e-4), "with the stop"
+    assert float(cells[0][1]) == pytest.approx(best.score, abs=1e-4)
+    assert best.score == pytest.approx(best.log_prob / 3**0.5), "with the stop"
     scores = [float(score) for _, score, _ in cells[:3]]
     assert scores == sorted(scores, reverse=True), "what is shown is what ranks them"
 
@@ -58,9 +59,47 @@ def test_json_tells_scores_and_alignments(manyheads: Command, run: Path) -> None
     done = manyheads("translate", *given, "ba du", "")
     read, empty = map(json.loads, done.out.splitlines())
     assert read["source"] == "ba du"
-    assert [set(one) for one in read["best"]] == [{"text", "score", "finished", "alignment"}] * 2
-    assert read["best"][0]["alignment"][0][1] == 0
-    assert empty["best"] == [{"text": "", "score": 0.0, "finished": True, "alignment": []}]
+    assert read["words"] == ["ba", "du"]
+    told = {"text", "score", "log_prob", "finished", "words", "alignment"}
+    assert [set(one) for one in read["best"]] == [told] * 2
+    best = read["best"][0]
+    assert best["words"] == best["text"].split() == ["one", "two"]
+    assert best["alignment"][0][1] == 0
+    assert best["score"] == pytest.approx(best["log_prob"] / 3, abs=1e-3), "two words and the end"
+    nothing = {"text": "", "score": 0.0, "log_prob": 0.0, "finished": True}
+    assert empty["best"] == [{**nothing, "words": [], "alignment": []}]
+
+
+def test_a_score_is_the_same_in_json_in_a_table_and_in_python(
+    manyheads: Command, run: Path
+) -> None:
+    given = ("translate", "--model", run, *FEW, "--nbest", "2", "ba du")
+    table = [line.split("\t")[1] for line in manyheads(*given).out.splitlines()]
+    (line,) = manyheads(*given, "--json").out.splitlines()
+    (python,) = load(run, "cpu").translate_nbest(["ba du"], 2, max_new_tokens=3)
+    assert [f"{one['score']:.4f}" for one in json.loads(line)["best"]] == table
+    assert [one.score for one in python] == pytest.approx([float(one) for one in table], abs=1e-4)
+
+
+def test_a_line_of_several_sentences_is_written_whole(
+    manyheads: Command, refuses: Refuses, run: Path
+) -> None:
+    long = "ba du\nnu ki\nlo me"
+    given = ("translate", "--model", run, long, "--beam", "3")
+    assert manyheads(*given).out == "one two six three four five\n"
+    assert manyheads(*given, "--long", "truncate").out != "one two six three four five\n"
+    refuses("long is one of split, truncate, refuse, got 'cut'", *given, "--long", "cut")
+
+
+def test_one_endless_line_ends_nothing_for_the_others(manyheads: Command, run: Path) -> None:
+    stdin = b"ba du\n" + b"ba" * 5_000 + b"\n" + b"ba " * 10_000 + b"\nnu ki\n"
+    done = manyheads("translate", "--model", run, *FEW, stdin=stdin)
+    assert (done.code, done.err) == (0, "")
+    first, _, _, last = done.out.splitlines()
+    assert (first, last) == ("one two", "six three")
+    done = manyheads("translate", "--model", run, *FEW, "--long", "truncate", stdin=stdin)
+    assert done.code == 0
+    assert done.err == "line 3 has 10,000 tokens: the first 4,096 are read\n"
 
 
 def test_a_network_without_attention_aligns_nothing(
@@ -134,6 +173,22 @@ def test_documents_and_questions_are_read_as_they_were_learned(
     refuses(sentence, *given, stdin=b'{"x": "ba"}')
 
 
+def test_each_question_of_a_record_is_answered(
+    manyheads: Command, refuses: Refuses, tmp_path: Path
+) -> None:
+    questions = [{"question": f"{word}?", "answers": [word]} for word in ("ba", "du", "ki")]
+    records = [{"context": f"ba du ki {i}", "qas": questions} for i in range(20)]
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    run = trained(tmp_path / "run", "answering", "--pairs", pairs)
+    given = ("translate", "--model", run, "--records", "--json", *FEW)
+    done = manyheads(*given, stdin=json.dumps(records[0]).encode())
+    sources = [json.loads(line)["source"] for line in done.out.splitlines()]
+    assert sources == ["ba?\nba du ki 0", "du?\nba du ki 0", "ki?\nba du ki 0"]
+    sentence = "stdin:1: qas is a list of questions, each an object with its answers"
+    refuses(sentence, *given, stdin=b'{"context": "ba", "qas": 7}')
+
+
 @pytest.mark.parametrize(
     ("more", "sent"), [((), "{}\n"), (("--records",), '{{"source": "{}"}}\n\n')]
 )
@@ -181,7 +236,7 @@ def started(run: Path, *more: str) -> Piped:
         (b"\xff", (), f"stdin:3: {UNREADABLE}"),
         (
             b"ba " * 333_333,
-            (),
+            ("--long", "refuse"),
             "line 3 has 333,333 tokens, 4,096 are the most that are read at once; "
             "cut it into sentences",
         ),
@@ -197,7 +252,7 @@ def started(run: Path, *more: str) -> Piped:
 def test_the_lines_before_one_that_cannot_be_read_are_written(
     third: bytes, more: tuple[str, ...], sentence: str, manyheads: Command, run: Path
 ) -> None:
-    line = b'{"source": "ba du"}\n' if more else b"ba du\n"
+    line = b'{"source": "ba du"}\n' if "--records" in more else b"ba du\n"
     stdin = 2 * line + third + b"\n" + line
     done = manyheads("translate", "--model", run, *more, *FEW, stdin=stdin)
     assert done.err.startswith(f"manyheads: {sentence}")

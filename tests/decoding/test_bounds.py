@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from writers import STOP, Chain, Fixed, begin
+from writers import STOP, Chain, Fixed, Scripted, begin
 
 from manyheads import Beam, Bounds, Hypothesis, Sampling, beam, greedy, sample
 
@@ -113,3 +113,30 @@ def test_what_is_allowed_keeps_its_log_probability() -> None:
     assert found[1].isfinite().tolist() == [False, False, False, False, True, False]
     assert torch.equal(found[found.isfinite()], logs[found.isfinite()])
     assert bounds.rule_out(logs.clone(), 2, [0, 1]).isfinite().sum() == 10
+
+
+def test_a_loop_is_a_few_tokens_over_and_over() -> None:
+    bounds = Bounds(STOP, longest=99, loop=8)
+    assert bounds.loops([7, 5, 6, 5, 6, 5, 6, 5, 6])
+    assert bounds.loops([3] * 8)
+    assert not bounds.loops([3] * 7), "not yet"
+    assert not bounds.loops([1, 2, 3, 1, 2, 3, 1, 2, 3]), "three are more than a quarter"
+    assert not bounds.loops([5, 6, 5, 6, 5, 6, 5, 7])
+    assert not Bounds(STOP, longest=99).loops([3] * 99)
+
+
+PATIENT = {**WRITERS, "beam": lambda *a: [found[0] for found in beam(*a, Beam(3, early=False))]}
+
+
+@pytest.mark.parametrize("write", PATIENT.values(), ids=PATIENT)
+def test_a_sequence_that_goes_round_in_a_loop_ends_and_its_neighbours_do_not(write: Any) -> None:
+    round_ = [[4, 5][i % 2] for i in range(99)]
+    onward = [1 + (i * i) % 7 for i in range(20)]
+    step = Scripted(round_, onward + 80 * [STOP], round_)
+    first, second, last = write(step, begin(3), Bounds(STOP, longest=90, loop=16))
+    assert first == last
+    assert len(first.ids) == 16
+    assert not first.finished
+    assert second.ids == onward
+    assert second.finished
+    assert len(write(Scripted(round_), begin(1), Bounds(STOP, longest=90))[0].ids) == 90

@@ -2,7 +2,7 @@
 
 import torch
 
-from manyheads.tasks.words import gathered, links, words_of
+from manyheads.tasks.words import gathered, links, pieces_of, words_of
 
 
 def test_pieces_belong_to_the_word_they_end_in() -> None:
@@ -31,11 +31,11 @@ def test_each_word_written_finds_the_word_its_pieces_looked_at() -> None:
         ]
     )
     looks[3, 3] = 0.5
-    assert links([looks[None]], read, written) == [(0, 0), (1, 1), (2, 2)]
+    assert links([looks[None]], words_of(read), words_of(written)) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_heads_and_layers_are_averaged() -> None:
-    read, written = ["a", " b"], ["x"]
+    read, written = [0, 1], [0]
     one = torch.tensor([[[0.9, 0.1, 0.0]], [[0.4, 0.6, 0.0]]])  # (H, 1, 3)
     other = torch.tensor([[[0.1, 0.9, 0.0]], [[0.1, 0.9, 0.0]]])
     assert links([one], read, written) == [(0, 0)]
@@ -43,5 +43,11 @@ def test_heads_and_layers_are_averaged() -> None:
 
 
 def test_nothing_written_is_linked_to_nothing() -> None:
-    assert links([torch.ones(2, 1, 3)], ["a", " b"], []) == []
-    assert links([torch.ones(2, 2, 1)], [], ["x"]) == []
+    assert links([torch.ones(2, 1, 3)], [0, 1], []) == []
+    assert links([torch.ones(2, 2, 1)], [], [0]) == []
+
+
+def test_without_spaces_each_piece_is_a_word_and_half_a_character_is_of_the_next() -> None:
+    assert pieces_of(["猫", "", "", "が", "いる"]) == ([0, 1, 1, 1, 2], ["猫", "が", "いる"])
+    assert pieces_of(["猫", ""]) == ([0, -1], ["猫"]), "what nothing completes is no word"
+    assert pieces_of([]) == ([], [])

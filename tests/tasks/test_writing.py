@@ -35,7 +35,7 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
 ) -> None:
     network, codec = learned
     ids = codec.encode_all(SOURCES)
-    alone = [write(network, [one], how, first=i)[0] for i, one in enumerate(ids)]
+    alone = [write(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]
     for tokens in (2048, 30):
         together = write(network, ids, how, tokens=tokens)
         assert [[one.ids for one in best] for best in together] == [

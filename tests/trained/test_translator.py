@@ -10,9 +10,11 @@ from manyheads.models import load
 from manyheads.tasks.writing import Writing
 from manyheads.trained.translator import (
     FIRST,
+    LONG_CHARACTERS,
     MOST_TOKENS,
+    NOTHING,
+    PART_TOKENS,
     Translator,
-    Written,
     added,
     together,
 )
@@ -55,7 +57,7 @@ def test_each_word_is_aligned_to_one_that_was_read(model: Translator) -> None:
         " <unk>",
         " du",
     ]
-    assert model.alignment("", Written("", 0.0, [], True)) == []
+    assert model.alignment("", NOTHING) == []
 
 
 def test_without_attention_only_looking_at_it_is_refused(
@@ -72,7 +74,7 @@ def test_without_attention_only_looking_at_it_is_refused(
 
 def test_what_cannot_be_read_is_refused_after_what_came_before(model: Translator) -> None:
     too_long = "ba " * (MOST_TOKENS + 1)
-    written = model.write(["ba", "du", too_long])
+    written = model.write(["ba", "du", too_long, "ki"], long="refuse")
     assert len([next(written), next(written)]) == 2
     with pytest.raises(ValueError, match=r"^line 3 has 4,097 tokens, 4,096 are the most"):
         next(written)
@@ -82,6 +84,53 @@ def test_what_cannot_be_read_is_refused_after_what_came_before(model: Translator
         list(model.write(["\ud800"]))
     with pytest.raises(ValueError, match=r"^texts come as a list, got a str"):
         model.translate("ba")
+
+
+def test_sentences_on_one_line_are_written_one_by_one(model: Translator) -> None:
+    line, wanted = "ba du\nnu ki\nlo me", "one two\nsix three\nfour five"
+    assert model.translate([line, "ba du"]) == [wanted, "one two"]
+    (whole,) = model.translate([line], long="truncate")
+    assert whole.split() != wanted.split(), "two words a line are all that it has learned"
+    ((best, *others),) = model.translate_nbest([line], 3)
+    alone = [one for (one,) in model.translate_nbest(line.split("\n"), 1)]
+    assert best.text == wanted
+    assert best.log_prob == pytest.approx(sum(one.log_prob for one in alone), abs=1e-4)
+    assert best.score == pytest.approx(best.log_prob / 9, abs=1e-5)
+    assert [best.score, *(one.score for one in others)] == sorted(
+        (one.score for one in (best, *others)), reverse=True
+    )
+    assert len({one.text for one in (best, *others)}) == 3
+    aligned = model.align(line, best)
+    assert aligned.read == ["ba", "du", "nu", "ki", "lo", "me"]
+    assert aligned.written == best.text.split()
+    assert [j for _, j in aligned.links] == [0, 1, 2, 3, 4, 5]
+    assert [i // 2 for i, _ in aligned.links] == [0, 0, 1, 1, 2, 2], "each in its own sentence"
+
+
+def test_a_prefix_begins_the_first_sentence_alone(model: Translator) -> None:
+    (text,) = model.translate(["ba du\nki lo"], prefix="six", max_new_tokens=2)
+    assert text.startswith("six")
+    assert "six" not in text.split("\n")[1]
+
+
+def test_a_text_of_any_length_is_read_in_parts_or_its_beginning_told(model: Translator) -> None:
+    many = "ba " * (2 * PART_TOKENS)
+    ((best,),) = model.write([many], Writing(max_new_tokens=1))
+    assert [len(part.ids) for part, _ in best.parts] == [PART_TOKENS] * 2
+    told: list[str] = []
+    too_long = "ba " * (MOST_TOKENS + 1)
+    short = Writing(max_new_tokens=1)
+    ((best,), (other,)) = model.write([too_long, "ba"], short, long="truncate", told=told.append)
+    assert [len(part.ids) for part, _ in best.parts] == [MOST_TOKENS]
+    assert told == ["line 1 has 4,097 tokens: the first 4,096 are read"]
+    assert other.text == "one"
+    with pytest.raises(ValueError, match=r"^long is one of split, truncate, refuse, got 'cut'$"):
+        model.translate(["ba"], long="cut")  # type: ignore[arg-type]
+
+
+def test_a_long_text_keeps_none_before_it_waiting() -> None:
+    long = "x" * (LONG_CHARACTERS + 1)
+    assert [len(some) for some in together(iter(["x", "x", long, "x", "x"]), 200)] == [2, 1, 2]
 
 
 def test_texts_come_together_a_few_at_first() -> None:
