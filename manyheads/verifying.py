@@ -6,6 +6,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from manyheads.exchange import WAYS, Model, batches, design_of, export, refuse_m
 from manyheads.model.networks import EncoderDecoder, Tokens
 from manyheads.trained.language import LanguageModel
 from manyheads.trained.translator import Translator
+from manyheads.training.causality import ROUNDING, largest_leak
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 LOW = 5e-2  # in 16 bits
@@ -64,6 +66,8 @@ def verified(model: Model, texts: Sequence[str]) -> Iterator[Check]:
     else:
         yield Check("packed = padded", note="only a transformer reads packed rows")
     if isinstance(model, Translator | LanguageModel):
+        told = "by how much of the largest score"
+        yield Check("no token sees a later one", largest(ahead, model, some), ROUNDING, told)
         yield Check("cached = uncached", largest(cached, model, some), tolerance)
         yield Check("beam 1 = greedy", largest(searched, model, some), 0.0, "texts that differ")
     for name, way in WAYS.items():
@@ -102,15 +106,25 @@ def packed(model: Model, batch: Batch) -> float:
     network: Any = getattr(model.network, "encoder", model.network)
     if isinstance(model.network, EncoderDecoder):
         network = model.network
-    device = batch[0].ids.device
-    rows = [[row(tokens, i) for i in range(len(tokens.ids))] for tokens in batch]
-    in_a_row = [
-        Tokens.packed([each], sum(map(len, each)), signs_of(model).pad).to(device) for each in rows
-    ]
-    flat = network(*in_a_row)[0]
+    flat = network(*end_to_end(model, batch))[0]
     apart = network(*batch)
-    mask = real(batch[-1]).to(device) > 0
+    mask = real(batch[-1]).to(batch[0].ids.device) > 0
     return float((flat - apart[mask]).abs().max())
+
+
+def end_to_end(model: Model, batch: Batch) -> Batch:
+    """All texts of a batch in one row."""
+    device, pad = batch[0].ids.device, signs_of(model).pad
+    rows = [[row(tokens, i) for i in range(len(tokens.ids))] for tokens in batch]
+    return tuple(Tokens.packed([each], sum(map(len, each)), pad).to(device) for each in rows)
+
+
+def ahead(model: Model, batch: Batch) -> float:
+    """How far scores move with later tokens and, where rows are packed, with other documents."""
+    given = [batch]
+    if design_of(model).packs:
+        given.append(end_to_end(model, batch))
+    return max(largest_leak(model.network, partial(whole, model, one)) for one in given)
 
 
 def cached(model: Model, batch: Batch) -> float:

@@ -26,7 +26,7 @@ KNOWS: dict[str, set[str]] = {
     "model": {"attention.layer"},
     "threads": set(),
     "decoding": {"model", "threads"},
-    "training": {"threads"},
+    "training": {"threads", "attention.patterns"},
     "codecs.notes": set(),
     "codecs.midi": {"codecs.notes"},
     "codecs": {"codecs.midi"},

@@ -7,14 +7,16 @@ import torch
 from toys import guessing, judging, speaking, translating
 from tunes import singer
 
+from manyheads import Causal, Window
 from manyheads.exchange import TEXTS
 from manyheads.verifying import Check, verified
 
 SOME = TEXTS[:3]
+AHEAD = "no token sees a later one"
 # What others are asked is tested where they are; here all that is done in this process.
 HERE = {
-    translating: {"batch of 1 = batch of N", "packed = padded", "cached = uncached"},
-    speaking: {"batch of 1 = batch of N", "packed = padded", "cached = uncached"},
+    translating: {"batch of 1 = batch of N", "packed = padded", "cached = uncached", AHEAD},
+    speaking: {"batch of 1 = batch of N", "packed = padded", "cached = uncached", AHEAD},
     guessing: {"batch of 1 = batch of N", "packed = padded"},
     judging: {"batch of 1 = batch of N", "packed = padded"},
 }
@@ -53,6 +55,15 @@ def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = {one.name: one for one in verified(speaking(), SOME)}
     assert not checks["cached = uncached"].holds
     assert checks["batch of 1 = batch of N"].holds
+
+
+@pytest.mark.parametrize("make", [translating, speaking])
+def test_a_decoder_that_sees_ahead_is_found(make: Any) -> None:
+    model = make()
+    stack = getattr(model.network, "decoder", model.network).stack
+    stack.patterns = (Causal() | Window(1),) * len(stack.patterns)
+    checks = {one.name: one for one in verified(model, SOME)}
+    assert not checks[AHEAD].holds
 
 
 def test_neighbours_that_are_seen_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,8 @@ class ConvolutionalDecoder(nn.Module):
     with a span of 3, (1, 1, 1, 1) see 9.
     """
 
+    causal = True
+
     def __init__(
         self,
         embedding: nn.Module,

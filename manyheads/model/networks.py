@@ -140,8 +140,10 @@ class Decoder(nn.Module):
     Tokens (B, T) -> scores of the next token (B, T, V).
     """
 
-    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module):
+    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module, *, causal: bool = True):
+        """One that is meant to see what comes later says so: `causal=False`."""
         super().__init__()
+        self.causal = causal
         same_width(embedding, stack)
         if Everything() in stack.patterns:
             raise ValueError(
@@ -184,6 +186,11 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.encoder: Any = encoder
         self.decoder: Any = decoder
+
+    @property
+    def causal(self) -> bool:
+        """Whether its decoder writes from left to right."""
+        return bool(getattr(self.decoder, "causal", False))
 
     def encode(self, source: Tokens) -> Memory:
         return Memory(self.encoder(source), source.at, source.seen)

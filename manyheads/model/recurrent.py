@@ -110,6 +110,8 @@ class RecurrentDecoder(nn.Module):
     Tokens (B, T) -> scores of the next token (B, T, V).
     """
 
+    causal = True
+
     def __init__(
         self,
         embedding: nn.Module,
@@ -175,6 +177,8 @@ class RecurrentWriter(nn.Module):
 
     Tokens (B, T) -> scores of the next token (B, T, V).
     """
+
+    causal = True
 
     def __init__(
         self,

@@ -133,7 +133,9 @@ class Course:
             whole = getattr(self.job, "whole", None)  # none where it does not start from a run
             if whole is not None and self.learner.taken == 0:
                 self.validate(counted=whole)
-            for batch in batches:
+            for i, batch in enumerate(batches):
+                if i == 0:
+                    self.look(batch)
                 self.step(batch)
                 if self.due(self.training.log_every):
                     self.note()
@@ -219,6 +221,12 @@ class Course:
             )
         self.standing.threads = chosen
         return chosen
+
+    def look(self, batch: Load) -> None:
+        """Before the first step, the network as it is trained is tried: compiled, in its precision,
+        on a batch as it is laid out."""
+        if self.learner.refuse_leaks(batch.parts[0].to(self.world.device)):
+            self.watch.say("checked: no token sees a later one, no document another")
 
     def batches(self) -> Iterator[Load]:
         """Without end, from where the run stands: nothing but two numbers is needed."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.training.averages import Average, load_weights, weights_of
+from manyheads.training.causality import ROUNDING, is_causal, largest_leak
 from manyheads.training.files import fitting
 from manyheads.training.schedules import SCHEDULES, factor
 from manyheads.training.world import World
@@ -156,6 +157,47 @@ class Learner:
         loss.backward()
         self.optimizer.zero_grad()
 
+    def refuse_leaks(self, batch: Any) -> bool:
+        """Stop before anything is learned from what a token must not see; whether one was tried:
+        only a network that writes from left to right can be."""
+        if not is_causal(self.network):
+            return False
+        self.network.train()
+        leak = self.leak(batch)
+        if leak <= ROUNDING:
+            return True
+        raise ValueError(
+            f"this network would learn from what it must not see: {self.blamed(batch)} "
+            f"(scores moved by {leak:.2g} of the largest)"
+        )
+
+    def leak(self, batch: Any, exactly: bool = False, documents: bool = False) -> float:
+        """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
+
+        def run() -> None:
+            with self.alone(until=False), nullcontext() if exactly else self.autocast():
+                self.loss_of(self.shared, batch)
+
+        return largest_leak(self.network, run, documents=documents)
+
+    def blamed(self, batch: Any) -> str:
+        """What was seen, and which setting lets it be seen: the one without which it is not."""
+        own = self.leak(batch, documents=True) <= ROUNDING
+        what = "a token sees a later one" if own else "a document sees another one of its row"
+        settings = {}
+        if self.training.precision != "float32":
+            settings["training.precision=float32"] = self.leak(batch, exactly=True)
+        self.network.eval()  # then nothing is compiled
+        if self.training.compile:
+            settings["training.compile=false"] = self.leak(batch)
+        self.network.train()
+        without = [name for name, leak in settings.items() if leak <= ROUNDING]
+        if without:
+            return f"{what}, and does not with {without[0]}"
+        if not own:
+            return f"{what}; layout=padded gives each a row"
+        return f"{what}, whatever training.* says: it is what the network's patterns allow"
+
     def alone(self, until: bool) -> AbstractContextManager[Any]:
         """Only after the last part of a batch do the processes tell each other their gradients."""
         if until or self.world.size == 1:
@@ -236,5 +278,7 @@ def fit(
     """Train the network in place on `training.steps` batches, each of equal weight."""
     learner, start = Learner(network, loss_of, training), time.perf_counter()
     for step, batch in zip(range(training.steps), batches, strict=False):
+        if step == 0:
+            learner.refuse_leaks(batch)
         loss = learner.step([batch], count=1)
         note(Progress(step + 1, training.steps, loss.item(), time.perf_counter() - start))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, ContentBias, exactly, looked_up
-from manyheads.attention.kernels.base import Plan, Work, shared
+from manyheads.attention.kernels.base import Plan, Work, shared, unknown
 from manyheads.attention.patterns import evaluated
 from manyheads.attention.scores import Score
 
@@ -33,6 +33,8 @@ class Reference:
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
     ) -> Tensor:
         """What each query takes from each key, (B, H, Q, K): rows sum to 1, or 0 if empty."""
+        if not isinstance(plan.form, Tensor):
+            raise unknown(self, plan.form)
         key = shared(key, plan.groups)
         scores = score(query, key)
         for bias in biases:

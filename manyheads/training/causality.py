@@ -1,0 +1,133 @@
+"""Whether what a network says of a token depends on what comes later, or on another document.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.patterns import Lengths, Segments
+
+DRAWS = 2  # places that are tried in each row
+ROUNDING = 1e-5  # of the largest score: what is less than that is rounding
+
+
+def is_causal(network: nn.Module) -> bool:
+    """Whether a network writes from left to right: one that does says so."""
+    return bool(getattr(network, "causal", False))
+
+
+def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool = False) -> float:
+    """How far scores move when only what they must not see is changed, as a share of the largest.
+
+    `run` calls the network on a batch, in whatever way it is to be used. In every row a token is
+    drawn: all but those up to it of its document become others, or, where only `documents` are
+    asked about, those of other documents. 0 is right.
+    """
+    drawing = torch.Generator().manual_seed(0)
+    with same_chances(network):
+        plain, found = heard(network, run, tuple), 0.0
+        for _ in range(DRAWS):
+            kept: list[Tensor] = []
+
+            def change(inputs: Any, kept: list[Tensor] = kept) -> tuple[Any, ...]:
+                changed, stays = changed_inputs(inputs, drawing, documents)
+                kept.append(stays)
+                return changed
+
+            for one, before, stays in zip(heard(network, run, change), plain, kept, strict=True):
+                moved = (one - before)[stays].abs().amax() if stays.any() else one.new_zeros(())
+                found = max(found, float(moved / before.abs().amax().clamp(min=1e-30)))
+        if found > ROUNDING:  # a device that never says the same twice has not looked ahead
+            again = zip(heard(network, run, tuple), plain, strict=True)
+            noise = max(float((a - b).abs().amax() / b.abs().amax()) for a, b in again)
+            found = 0.0 if found <= 2 * noise else found
+    return found
+
+
+def heard(
+    network: nn.Module, run: Callable[[], Any], change: Callable[[Any], tuple[Any, ...]]
+) -> list[Tensor]:
+    """What the network says at each call within `run`, its inputs changed."""
+    said: list[Tensor] = []
+    hooks = [
+        network.register_forward_pre_hook(lambda _, inputs: change(inputs)),
+        network.register_forward_hook(lambda _, __, out: said.append(out.detach().float())),
+    ]
+    try:
+        torch.manual_seed(0)  # the same tokens are dropped each time
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return said
+
+
+def changed_inputs(
+    inputs: tuple[Any, ...], drawing: torch.Generator, documents: bool
+) -> tuple[tuple[Any, ...], Tensor]:
+    """The inputs with other tokens, and which of those that are written stayed: (B, T)."""
+    *sources, written = inputs
+    rows, tokens = written.ids.shape[:2]
+    drawn = torch.rand(rows, generator=drawing).to(written.ids.device)
+    place = (drawn * lengths_of(written)).long()[:, None]  # (B, 1)
+    order = written.at.order.expand(rows, tokens)
+    own = documents_of(written)
+    document = own.gather(1, place)
+    stays = own == document
+    if not documents:
+        stays = stays & (order <= order.gather(1, place))
+    changed = [
+        replace(read, ids=others(read.ids, documents_of(read) == document)) for read in sources
+    ]
+    compared = stays & (own != Segments.PADDING)
+    return (*changed, replace(written, ids=others(written.ids, stays))), compared
+
+
+def documents_of(read: Any) -> Tensor:
+    """The document of each token, (B, T): 0 where there is one a row."""
+    packed = [part.ids for part in read.seen.parts() if isinstance(part, Segments)]
+    return packed[0] if packed else read.ids.new_zeros(read.ids.shape[:2], dtype=torch.long)
+
+
+def lengths_of(read: Any) -> Tensor:
+    """How many tokens of each row are no padding, (B,)"""
+    for part in read.seen.parts():
+        if isinstance(part, Lengths):
+            return part.lengths
+    return (documents_of(read) != Segments.PADDING).sum(1)
+
+
+def others(ids: Tensor, stays: Tensor) -> Tensor:
+    """Each that does not stay becomes another one that is among them."""
+    if ids.is_floating_point():
+        return torch.where(stays[..., None], ids, ids + 1)
+    known = ids.unique()
+    if len(known) == 1:
+        known = torch.cat([known, (known == 0).to(known.dtype)]).sort().values
+    following = known.roll(-1)[torch.searchsorted(known, ids.contiguous())]
+    return torch.where(stays, ids, following)
+
+
+@contextmanager
+def same_chances(network: nn.Module) -> Iterator[None]:
+    """Random numbers may be drawn anew inside, and go on afterwards as if they had not been."""
+    device = next(network.parameters()).device
+    # cuDNN has a random state of its own, which no seed sets back.
+    recurrent = [part for part in network.modules() if isinstance(part, nn.RNNBase)]
+    dropped = [part.dropout for part in recurrent]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            for part in recurrent:
+                part.dropout = 0.0
+            yield
+        finally:
+            for part, share in zip(recurrent, dropped, strict=True):
+                part.dropout = share
