@@ -16,6 +16,7 @@ from torch import Tensor
 
 from manyheads.attention.patterns import Pattern, check, evaluated
 from manyheads.attention.places import Graph, Grid, Pairs, Places
+from manyheads.inspect.glyphs import glyphs_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,11 +136,17 @@ class AttentionMap:
 
     def figure(self) -> Figure:
         figure, axes = figure_of(len(self.weights))
-        figure.suptitle(self.title, fontsize=10)
+        glyphs = glyphs_for([self.title, *self.keys, *self.queries])
+        # A dollar is a dollar, not the beginning of a formula.
+        plain: dict[str, Any] = {"fontfamily": glyphs.families, "parse_math": False}
+        figure.suptitle(glyphs.shown(self.title), fontsize=10, **plain)
+        if glyphs.note:
+            figure.supxlabel(glyphs.note, fontsize=6)
+        keys, queries = ([glyphs.shown(one) for one in side] for side in (self.keys, self.queries))
         for number, (axis, weights) in enumerate(zip(axes, self.weights, strict=True)):
             panel(axis, weights, "", "")
-            axis.set_xticks(range(len(self.keys)), self.keys, fontsize=7, rotation=slant(self.keys))
-            axis.set_yticks(range(len(self.queries)), self.queries, fontsize=7)
+            axis.set_xticks(range(len(keys)), keys, fontsize=7, rotation=slant(keys), **plain)
+            axis.set_yticks(range(len(queries)), queries, fontsize=7, **plain)
             axis.set_title(f"head {number}", fontsize=9)
         return figure
 
