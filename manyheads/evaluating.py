@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from manyheads.codecs.notes import Piece
@@ -47,7 +49,8 @@ class Evaluation:
         if not examples:
             raise ValueError("there is nothing to evaluate: the files are empty")
         began = time.perf_counter()
-        written = model.write([example.source for example in examples], how)
+        told = partial(print, file=sys.stderr)
+        written = model.write([example.source for example in examples], how, told=told)
         outputs = [best.text for best, *_ in shown(written)]
         seconds = time.perf_counter() - began
         measures = measures_of(model.task.kind, tokenize)

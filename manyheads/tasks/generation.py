@@ -20,6 +20,7 @@ from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
 from manyheads.model.networks import Decoder
+from manyheads.tasks.checks import check_types
 from manyheads.tasks.telling import Telling
 
 Ids = Sequence[int]
@@ -46,6 +47,7 @@ class Generation:
     truncate: bool = False  # of a prompt longer than the context, read the last tokens
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not self.temperature >= 0:
             raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
         if self.temperature and self.beam > 1:

@@ -18,6 +18,7 @@ from manyheads.decoding.greedy import greedy
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
 from manyheads.model.networks import EncoderDecoder, Tokens
+from manyheads.tasks.checks import check_types
 from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
@@ -41,6 +42,7 @@ class Writing:
     max_new_tokens: int = 0  # 0: as many as the source makes likely
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.temperature < 0:
             raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
         if self.temperature and self.beam > 1:

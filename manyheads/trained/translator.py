@@ -108,7 +108,7 @@ class Translator:
     ) -> list[list[Written]]:
         """For each text the best so many, each with its text, score and log_prob, best first."""
         how = Writing(
-            beam=max(BEAM, nbest) if beam is None else beam,
+            beam=max(BEAM, nbest if isinstance(nbest, int) else 0) if beam is None else beam,
             nbest=nbest,
             length_penalty=length_penalty,
             min_new_tokens=min_new_tokens,

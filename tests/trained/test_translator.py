@@ -1,11 +1,14 @@
 """A trained model asked from Python."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from typed import learned
 
+from manyheads.codecs.text import Text
+from manyheads.commands import options
 from manyheads.models import load
 from manyheads.tasks.writing import Writing
 from manyheads.trained.translator import (
@@ -17,6 +20,7 @@ from manyheads.trained.translator import (
     Translator,
     added,
     together,
+    units,
 )
 
 
@@ -58,6 +62,59 @@ def test_each_word_is_aligned_to_one_that_was_read(model: Translator) -> None:
         " du",
     ]
     assert model.alignment("", NOTHING) == []
+
+
+def test_text_without_spaces_is_aligned_by_piece() -> None:
+    lines = ["猫がいる。", "猫が好き。", "私は猫が好き。"] * 20
+    codec = Text.train([*lines, "I like cats."], "bpe", 280)
+    read, names = units(codec, codec.encode("猫と犬がいる。"))
+    assert "".join(names) == "猫と犬がいる。"
+    assert len(names) > 3
+    assert [*dict.fromkeys(read)] == [*range(len(names))], "in order, none of them left out"
+    _, words = units(codec, codec.encode("I like cats, 猫."))
+    assert words == ["I", "like", "cats,", "猫."]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"beam": "3"}, "beam is a whole number, got '3'"),
+        ({"beam": 2.5}, "beam is a whole number, got 2.5"),
+        ({"beam": True}, "beam is a whole number, got True"),
+        ({"temperature": "hot"}, "temperature is a number, got 'hot'"),
+        ({"max_new_tokens": None}, "max_new_tokens is a whole number, got None"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(
+    model: Translator, asked: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        model.translate(["ba"], **asked)
+    assert str(error.value) == sentence
+    with pytest.raises(ValueError, match=r"^nbest is a whole number, got '3'$"):
+        model.translate_nbest(["ba"], "3")  # type: ignore[arg-type]
+
+
+def test_python_searches_as_widely_as_the_command_line(
+    model: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Writing] = []
+    monkeypatch.setattr(model, "write", lambda texts, how, **_: asked.append(how) or [])
+    model.translate(["ba"])
+    model.translate(["ba"], temperature=0.5)
+    model.translate_nbest(["ba"], 3)
+    assert [how.beam for how in asked] == [options.BEAM, 1, options.BEAM]
+
+
+def test_a_layer_that_is_not_there_is_refused(model: Translator) -> None:
+    for layer in (9, -2):
+        with pytest.raises(ValueError) as error:
+            model.attention("ba du", layer=layer)
+        assert str(error.value) == (
+            f"layers are numbered 0 to 0, the last also -1; {layer} was asked for"
+        )
+    with pytest.raises(ValueError, match=r"^layer is a whole number, got '1'$"):
+        model.attention("ba du", layer="1")  # type: ignore[arg-type]
 
 
 def test_without_attention_only_looking_at_it_is_refused(
