@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import math
+import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -51,8 +54,48 @@ def root(
         raise typer.Exit
 
 
-app.command("import")(door.import_)
-for command in (
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="CPU threads that share the work.", show_default="what is fastest, of all"
+    ),
+]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
+    described = inspect.signature(function, eval_str=True)
+
+    def run(*args: Any, threads: int | None = None, **named: Any) -> None:
+        if threads is not None:
+            share_among(threads)
+        try:
+            function(*args, **named)
+        except KeyboardInterrupt as error:
+            sentence = str(error) or "stopped; the same command begins again"
+            print(f"manyheads: {sentence}", file=sys.stderr)
+            raise SystemExit(130) from None
+
+    own = inspect.Parameter(
+        "threads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ThreadsOption
+    )
+    parameters = [*described.parameters.values(), own]
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__signature__ = described.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def share_among(threads: int) -> None:
+    """So many, as if OMP_NUM_THREADS had said so: what a person says stands."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
+    import torch  # after that: it reads it once
+
+    torch.set_num_threads(threads)
+
+
+app.command("import")(command(door.import_))
+for one in (
     training.train,
     training.resume,
     writing.translate,
@@ -68,10 +111,11 @@ for command in (
     about.models,
     about.env,
 ):
-    app.command()(command)
+    app.command()(command(one))
 
 
 @app.command()
+@command
 def draw(
     pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
     line: Annotated[int | None, typer.Option(help="Tokens on a line.", show_default="16")] = None,
@@ -101,6 +145,7 @@ def draw(
 
 
 @app.command()
+@command
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the run and the picture.")] = Path(
         "demo"
@@ -207,6 +252,3 @@ def main() -> None:
         if debug or not isinstance(error, OutOfMemoryError):
             raise
         refuse(FULL)
-    except KeyboardInterrupt:
-        print("manyheads: stopped", file=sys.stderr)
-        raise SystemExit(130) from None

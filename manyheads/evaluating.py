@@ -120,7 +120,11 @@ def of_text(model: LanguageModel, documents: Iterable[str], stride: int = 0) -> 
 
 
 def of_music(
-    model: Musician, pieces: Sequence[tuple[str, Piece]], count: int = 8, seconds: float = 30.0
+    model: Musician,
+    pieces: Sequence[tuple[str, Piece]],
+    count: int = 8,
+    seconds: float = 30.0,
+    shown: Callable[[Sequence[tuple[str, Piece]]], Iterable[tuple[str, Piece]]] = iter,
 ) -> dict[str, Any]:
     """How likely a model finds pieces, each with where it stands; and what they are like in their
     first seconds, beside so many seconds of so many pieces that the model writes.
@@ -129,7 +133,7 @@ def of_music(
         raise ValueError("there is nothing to evaluate: no piece has a note")
     codec, nats, nats_of_notes, tokens = model.task.codec, 0.0, 0.0, 0
     began, heard = time.perf_counter(), []
-    for where, piece in pieces:
+    for where, piece in shown(pieces):
         try:
             found = model.score(piece, model.task.context)  # windows that do not overlap
             heard.append(opening(codec.render(codec.encode(piece)), seconds))

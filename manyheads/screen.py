@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -13,6 +15,7 @@ from manyheads.training.course import Note, Sample, Watch
 
 T = TypeVar("T")
 
+EVERY_SECONDS = 10.0  # between the lines of a log that tell how far it is
 NARROW = 80  # columns; with fewer there is no room for the speed
 
 
@@ -40,10 +43,18 @@ class Screen(Watch):
             text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
         )
 
+    def begun(self, step: int, steps: int) -> None:
+        self.start(step, steps, dict.fromkeys(("loss", "speed", "left"), "…"))
+
+    def start(self, step: int, steps: int, shown: Any) -> None:
+        if self.line is None:
+            self.line = self.bar.add_task("", total=steps, completed=step, **shown)
+            self.bar.start()
+
     def note(self, note: Note) -> None:
         left = span(note.seconds_left)
         speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
-        shown: Any = {"loss": note.loss, "speed": speed, "left": left}
+        shown: Any = {"loss": f"{note.loss:.3f}", "speed": speed, "left": left}
         if not self.console.is_terminal:
             total = f"{note.steps:,}"
             self.say(
@@ -52,9 +63,7 @@ class Screen(Watch):
                 f"{speed}  {span(note.seconds)}, {left} left"
             )
             return
-        if self.line is None:
-            self.bar.start()
-            self.line = self.bar.add_task("", total=note.steps, completed=note.step, **shown)
+        self.start(note.step, note.steps, shown)
         self.bar.update(self.line, completed=note.step, **shown)
 
     def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
@@ -72,35 +81,55 @@ def columns(width: int) -> list[ProgressColumn]:
     return [
         TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
         BarColumn(bar_width=24 if width >= NARROW else 8),
-        TextColumn("loss {task.fields[loss]:.3f}"),
+        TextColumn("loss {task.fields[loss]}"),
         *([speed] if width >= NARROW else []),
         TextColumn("{task.fields[left]} left"),
     ]
 
 
-def passing(items: Iterable[T], total: int, what: str = "") -> Iterator[T]:
-    """The items, counted by a bar on a terminal while they pass; in a log, by nothing."""
-    with bar_of(what) as bar:
-        yield from bar.track(items, total)
+def passing(items: Iterable[T], total: int, what: str = "", done: str = "written") -> Iterator[T]:
+    """The items, counted while they pass: by a bar on a terminal, in a log by a line now and then.
+
+    "120 of 500 pieces written"
+    """
+    with filling(total, what, done) as told:
+        for item in items:
+            yield item
+            told(1)
 
 
 @contextmanager
-def filling(total: float, what: str) -> Iterator[Callable[[float], None]]:
+def filling(total: float, what: str, done: str = "written") -> Iterator[Callable[[float], None]]:
     """The same of what comes little by little: for whoever is told how much."""
-    with bar_of(what) as bar:
+    console = Console(stderr=True)
+    called = f"{what} {done}" if what else done
+    if not console.is_terminal:
+        yield Lines(total, called).more
+        return
+    with bar_of(called, console) as bar:
         line = bar.add_task("", total=total)
         yield lambda more: bar.advance(line, more)
 
 
-def bar_of(what: str) -> Progress:
-    console = Console(stderr=True)
-    called = f"{what} " if what else ""
+class Lines:
+    """How far it is, on a line every ten seconds."""
+
+    def __init__(self, total: float, called: str):
+        self.total, self.called, self.come, self.told = total, called, 0.0, time.monotonic()
+
+    def more(self, more: float) -> None:
+        self.come += more
+        if time.monotonic() - self.told >= EVERY_SECONDS:
+            self.told = time.monotonic()
+            print(f"{self.come:,.0f} of {self.total:,.0f} {self.called}", file=sys.stderr)
+
+
+def bar_of(called: str, console: Console) -> Progress:
     return Progress(
-        TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}written"),
+        TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}"),
         BarColumn(bar_width=24),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
 
 

@@ -1,19 +1,22 @@
 """The commands as a person types them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 
-from manyheads.cli import main
+from manyheads.cli import app, main
+from manyheads.threads import using
 
 
 def manyheads(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "manyheads", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, timeout=250, check=False
+        command, capture_output=True, text=True, cwd=cwd, timeout=600, check=False
     )
 
 
@@ -123,3 +126,39 @@ def test_the_demo_runs_from_one_command(tmp_path: Path) -> None:
     assert "learned just now" in done.stdout
     assert "of its last layer reads" in done.stdout
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+# ---- what every command has ----
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("manyheads.models.built_in", interrupted)
+    monkeypatch.setattr(sys, "argv", ["manyheads", "models"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "manyheads: stopped; the same command begins again\n")
+
+
+def test_every_command_takes_threads() -> None:
+    commands = typer.main.get_group(app).commands  # type: ignore[attr-defined]
+    assert len(commands) > 12
+    for name, one in commands.items():
+        assert any("--threads" in parameter.opts for parameter in one.params), name
+
+
+def test_so_many_threads_share_the_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # so that they are put back
+    monkeypatch.setattr(sys, "argv", ["manyheads", "env", "--threads", "3"])
+    with using(torch.get_num_threads() + 1), pytest.raises(SystemExit):
+        main()
+    assert "threads      3\n" in capsys.readouterr().out
+    assert os.environ["OMP_NUM_THREADS"] == "3"

@@ -112,13 +112,13 @@ def test_a_process_that_is_ended_from_outside_leaves_a_run_that_goes_on(
     process = started("train", whole / RECIPE, "--out", run.folder, "--device", "cpu")
     wait_for(25, run, process)
     process.send_signal(end)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=600)[1]
     _, note = read_tensors(run / CHECKPOINT)
     if end == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
         assert note["step"] % 10 == 0
     else:
-        assert process.returncode == 0, said
+        assert process.returncode == 128 + signal.SIGTERM, said
     assert note["step"] < 40
     assert go_on(run)
     assert_equal_runs(run, whole)
@@ -134,7 +134,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     many = ["--nproc-per-node=2", "-m", "manyheads", "resume", two.folder, "--device", "cpu"]
     done = subprocess.run(
-        [*torchrun, *many], env=alone(), capture_output=True, text=True, timeout=120, check=False
+        [*torchrun, *many], env=alone(), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert losses(two) == pytest.approx(losses(one), abs=1e-5)

@@ -88,9 +88,10 @@ def compare(
             asked_to_stop=asked,
         )
     leave()
-    if not world.first or not rows:
-        return
-    (out / "compared.md").write_text(table(rows) + "\n", encoding="utf-8")
-    kept = json.dumps([row.row() for row in rows], indent=1)
-    (out / "compared.json").write_text(kept + "\n", encoding="utf-8")
-    print(table(rows))
+    if world.first and rows:
+        (out / "compared.md").write_text(table(rows) + "\n", encoding="utf-8")
+        kept = json.dumps([row.row() for row in rows], indent=1)
+        (out / "compared.json").write_text(kept + "\n", encoding="utf-8")
+        print(table(rows))
+    if asked():
+        raise typer.Exit(asked.code)

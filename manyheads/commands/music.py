@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,10 +181,13 @@ def measured(
 ) -> dict[str, Any]:
     """How likely the model finds this music, and what it is like beside what the model writes."""
     from manyheads.evaluating import of_music
+    from manyheads.screen import passing
     from manyheads.trained.music import Musician
 
     loaded = loaded_as(Musician, model, device)
-    return of_music(loaded, pieces_of(music, split), *drawn)
+    pieces = pieces_of(music, split)
+    shown = partial(passing, total=len(pieces), what="pieces", done="read")
+    return of_music(loaded, pieces, *drawn, shown)
 
 
 def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -342,12 +342,18 @@ def carry_on(run: Run, world: World, words: str = "") -> None:
     with watching(world.first) as watch, stoppable() as asked:
         if words:
             watch.say(words)
-        ended = go_on(run, world, watch, asked)
+        try:
+            ended = go_on(run, world, watch, asked)
+        except KeyboardInterrupt:  # a second one
+            raise KeyboardInterrupt(
+                f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
+            ) from None
     leave()
     if ended:
         watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
-    else:
-        watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
+        return
+    watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
+    raise typer.Exit(asked.code)
 
 
 @contextmanager
@@ -362,24 +368,39 @@ def watching(first: bool) -> Iterator[Watch]:
         yield screen
 
 
+class Stop:
+    """Whether a stop was asked for, and what the process then ends with: 130 or 143."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def __call__(self) -> bool:
+        return bool(self.numbers)
+
+    @property
+    def code(self) -> int:
+        # Of several processes not each hears the signal itself.
+        return 128 + (self.numbers[0] if self.numbers else signal.SIGTERM)
+
+    def ask(self, number: int, frame: object) -> None:
+        if number == signal.SIGINT and number in self.numbers:
+            raise KeyboardInterrupt
+        self.numbers.append(number)
+        with suppress(OSError):  # not print: it may be in the middle of one
+            os.write(2, b"\nstopping after this step; a second Ctrl-C stops at once\n")
+
+
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
+def stoppable() -> Iterator[Stop]:
     """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
 
     A second SIGTERM does not: launchers send several, and none is to cost the checkpoint.
     """
-    asked: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        if number == signal.SIGINT and number in asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        with suppress(OSError):  # not print: it may be in the middle of one
-            os.write(2, b"\nstopping after this step; a second Ctrl-C stops at once\n")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = Stop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, asked.ask) for number in numbers}
     try:
-        yield lambda: bool(asked)
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

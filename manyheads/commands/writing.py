@@ -323,10 +323,12 @@ def shown_table(told: dict[str, Any]) -> str:
 def measured_text(model: str, text: list[Path], device: str | None) -> dict[str, Any]:
     from manyheads.data.documents import documents
     from manyheads.evaluating import of_text
+    from manyheads.screen import passing
     from manyheads.trained.language import LanguageModel
 
     loaded = loaded_as(LanguageModel, model, device)
-    return of_text(loaded, (document.text for document in documents(text)))
+    read = [document.text for document in documents(text)]
+    return of_text(loaded, passing(read, len(read), "documents", "read"))
 
 
 def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class Watch:
     """Someone who looks on; this one keeps silent."""
 
     def say(self, text: str) -> None: ...
+    def begun(self, step: int, steps: int) -> None: ...
     def note(self, note: Note) -> None: ...
     def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None: ...
 
@@ -128,6 +129,7 @@ class Course:
             self.watch.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
             return True
         self.watch.say(f"{self.size():,} parameters on {self.world.device}")
+        self.watch.begun(self.learner.taken, self.training.steps)
         self.rehearse()
         with using(self.threads()), closing(ahead(self.batches())) as batches:
             whole = getattr(self.job, "whole", None)  # none where it does not start from a run
@@ -259,7 +261,7 @@ class Course:
         if self.world.first:
             told = {"step": step, "epoch": standing.epoch, "loss": loss, "rate": rate}
             self.run.log(METRICS, {**told, "tokens": standing.tokens})
-            self.timed(tokens_per_second=round(speed))
+            self.timed(**{f"{unit.replace(' ', '_')}_per_second": round(speed)})
             self.watch.note(note)
         self.summed.zero_()
         standing.counted, self.noted = 0, (now, 0)

@@ -47,8 +47,23 @@ def test_the_bar_fits_a_narrow_terminal(width: int, speed: bool) -> None:
     assert all(len(line) < width for line in lines if line.startswith("    "))
 
 
-def test_items_pass_as_they_are() -> None:
+def test_items_pass_as_they_are_and_a_log_tells_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.screen.EVERY_SECONDS", 1000.0)
     assert list(passing(iter("abc"), 3)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr("manyheads.screen.EVERY_SECONDS", 0.0)
+    assert list(passing(iter("ab"), 2, "pieces", "read")) == ["a", "b"]
+    assert capsys.readouterr() == ("", "1 of 2 pieces read\n2 of 2 pieces read\n")
+
+
+def test_the_bar_is_there_before_the_first_step() -> None:
+    file = io.StringIO()
+    with Screen(Console(file=file, width=80, force_terminal=True, color_system=None)) as screen:
+        screen.begun(0, 200)
+        screen.bar.refresh()
+        assert "step 0 of 200" in file.getvalue()
 
 
 def test_what_is_counted_is_named() -> None:

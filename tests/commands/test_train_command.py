@@ -167,6 +167,24 @@ def test_the_first_signal_asks_and_a_second_interrupt_stops_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) == before
 
 
+def test_a_second_interrupt_says_how_to_go_on_from_what_was_saved(
+    manyheads: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    copytree(run, out)
+
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("manyheads.learn.go_on", interrupted)
+    done = manyheads("resume", out, *CPU)
+    assert done.code == 130
+    assert done.err == (
+        f"manyheads: stopped at once; `manyheads resume {out}` goes on from what was last saved\n"
+    )
+
+
 def test_however_often_it_is_terminated_it_stops_after_the_step() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with stoppable() as asked:
@@ -212,8 +230,9 @@ def test_a_run_killed_while_it_was_prepared_is_explained_and_begun_again(
     assert not (out / LOCK).exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 def test_a_stopped_run_says_how_to_go_on_and_goes_on(
-    manyheads: Command, run: Path, tmp_path: Path
+    manyheads: Command, run: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "manyheads", "train", str(run / "recipe.yaml")]
@@ -222,10 +241,10 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("step"):
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(number)
                 break
         rest = process.stderr.read()
-    assert process.returncode == 0
+    assert process.returncode == 128 + number
     assert rest.endswith(f"stopped; `manyheads resume {out}` goes on from here\n")
     assert "stopping after this step; a second Ctrl-C stops at once\n" in rest
     recipe = out / "recipe.yaml"

@@ -22,7 +22,7 @@ from manyheads.training.averages import mean_of
 from manyheads.training.course import Course, Note, Watch, borrowed
 from manyheads.training.files import read_tensors
 from manyheads.training.loop import Training
-from manyheads.training.runs import CHECKPOINT, METRICS, WEIGHTS, Run
+from manyheads.training.runs import CHECKPOINT, METRICS, TIMES, WEIGHTS, Run
 from manyheads.training.world import World
 
 
@@ -264,6 +264,17 @@ def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 3, 4, 5, 6, 6]
     assert lines[0]["rate"] == pytest.approx(0.05)
     assert lines[-1]["rate"] == pytest.approx(0.05 / 22)
+
+
+def test_the_times_name_what_they_count(unbroken: Run, tmp_path: Path) -> None:
+    assert "tokens_per_second" in next(unbroken.lines(TIMES))
+    course = weighing(Run(tmp_path / "run"))
+    course.job.plan.unit = "hidden words"  # type: ignore[attr-defined]
+    try:
+        assert course.go()
+    finally:
+        del course.job.plan.unit  # type: ignore[attr-defined]
+    assert "hidden_words_per_second" in next(course.run.lines(TIMES))
 
 
 def test_a_note_reckons_the_time_that_is_left() -> None:
