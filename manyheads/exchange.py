@@ -8,9 +8,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from manyheads.codecs.chat import CHAT
 from manyheads.codecs.text import Signs, Text
 from manyheads.door import ctranslate2, huggingface, onnx, parity
 from manyheads.door.exports import Parity, written_whole
+from manyheads.door.folders import (
+    CHAT_TEMPLATE,
+    TOKENIZER_CONFIG,
+    read_chat,
+    read_json,
+    write_json,
+)
 from manyheads.model.build import Network
 from manyheads.model.networks import Tokens
 from manyheads.recipes import embedding, labels, language, masked, pairs
@@ -28,7 +36,7 @@ from manyheads.trained.reader import Embedder, Judge
 from manyheads.trained.reader import Reader as Understanding
 from manyheads.trained.translator import Translator
 from manyheads.training.averages import weights_of
-from manyheads.training.files import write_tensors
+from manyheads.training.files import write_tensors, write_text
 from manyheads.training.loop import Training
 from manyheads.training.runs import RECIPE, WEIGHTS, Run
 
@@ -62,6 +70,8 @@ def bring(folder: Path, out: Path) -> str:
             save_codecs(Codecs(codecs[0], codecs[-1]), run)
         else:
             codecs[0].save(run / "tokenizer.json")
+        if imported.kind == "language" and (chat := read_chat(folder)):
+            chat.save(run / CHAT)
         if imported.kind in ("classification", "labelling"):
             Labels(imported.labels).save(run / labels.LABELS)
         elif imported.kind == "regression":
@@ -169,6 +179,10 @@ def to_hugging_face(model: Model, folder: Path, quantization: str) -> None:
         huggingface.write(
             beside, kind, design, weights_of(model.network), codecs_of(model), **named
         )
+        if isinstance(model, LanguageModel) and model.chat is not None:
+            write_text(beside / CHAT_TEMPLATE, model.chat.template)
+            held = read_json(beside / TOKENIZER_CONFIG)
+            write_json(beside / TOKENIZER_CONFIG, {**model.chat.tokens, **held})
 
 
 def context_of(model: Model) -> int:

@@ -80,6 +80,14 @@ class Text:
         """Many at once, on all cores."""
         return [list(e.ids) for e in self.tokenizer.encode_batch(lines, add_special_tokens=False)]
 
+    def encode_special(self, lines: Sequence[str]) -> list[list[int]]:
+        """The same, but "</s>" in a line is the sign and no text."""
+        self.tokenizer.encode_special_tokens = False
+        try:
+            return self.encode_all(lines)
+        finally:
+            self.tokenizer.encode_special_tokens = True
+
     def render(self, ids: Sequence[int]) -> str:
         """[412, 87, 18] -> "Ein Hund." """
         return str(self.tokenizer.decode([i for i in ids if i not in self.signs.silent]))

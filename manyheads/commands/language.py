@@ -41,6 +41,9 @@ OF_TEXT = (
     "beam",
     "length_penalty",
     "as_json",
+    "chat",
+    "special",
+    "keep_newline",
 )
 OF_MUSIC = ("prime", "seconds", "harmonize", "voice", "out", "only_midi", "soundfont")
 
@@ -63,6 +66,17 @@ def generate(
             "--truncate",
             help="Take the end of a prompt longer than the context; else refuse it.",
         ),
+    ] = False,
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="Answer the prompt, put into the model's own chat template."),
+    ] = False,
+    special: Annotated[
+        bool,
+        typer.Option("--special", help="Read special tokens in the prompt as such, not as text."),
+    ] = False,
+    keep_newline: Annotated[
+        bool, typer.Option("--keep-newline", help="Keep the line break that stdin ends with.")
     ] = False,
     prime: Annotated[
         Path | None,
@@ -167,8 +181,12 @@ def generate(
         beam=beam,
         length_penalty=length_penalty,
         truncate=truncate,
+        special=special,
+        chat=chat,
     )
-    begin = piped().removesuffix("\n") if prompt is None else prompt
+    begin = prompt
+    if begin is None:
+        begin = piped() if keep_newline else piped().removesuffix("\n")
     write(loaded, begin, how, count, as_json)
 
 
@@ -182,13 +200,14 @@ def write(loaded: LanguageModel, begin: str, how: Generation, count: int, as_jso
     if as_json or count > 1 or how.beam > 1:
         for one, *_ in loaded.write([begin] * count, how):
             told = {"prompt": begin, "text": one.text, "score": round(one.score, 4)}
-            print(json.dumps(told, ensure_ascii=False) if as_json else begin + one.text, flush=True)
+            shown = one.text if how.chat else begin + one.text
+            print(json.dumps(told, ensure_ascii=False) if as_json else shown, flush=True)
             if count > 1 and not as_json:
                 print("-" * 20, flush=True)
         return
     pieces = loaded.stream(begin, how)
     first = next(pieces, "")  # what is refused is refused before anything is written
-    print(begin + first, end="", flush=True)
+    print(first if how.chat else begin + first, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)
     print(flush=True)

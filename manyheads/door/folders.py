@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from manyheads.codecs.chat import Chat
 from manyheads.door.keys import (
     MODULES,
     NORMALIZE,
@@ -32,6 +33,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
 SENTENCES_CONFIG, READING_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 MOST_BYTES = 2**28  # of a file that is not weights
 TARGET = "target"  # the folder of the second tokenizer, where a model writes another vocabulary
@@ -243,6 +245,22 @@ def content(sign: Any) -> str | None:
     if not isinstance(text, str | None):
         raise ValueError(f"a sign of its tokenizer is a word, got {text!r}")
     return text
+
+
+def read_chat(folder: Path) -> Chat | None:
+    """How a conversation is written down for the model, where its folder says so."""
+    path = folder / CHAT_TEMPLATE
+    said = read_json(folder / TOKENIZER_CONFIG).get("chat_template")
+    if isinstance(said, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in said if isinstance(each, dict)}
+        said = named.get("default")
+    template = text_of(path) if path.exists() else said
+    if not isinstance(template, str):
+        return None
+    dressing, _ = read_dressing(folder)
+    names = [name for name in SPECIAL_TOKENS if name.endswith("_token")]
+    signs = {name: content(dressing.get(name)) for name in names}
+    return Chat(template, {name: sign for name, sign in signs.items() if sign is not None})
 
 
 def read_modules(folder: Path, measure: Measure) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -300,7 +300,7 @@ TOKENIZING: dict[str, Key] = {
     "add_bos_token": Read(AGREES + ", of a Llama's", "flag", null=True),
     "add_eos_token": Read(AGREES + ", of a Llama's", "flag", null=True),
     "clean_up_tokenization_spaces": Left("spaces are as tokenizer.json has them", (None, False)),
-    "chat_template": Idle("how turns of a talk are laid out; a prompt is read as it is"),
+    "chat_template": Read("how `generate --chat` lays out a prompt", null=True),
     "auto_map": Only((None,)),
     **dict.fromkeys(
         ("model_max_length", "max_len", "max_length", "padding", "truncation", "stride"),

@@ -213,8 +213,6 @@ def tokenizer_config(codec: Text, kind: Kind, context: int, types: int) -> dict[
         "model_max_length": context,
         "model_input_names": parts,
         "clean_up_tokenization_spaces": False,
-        # A text that happens to hold "</s>" is text, as here; only a hidden word is asked for so.
-        "split_special_tokens": kind != "masked",
         **{f"{n}_token": names(number) for n, number in numbers.items() if number is not None},
     }
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from manyheads.codecs.chat import CHAT, Chat
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
@@ -176,6 +177,8 @@ def begun(start: Any) -> Codec:
 
 def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
     lay_down(gathered, codec_of(gathered, recipe), run, framed=True)
+    if recipe.start_from is not None and (chat := Chat.load(recipe.start_from / CHAT)):
+        chat.save(run / CHAT)
 
 
 def sketch(gathered: Texts, recipe: Recipe) -> tuple[nn.Module, int]:
@@ -200,4 +203,4 @@ def job(recipe: Recipe, run: Run) -> Learning:
 
 def model(recipe: Recipe, folder: Path, name: str) -> LanguageModel:
     task = task_of(recipe, Text.load(folder / "tokenizer.json"))
-    return LanguageModel(task, task.network(), name)
+    return LanguageModel(task, task.network(), name, Chat.load(folder / CHAT))

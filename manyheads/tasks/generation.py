@@ -45,6 +45,8 @@ class Generation:
     nbest: int = 1
     length_penalty: float = 1.0
     truncate: bool = False  # of a prompt longer than the context, read the last tokens
+    special: bool = False  # special tokens in a prompt are read as such, not as text
+    chat: bool = False  # a prompt is what is said to a model that answers, by its own template
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -126,7 +128,7 @@ def generate(
     that nothing depends on what else is in the batch. Writing goes on past the context, from then
     on with half of it at least in view (see `Moving`).
     """
-    return write_on(network, codec, read(codec, prompts), how, context, first)
+    return write_on(network, codec, read(codec, prompts, how), how, context, first)
 
 
 def stream(
@@ -140,9 +142,9 @@ def stream(
     """The text that `generate` gives for the prompt of this number, in pieces as it is written."""
     if how.beam > 1:
         raise ValueError("a beam knows its text only at the end; stream without it, or generate")
-    (ids,) = read(codec, [prompt])
+    (ids,) = read(codec, [prompt], how)
     network.eval()
-    start = starting(network, codec, [ids], how, context)
+    start = starting(network, [framed(codec, ids, how)], how, context)
     sampling = how.sampling() if how.temperature else None
     step = stepping(network, codec, how, context)
     return pieces(
@@ -166,12 +168,18 @@ def pieces(
         yield rest
 
 
-def read(codec: Text, prompts: Sequence[str]) -> list[list[int]]:
+def read(codec: Text, prompts: Sequence[str], how: Generation) -> list[list[int]]:
     if not all(prompts):
         raise ValueError(
             'a prompt has at least one character, an empty one came; a line break ("\\n") would do'
         )
-    return codec.encode_all(prompts)
+    return (codec.encode_special if how.special or how.chat else codec.encode_all)(prompts)
+
+
+def framed(codec: Text, ids: Ids, how: Generation) -> list[int]:
+    """After the signs that a text starts with, unless it has them; a template says them itself."""
+    starts = [*codec.signs.starts]
+    return [*ids] if how.chat or (starts and [*ids[: len(starts)]] == starts) else [*starts, *ids]
 
 
 def write_on(
@@ -185,9 +193,10 @@ def write_on(
     """Prompts of one length go together."""
     network.eval()
     found: dict[int, list[Continuation]] = {}
-    for rows in alike(prompts, max(1, AT_ONCE // (context * how.beam))):
+    begun = [framed(codec, ids, how) for ids in prompts]
+    for rows in alike(begun, max(1, AT_ONCE // (context * how.beam))):
         some = [prompts[i] for i in rows]
-        start = starting(network, codec, some, how, context)
+        start = starting(network, [begun[i] for i in rows], how, context)
         numbers = [first + i for i in rows]
         if recordable(network, start, how, context):
             each = recorded(network, start, how, codec, numbers)
@@ -256,12 +265,9 @@ def alike(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
         yield from (numbers[i : i + rows] for i in range(0, len(numbers), rows))
 
 
-def starting(
-    network: Any, codec: Text, prompts: Sequence[Ids], how: Generation, context: int
-) -> Tensor:
-    """Prompts of one length (B, T), after the signs that a text starts with."""
-    framed = [[*codec.signs.starts, *ids] for ids in prompts]
-    length = len(framed[0])
+def starting(network: Any, prompts: Sequence[Ids], how: Generation, context: int) -> Tensor:
+    """Prompts of one length (B, T), their signs among them."""
+    length = len(prompts[0])
     if not length:
         raise ValueError("a prompt has at least one token, and none of this one is known")
     if length > context and not how.truncate:
@@ -270,7 +276,7 @@ def starting(
             "read its end alone: --truncate, truncate=True"
         )
     device = next(network.parameters()).device
-    return torch.tensor([ids[-context:] for ids in framed], device=device)
+    return torch.tensor([ids[-context:] for ids in prompts], device=device)
 
 
 def stepping(network: Any, codec: Text, how: Generation, context: int) -> Step:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from manyheads.codecs.chat import Chat
 from manyheads.data.sources import whole
 from manyheads.tasks.generation import Generation, generate, stream
 from manyheads.tasks.language import Language, scored
@@ -36,8 +37,10 @@ class LanguageModel:
 
     kind = "language"
 
-    def __init__(self, task: Language, network: nn.Module, name: str = ""):
-        self.task, self.network, self.name = task, network.eval(), name
+    def __init__(
+        self, task: Language, network: nn.Module, name: str = "", chat: Chat | None = None
+    ):
+        self.task, self.network, self.name, self.chat = task, network.eval(), name, chat
 
     def generate(self, prompts: str | Sequence[str], **how: Any) -> list[str]:
         """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]"""
@@ -46,13 +49,25 @@ class LanguageModel:
 
     def write(self, prompts: Sequence[str], how: Generation = Generation()) -> Any:
         """For each prompt the best that can be written, or what was drawn."""
-        several = [whole(prompt, "the prompt") for prompt in prompts]
+        several = [self.asked(prompt, how) for prompt in prompts]
         return generate(self.network, self.task.codec, several, how, self.task.context)
 
     def stream(self, prompt: str, how: Generation = Generation()) -> Iterator[str]:
         """The same in pieces, as they are written."""
-        prompt = whole(prompt, "the prompt")
+        prompt = self.asked(prompt, how)
         return stream(self.network, self.task.codec, prompt, how, self.task.context)
+
+    def asked(self, prompt: str, how: Generation) -> str:
+        """As the network reads it."""
+        prompt = whole(prompt, "the prompt")
+        if not how.chat:
+            return prompt
+        if self.chat is None:
+            raise ValueError(
+                f"{self.name or 'the model'} has no chat template, which chat fills in; "
+                "special tokens may be written into the prompt: --special, special=True"
+            )
+        return self.chat.ask(prompt)
 
     def score(self, text: str, stride: int = 0) -> Scored:
         """How likely a text is; past the context, each token sees the half of it before at least.

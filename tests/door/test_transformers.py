@@ -302,7 +302,7 @@ def test_a_written_tokenizer_lays_out_a_text_as_we_do(kind: Kind, tmp_path: Path
     write(tmp_path, kind, network, weights, [text], context=24, labels=labels, pooling=pooling)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     line = f"w3 </s> {WORDS[7]}" if kind != "masked" else "w3 w7"
-    signs, ids = text.signs, text.encode(line)
+    signs, (ids,) = text.signs, text.encode_special([line])
     laid = [*signs.starts, *ids] if kind == "language" else [*signs.opens, *ids, signs.stop]
     assert tokenizer(line)["input_ids"] == laid
     assert tokenizer.pad_token_id == signs.pad

@@ -1,0 +1,64 @@
+"""How a conversation is written down for a model that was taught to answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+CHAT = "chat.json"  # in the folder of a run
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A template of the model's own, and the special tokens that it speaks of by name."""
+
+    template: str
+    tokens: dict[str, str] = field(default_factory=dict)  # {"eos_token": "<|im_end|>", ...}
+
+    def ask(self, text: str) -> str:
+        """What a model reads so that it answers the text."""
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        # As transformers has it, so that a template means the same here.
+        jinja = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        jinja.filters["tojson"] = as_json
+        jinja.globals["raise_exception"] = refuse
+        jinja.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        messages = [{"role": "user", "content": text}]
+        try:
+            return jinja.from_string(self.template).render(
+                **self.tokens, messages=messages, add_generation_prompt=True
+            )
+        except (TemplateError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
+            raise ValueError(f"its chat template cannot be filled in: {error}") from None
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> Chat | None:
+        """None where the model has none."""
+        if not path.exists():
+            return None
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            return Chat(str(held["template"]), dict(held["tokens"]))
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} holds no chat template") from None
+
+
+def as_json(held: Any, indent: int | None = None) -> str:
+    """Jinja's own writes < and > as a web page needs them."""
+    return json.dumps(held, ensure_ascii=False, indent=indent)
+
+
+def refuse(why: str) -> None:
+    from jinja2 import TemplateError
+
+    raise TemplateError(why)
