@@ -143,7 +143,7 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(B, T, H C) -> (B, H, T, C)"""
-        return x.view(*x.shape[:2], -1, self.channels).transpose(1, 2)
+        return x.unflatten(2, (x.shape[2] // self.channels, self.channels)).transpose(1, 2)
 
     def extra_repr(self) -> str:
         shared = "" if self.key_heads == self.heads else f", key_heads={self.key_heads}"

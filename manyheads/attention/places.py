@@ -164,7 +164,8 @@ def line(length: int, start: int | Tensor = 0, device: torch.device | str | None
     counted("a line", length)
     if isinstance(start, Tensor):
         times = start[:, None] + torch.arange(length, device=start.device)
-        return Grid(times, (times,), (int(start.max()) + length,))
+        last = int(start.max()) if len(start) else 0
+        return Grid(times, (times,), (last + length,))
     time = torch.arange(start, start + length, device=device)
     return Grid(time, (time,), (start + length,), start)
 

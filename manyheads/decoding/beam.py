@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
+from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
 from manyheads.decoding.chances import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
@@ -93,12 +93,13 @@ class Search:
 
     def __init__(self, start: Tensor, bounds: Bounds, how: Beam):
         self.bounds, self.how, self.count = bounds, how, 0
-        limits, device = bounds.limits(len(start)), start.device
+        limits, device = bounds.limits(len(begun(start))), start.device
         self.found: list[list[Hypothesis]] = [
             [] if limit else [Hypothesis.of([], [], bounds.stops)] for limit in limits
         ]
         self.sentences = [*range(len(limits))]  # in the batch, by their number in the input
-        self.going = torch.tensor([limit > 0 for limit in limits], device=device)  # (S,)
+        able = [limit > 0 for limit in limits]
+        self.going = torch.tensor(able, device=device, dtype=torch.bool)  # (S,)
         self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
         self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
         # All begin alike: only the first of each sentence is alive, so that no two stay alike.

@@ -133,6 +133,17 @@ def without(logs: Tensor, tokens: Sequence[int]) -> Tensor:
     return logs
 
 
+def begun(start: Tensor) -> Tensor:
+    """Where writing begins, (B, T), if there is something to go on from."""
+    if start.dim() != 2 or not start.shape[1]:
+        shape = " x ".join(map(str, start.shape))
+        raise ValueError(
+            f"writing goes on from one token or more a sequence, {shape} came; "
+            "the sign that a sequence starts with would do"
+        )
+    return start
+
+
 def nothing_left(row: int, written: int) -> ValueError:
     return ValueError(
         f"sequence {row} can write nothing after {written} tokens: "

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left
+from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
 from manyheads.decoding.chances import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
@@ -69,7 +69,7 @@ def rounds(
     limits = bounds.limits(len(start))
     rows = [*range(len(limits))]  # in the batch; some of them may be done
     going = {row for row in rows if limits[row]}
-    token, count = start, 0
+    token, count = begun(start), 0
     while going:
         if few(len(going), len(rows)):
             kept = [i for i, row in enumerate(rows) if row in going]

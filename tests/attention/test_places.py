@@ -101,3 +101,8 @@ def test_long_paths_are_measured_to_their_end() -> None:
 def test_an_axis_that_is_the_order_stays_it() -> None:
     for at in (line(4).to("meta"), line(4)[1:3], line(2).then(line(2, start=2))):
         assert at.axes[0] is at.order
+
+
+def test_no_nodes_and_no_sequences_are_places_too() -> None:
+    assert len(graph([], 0)) == 0
+    assert line(2, start=torch.zeros(0, dtype=torch.long)).order.shape == (0, 2)

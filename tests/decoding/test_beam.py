@@ -172,3 +172,13 @@ def test_where_there_are_fewer_sequences_than_asked_no_dead_one_fills_up() -> No
 def test_a_beam_that_cannot_be_is_refused(settings: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Beam(**settings)
+
+
+@pytest.mark.parametrize("write", [greedy, beam])
+def test_no_sequences_are_none_and_no_tokens_are_refused(write: Any) -> None:
+    model = translator(0)
+    step = lambda: CachedStep(model.decoder, model.encode(SOURCES))  # noqa: E731
+    how = [Beam(width=2)] if write is beam else []
+    assert write(step(), begin(0), Bounds(STOP, longest=4), *how) == []
+    with pytest.raises(ValueError, match="from one token or more a sequence, 6 x 0 came; the sign"):
+        write(step(), begin(6)[:, :0], Bounds(STOP, longest=4), *how)
