@@ -11,6 +11,7 @@ from manyheads import (
     Clipped,
     Everything,
     Lengths,
+    Multiplicative,
     Pairs,
     RelativeBias,
     RelativeContent,
@@ -113,3 +114,19 @@ def test_a_relative_position_of_other_measures_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         Attention(D, H, relative=relative)
+
+
+@pytest.mark.parametrize("tokens", [512, 513])
+def test_a_score_learns_beside_distances_in_sequences_of_any_length(tokens: int) -> None:
+    score = Multiplicative(8, 8)
+    layer = Attention(16, 2, relative=RelativeContent(8, Clipped(4)), score=score).double()
+    x = torch.randn(1, tokens, 16, dtype=torch.float64)
+    pairs = Pairs(1, 2, line(tokens), line(tokens))
+    found = []
+    for which in ("fastest", "reference"):
+        layer.zero_grad()
+        layer(x, plan(which, layer.work(Causal(), pairs, x))).square().sum().backward()
+        found.append([parameter.grad for parameter in layer.parameters()])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours is not None
+        torch.testing.assert_close(ours, theirs)

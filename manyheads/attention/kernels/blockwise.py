@@ -77,6 +77,9 @@ class Blockwise:
     ) -> Tensor:
         key, value = shared(key, plan.groups), shared(value, plan.groups)
         content = [bias for bias in biases if isinstance(bias, ContentBias)]
+        # Here and not in a strip: a strip is run again for the gradients of its inputs alone, and
+        # what a score learns is none of them.
+        prepared, scale = score.query(query), score.scale(key.shape[-1])
         out = []
         for strip in plan.form:
 
@@ -88,7 +91,7 @@ class Blockwise:
                     for n, bias in zip(range(0, len(parts), 3), content, strict=True)
                 ]
                 return attended(
-                    query, key, value, own, plan.work.pattern, pair_of(plan, strip), score
+                    query, key, value, own, plan.work.pattern, pair_of(plan, strip), scale
                 )
 
             parts = [
@@ -97,7 +100,7 @@ class Blockwise:
                 for part in (bias.query[:, :, strip.queries], bias.key_tables, bias.value_tables)
             ]
             keys, values = key[:, :, strip.keys], value[:, :, strip.keys]
-            out.append(Again.apply(attend, query[:, :, strip.queries], keys, values, *parts))
+            out.append(Again.apply(attend, prepared[:, :, strip.queries], keys, values, *parts))
         return torch.cat(out, 2)
 
 
@@ -108,13 +111,13 @@ def attended(
     biases: list[ContentBias],
     pattern: Pattern,
     pair: Pair,
-    score: Score,
+    scale: float,
 ) -> Tensor:
     """What these queries take from these keys, as the reference defines it."""
     if not key.shape[2]:
         return query * 0
-    scores = exactly(score(query, key))
-    scores = scores + total(found(bias, pair, score.scale(key.shape[-1])) for bias in biases)
+    scores = exactly(query @ key.mT * scale)
+    scores = scores + total(found(bias, pair, scale) for bias in biases)
     allowed = evaluated(pattern, pair)
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row without any key stays finite
     weights = scores.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0)
