@@ -102,14 +102,15 @@ class Growing:
         self.own: dict[int, tuple[Roll, Roll]] = {}
         self.memory: dict[int, KeyValue] = {}
         self.places: Grid | None = None
+        self.coming: Grid | None = None  # the places once what was announced has come
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
         for key, _ in self.own.values():
             same_batch(key.room, batch)
-        if self.places is None:
-            self.places = at
-        else:
+        # Kept as they were until the tokens come: a pass may still be refused.
+        self.coming = at
+        if self.places is not None:
             last = (self.places.first or 0) + len(self.places)
             if at.first != last:
                 came = "places of their own" if at.first is None else f"number {at.first}"
@@ -117,10 +118,11 @@ class Growing:
                     f"a Growing cache goes on with token {last}, {came} came; "
                     "a Static cache takes tokens at any place"
                 )
-            self.places = self.places.then(at)
-        return self.places, Everything()
+            self.coming = self.places.then(at)
+        return self.coming, Everything()
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
+        self.places = self.coming
         if layer not in self.own:
             self.own[layer] = Roll(key), Roll(value)
         keys, values = self.own[layer]

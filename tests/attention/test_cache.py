@@ -241,3 +241,15 @@ def test_a_cache_of_another_batch_is_refused_and_goes_on_with_its_own() -> None:
         stack(x[:, :1], line(1, 4), cache=kept)
     with pytest.raises(ValueError, match="a Static cache keeps 2 sequences, 1 were selected"):
         kept.select(torch.tensor([0]))
+
+
+@torch.no_grad()
+def test_a_refused_step_leaves_a_growing_cache_as_it_was() -> None:
+    shape = Shape(width=D, depth=2, heads=H, dropout=0.0)
+    stack = Stack.of(shape, Causal(), relative=RelativeContent(C, Every(4))).double().eval()
+    x, cache = torch.randn(B, 4, D, dtype=torch.float64), Growing()
+    stack(x[:, :3], line(3), cache=cache)
+    with pytest.raises(ValueError, match=r"Every\(length=4\) has a distance for sequences of 4"):
+        stack(x[:, 2:], line(2, start=3), cache=cache)
+    last = stack(x[:, 3:], line(1, start=3), cache=cache)
+    torch.testing.assert_close(last, stack(x, line(4))[:, 3:])
