@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import reduce
+from functools import cache, reduce
 from operator import and_, or_
 from typing import Any, ClassVar, Self, TypeAlias, dataclass_transform
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import WORDS, Verdict
-from manyheads.attention.places import Graph, Pair, Pairs, end_to_end, time_of
+from manyheads.attention.places import Graph, Grid, Pair, Pairs, end_to_end, grid, time_of
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -480,6 +480,75 @@ def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
             return True
 
     return every([part for part in pattern.parts() if says_something(part)])
+
+
+# ---- looking ahead ------------------------------------------------------------------------------
+
+NEAR = 32  # places that are looked at one by one
+WIDEST = 24  # rows and columns of a grid that is looked at
+
+
+def horizon(pattern: Pattern) -> int | None:
+    """A key that comes later than the query is seen only below this place: 0 where none is.
+
+    None where that does not follow from what the pattern is made of. Classes are asked for by
+    themselves: one made from them may allow something else.
+    """
+    if type(pattern) is Causal:
+        return 0
+    if type(pattern) is Prefix:
+        return pattern.length if isinstance(pattern.length, int) else int(pattern.length.max())
+    if type(pattern) is Both:
+        known = [horizon(part) for part in pattern.patterns]
+        return min((place for place in known if place is not None), default=None)
+    if type(pattern) is Either:
+        known = [horizon(part) for part in pattern.patterns]
+        return None if None in known else max(place for place in known if place is not None)
+    return None
+
+
+@cache
+def looks_ahead(pattern: Pattern, heads: int = 1) -> str:
+    """A later token that some token sees: "token 0 sees token 1"; empty where there is none.
+
+    A pattern that is made of what never looks ahead is known not to. Any other, one's own among
+    them, is tried on a line and on grids, near the numbers it is written with.
+    """
+    if horizon(pattern) == 0:
+        return ""
+    for places in trial_places(pattern):
+        pairs = Pairs(1, heads, places, places)
+        if pattern.refuses(pairs):
+            continue
+        try:
+            allowed = evaluated(pattern, pairs.everywhere())
+        except (ValueError, LookupError):  # a table of one's own, made for other places
+            continue
+        order = places.order
+        ahead = (allowed & (order > order[:, None])).flatten(0, -3).any(0)
+        if bool(ahead.any()):
+            q, k = (int(order[i]) for i in ahead.nonzero()[0])
+            return f"token {q} sees token {k}"
+    return ""
+
+
+def trial_places(pattern: Pattern) -> list[Grid]:
+    """A line with places near the pattern's numbers, and grids of two and of three axes."""
+    numbers = numbers_of(pattern)
+    about = {times * n + step for n in numbers for times in (1, 2) for step in range(-2, 3)}
+    order = torch.tensor(sorted({*range(NEAR), *(place for place in about if place >= 0)}))
+    side = min(2 * max(numbers, default=0) + 2, WIDEST)
+    along = Grid(order, (order,), (int(order[-1]) + 1,))
+    return [along, grid(side, side), grid(min(side, 8), min(side, 8), 3)]
+
+
+def numbers_of(value: Any) -> set[int]:
+    """The whole numbers that a pattern is written with."""
+    if isinstance(value, Pattern):
+        return set().union(*map(numbers_of, values_of(value)))
+    if isinstance(value, tuple):
+        return set().union(*map(numbers_of, value))
+    return {value} if isinstance(value, int) else set()
 
 
 PATTERNS: dict[str, type[Pattern]] = {

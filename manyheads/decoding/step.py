@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.cache import Static
+from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, line
 from manyheads.model.networks import Tokens
 from manyheads.model.stack import Memory
@@ -56,8 +57,10 @@ class CachedStep:
         memory: Memory | None = None,
         cache: Kept | None = None,
         places: Grid | None = None,
+        seen: Pattern = Everything(),
     ):
-        self.decoder, self.memory, self.places = decoder, memory, places
+        """`seen` is what holds for this batch in every step, as a Prefix for each sequence does."""
+        self.decoder, self.memory, self.places, self.seen = decoder, memory, places, seen
         self.cache = decoder.new_cache() if cache is None else cache
         self.read = 0  # tokens
         self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
@@ -76,7 +79,7 @@ class CachedStep:
             at = self.places[self.read : self.read + new]
         ids = self.with_idle(ids)
         with using(sharing(self.work, ids)):
-            scores = self.decoder(Tokens(ids, at), self.memory, self.cache)
+            scores = self.decoder(Tokens(ids, at, self.seen), self.memory, self.cache)
         self.read += new  # only now: a step that was refused has read nothing
         self.held = count + self.idle
         return scores[:count, -1]
@@ -86,6 +89,7 @@ class CachedStep:
             self.idle = max(self.held - len(rows), 0)
         rows = self.with_idle(rows)
         self.cache.select(rows)
+        self.seen = self.seen.select(rows)
         if self.memory is not None:
             self.memory = self.memory.select(rows)
 

@@ -14,7 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Growing
-from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments, every
+from manyheads.attention.patterns import (
+    Causal,
+    Everything,
+    Lengths,
+    Pattern,
+    Segments,
+    every,
+    looks_ahead,
+)
 from manyheads.attention.places import Places, line, packed
 from manyheads.model.stack import Memory, Stack
 
@@ -145,11 +153,13 @@ class Decoder(nn.Module):
         super().__init__()
         self.causal = causal
         same_width(embedding, stack)
-        if Everything() in stack.patterns:
-            raise ValueError(
-                "a decoder that sees Everything() sees what it is to write; "
-                "build its stack with Causal() or a narrower pattern"
-            )
+        for pattern in dict.fromkeys(stack.patterns if causal else ()):
+            if ahead := looks_ahead(pattern, stack.heads):
+                raise ValueError(
+                    f"a decoder that sees {pattern} sees what it is to write: {ahead}; "
+                    f"{pattern & Causal()} would do, or Decoder(..., causal=False) for one that "
+                    "is meant to"
+                )
         self.embedding, self.stack, self.head = embedding, stack, head
 
     def forward(

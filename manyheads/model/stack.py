@@ -17,7 +17,15 @@ from manyheads.attention.cache import Cache, Slot
 from manyheads.attention.kernels import Kernel, Plan, finite, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention, misplaced
-from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern
+from manyheads.attention.patterns import (
+    Causal,
+    Everything,
+    Lengths,
+    Pattern,
+    Prefix,
+    horizon,
+    looks_ahead,
+)
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
@@ -136,6 +144,10 @@ class Stack(nn.Module):
     def width(self) -> int:
         return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).width
 
+    @property
+    def heads(self) -> int:
+        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).heads
+
     def forward(
         self,
         x: Tensor,
@@ -176,6 +188,7 @@ class Stack(nn.Module):
         keys, written = (
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
         )
+        self.refuse_ahead(at, seen, cache)
         # A causal pattern never looks at a slot that is still empty.
         joined = {
             own: own & seen if Causal() in own.parts() else own & seen & written
@@ -191,6 +204,30 @@ class Stack(nn.Module):
                 look = planned(block.cross_attention, memory.seen, memory.at, "memory")
                 across.append(look)
         return within, across
+
+    def refuse_ahead(self, at: Places, seen: Pattern, cache: Cache | None) -> None:
+        """Refuse a prefix that would change nothing, and a cache where tokens see later ones that
+        are not there yet: what was read once is not computed again when they come."""
+        if all(horizon(own) == 0 for own in self.patterns):
+            if any(isinstance(part, Prefix) for part in seen.parts()):
+                raise ValueError(
+                    f"{seen} lets tokens see later ones, and layers that see {self.patterns[0]} do "
+                    "not; a prefix language model has layers that see Everything(), in a "
+                    "Decoder(..., causal=False)"
+                )
+            return
+        for own in dict.fromkeys(self.patterns if cache is not None else ()):
+            known = [place for place in (horizon(own), horizon(seen)) if place is not None]
+            if not known and (ahead := looks_ahead(own, self.heads)):
+                raise ValueError(
+                    f"{own} needs tokens that a cache does not have yet: {ahead}; "
+                    "read them all at once, or write with Causal()"
+                )
+            if known and (come := last_of(at)) < min(known):
+                raise ValueError(
+                    f"{own & seen} lets the first {min(known)} tokens see each other and {come} "
+                    f"came to the cache; read {min(known)} or more at once, then go on"
+                )
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
         """Refuse what does not fit before any kernel meets it."""
@@ -242,6 +279,11 @@ class Stack(nn.Module):
             dropout=shape.dropout,
             kernel=kernel,
         )
+
+
+def last_of(at: Places) -> int:
+    """How many tokens every sequence has once those at `at` have come."""
+    return int(at.order.amax(-1).min()) + 1 if at.first is None else at.first + len(at)
 
 
 def holds_lengths(pattern: Pattern) -> bool:

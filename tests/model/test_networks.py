@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from manyheads import (
+    Blocks,
+    CachedStep,
     Causal,
     Clipped,
     Decoder,
@@ -12,14 +14,21 @@ from manyheads import (
     EncoderDecoder,
     Everything,
     Lengths,
+    Prefix,
     RelativeBias,
     Segments,
     Shape,
     Sinusoidal,
     Stack,
+    Static,
     Tied,
     Tokens,
+    Window,
+    line,
 )
+from manyheads.attention.intervals import Verdict
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.places import Pair
 from manyheads.model.networks import towards
 
 SHAPE = Shape(width=24, depth=2, heads=4, dropout=0.0)
@@ -126,7 +135,8 @@ def test_a_word_outside_the_vocabulary_is_named() -> None:
         (lambda: Tokens.packed([[5, 6]], 4), "rows of sequences of numbers, got"),
         (
             lambda: Decoder(Embedding(10, 24), Stack.of(SHAPE), torch.nn.Identity()),
-            r"a decoder that sees Everything\(\) sees what it is to write",
+            r"a decoder that sees Everything\(\) sees what it is to write: token 0 sees token 1; "
+            r"Causal\(\) would do, or Decoder\(..., causal=False\) for one that is meant to",
         ),
         (
             lambda: Encoder(Embedding(10, 8), Stack.of(SHAPE)),
@@ -150,3 +160,130 @@ def test_a_tied_weight_is_saved_once() -> None:
     embedding = Embedding(10, 24)
     model = Decoder(embedding, Stack.of(SHAPE, Causal()), Tied(embedding))
     assert [name for name in model.state_dict() if "table" in name] == ["embedding.table.weight"]
+
+
+def writing(pattern: Pattern, causal: bool = True) -> Decoder:
+    words = Embedding(10, 24)
+    stack = Stack.of(SHAPE, [Causal(), pattern], position=Sinusoidal())
+    return Decoder(words, stack, Tied(words), causal=causal).eval()
+
+
+class Strided(Pattern):
+    step: int
+
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.order - pair.k.order) % self.step == 0
+
+
+class Before(Pattern):
+    """Earlier tokens alone: known only by trying."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.order < pair.q.order
+
+
+class Turned(Causal):
+    """Made from what never looks ahead, and looks ahead."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return pair.k.order >= pair.q.order
+
+
+class ByHead(Pattern):
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.k.order <= pair.q.order) | (pair.h > 0)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Window(2),
+        Window((0, 3)),
+        Blocks(4, 0),
+        Blocks((8, 8), (4, 4)),
+        Causal() | Window(1),
+        Everything() | Causal(),
+        ~Window(100),
+        ~Window(10**6),
+        ~Causal(),
+        Prefix(4),
+        Strided(3),
+        Strided(40),
+        Turned(),
+        ByHead(),
+    ],
+    ids=str,
+)
+def test_a_decoder_whose_pattern_looks_ahead_is_refused_unless_it_is_meant_to(
+    pattern: Pattern,
+) -> None:
+    with pytest.raises(ValueError, match=r"what it is to write: token \d+ sees token \d+; .*&"):
+        writing(pattern)
+    assert not writing(pattern, causal=False).causal
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        Causal(),
+        Causal() & Window(2),
+        Window(0),
+        Causal() & (Window(1) | Prefix(2)),
+        (Causal() & Window(1)) | (Causal() & Blocks(4, 0)),
+        Causal() & ~Window(2),
+        Causal() & Strided(3),
+        Before(),
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_a_decoder_whose_pattern_never_looks_ahead_is_taken_and_does_not(pattern: Pattern) -> None:
+    network, rows = writing(pattern), torch.randint(10, (2, 12))
+    before = network(Tokens(rows, line(12)))
+    rows[:, 7:] = (rows[:, 7:] + 1) % 10
+    assert torch.equal(network(Tokens(rows, line(12)))[:, :7], before[:, :7])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("static", [False, True])
+def test_a_prefix_for_each_sequence_is_written_on_from_as_in_the_full_pass(static: bool) -> None:
+    words = Embedding(10, 24)
+    network = Decoder(words, Stack.of(SHAPE, position=Sinusoidal()), Tied(words), causal=False)
+    network, ids = network.double().eval(), torch.randint(10, (2, 9))
+    seen = Prefix(torch.tensor([4, 2]))
+    full = network(Tokens(ids, line(9), seen))
+    changed = network(Tokens(torch.cat([ids[:, :3], 9 - ids[:, 3:]], 1), line(9), seen))
+    assert (changed[0, 0] - full[0, 0]).abs().max() > 1e-3  # token 3 is in its prefix
+    assert torch.equal(changed[1, :3], full[1, :3])
+    step = CachedStep(network.eval(), None, Static(line(9)) if static else None, seen=seen)
+    steps = [step(ids[:, :5]), *(step(ids[:, t : t + 1]) for t in range(5, 9))]
+    torch.testing.assert_close(torch.stack(steps, 1), full[:, 4:])
+    if not static:
+        step.select(torch.tensor([1]))
+        assert step.seen == Prefix(torch.tensor([2]))
+
+
+def test_a_prefix_that_would_change_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"and layers that see Causal\(\) do not; a prefix lang"):
+        writing(Causal())(Tokens(torch.ones(2, 6, dtype=torch.long), line(6), Prefix([4, 2])))
+
+
+def test_tokens_that_would_see_what_a_cache_does_not_have_are_refused() -> None:
+    one = torch.ones(2, 1, dtype=torch.long)
+    step = CachedStep(writing(Prefix(4), causal=False))
+    with pytest.raises(
+        ValueError, match="the first 4 tokens see each other and 1 came to the cache"
+    ):
+        step(one)
+    step(one.expand(-1, 4))  # what was refused left nothing behind
+    step(one)
+    with pytest.raises(ValueError, match=r"Window\(2\) needs tokens that a cache does not have"):
+        CachedStep(writing(Window(2), causal=False))(one)
+
+
+@pytest.mark.parametrize("rows", [[], [[], []]], ids=str)
+def test_nothing_in_is_nothing_out(rows: list[list[int]]) -> None:
+    tokens = Tokens.padded(rows)
+    assert writing(Causal())(tokens).shape == (len(rows), 0, 10)
+    assert translator()(tokens, Tokens.padded([[1]] * len(rows))).shape[0] == len(rows)
+    assert translator()(Tokens.padded([[1]] * len(rows)), tokens).shape[:2] == (len(rows), 0)
