@@ -22,6 +22,9 @@ ALL_OFF = (120, 123)  # controllers that end all notes: all sound off, all notes
 TICKS = 480  # a quarter note, in what is written
 MICROSECONDS = 500_000  # a quarter note, until a file says otherwise
 META, SYSEX, ESCAPE = 0xFF, 0xF0, 0xF7
+CLOCKS = range(0xF8, 0xFF)  # system real-time: clocks, active sensing
+# What a wire carries and some files hold, song positions too, with how many bytes come after.
+ALONE = {0xF1: 1, 0xF2: 2, 0xF3: 1, 0xF6: 0} | dict.fromkeys(CLOCKS, 0)
 NAME, TEMPO, METER, END = 0x03, 0x51, 0x58, 0x2F  # kinds of meta events
 
 
@@ -75,13 +78,18 @@ def read(data: bytes, pedal: bool = True) -> Piece:
     tracks = [read_track(data, *chunk) for chunk in chunks]
     parts = [(t.name, c, part) for t in tracks for c, part in sorted(t.parts.items())]
     parts = [(name, channel, part) for name, channel, part in parts if part.notes]
-    sung = [(name, part) for name, channel, part in parts if channel != DRUMS]
+    sung = [(name, channel, part) for name, channel, part in parts if channel != DRUMS]
     if not sung:
         raise ValueError("only drums are in it" if parts else "no notes are in it")
     clock = Clock(ticks, [tempo for track in tracks for tempo in track.tempos.items()])
+    pedals: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # of a channel, in any track
+    for track in tracks:
+        for channel, part in track.parts.items():
+            pedals[channel] += part.pedal
     notes: list[Note] = []
-    for voice, (_, part) in enumerate(sung):
-        struck = pedalled(part) if pedal else part.notes
+    for voice, (_, channel, part) in enumerate(sung):
+        moves = sorted(pedals[channel], key=lambda move: move[0])
+        struck = pedalled(part.notes, moves) if pedal else part.notes
         spans = clock.seconds([tick for note in struck for tick in note[:2]]).reshape(-1, 2)
         notes += [
             Note(start, end, note.pitch, note.velocity, voice)
@@ -90,7 +98,7 @@ def read(data: bytes, pedal: bool = True) -> Piece:
         ]
     if not notes:
         raise ValueError("no notes that last are in it")
-    voices = tuple(Voice(name or "piano", part.program) for name, part in sung)
+    voices = tuple(Voice(name or "piano", part.program) for name, _, part in sung)
     meters = {tick: meter for track in tracks for tick, meter in track.meters.items()}
     at = sorted(meters)
     starts = clock.seconds(at).tolist()
@@ -142,13 +150,15 @@ def read_track(data: bytes, at: int, end: int) -> Track:
             note_meta(track, tick, kind, data[at : at + size])
             at += size
             continue
+        if first in ALONE:
+            at += 1 + ALONE[first]
+            continue
         if first >= 0x80:
             status, at = first, at + 1
         if not 0x80 <= status < 0xF0:
             raise ValueError(f"byte {at} is 0x{first:02x}, where an event should begin")
-        one = small(data, at, end)
-        two = small(data, at + 1, end) if status & 0xE0 != 0xC0 else 0
-        at += 1 if status & 0xE0 == 0xC0 else 2
+        one, at = small(data, at, end)
+        two, at = small(data, at, end) if status & 0xE0 != 0xC0 else (0, at)
         play(track.parts[status & 0x0F], tick, status & 0xF0, one, two)
     for part in track.parts.values():
         part.release_all(tick)
@@ -172,12 +182,15 @@ def byte(data: bytes, at: int, end: int) -> int:
     return data[at]
 
 
-def small(data: bytes, at: int, end: int) -> int:
-    """A pitch, a velocity or another number that is at most 127."""
+def small(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """A pitch, a velocity or another number that is at most 127, and where the next one begins."""
     this = byte(data, at, end)
+    while this in CLOCKS:  # also in the middle of an event, as a wire carries them
+        at += 1
+        this = byte(data, at, end)
     if this > 127:
         raise ValueError(f"byte {at} is {this}, a pitch, velocity or control is 0 to 127")
-    return this
+    return this, at + 1
 
 
 def note_meta(track: Track, tick: int, kind: int, held: bytes) -> None:
@@ -202,16 +215,16 @@ def play(part: Part, tick: int, kind: int, one: int, two: int) -> None:
         part.program = one  # the one it begins with
 
 
-def pedalled(part: Part) -> list[Struck]:
+def pedalled(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[Struck]:
     """A note whose key goes up under the pedal ends with the pedal, or where it is struck again."""
-    if not any(down for _, down in part.pedal):
-        return part.notes
-    last = max(note.end for note in part.notes)
-    spans = pressed(part.pedal, last)
+    if not any(down for _, down in pedal):
+        return notes
+    last = max(note.end for note in notes)
+    spans = pressed(pedal, last)
     downs = [down for down, _ in spans]
     again: dict[int, int] = {}  # pitch -> when it is struck next
     found = []
-    for note in sorted(part.notes, reverse=True):
+    for note in sorted(notes, reverse=True):
         i = bisect_right(downs, note.end) - 1
         up = spans[i][1] if i >= 0 else 0
         if note.end < up:

@@ -98,6 +98,22 @@ def test_the_pedal_holds_notes_until_it_goes_up_or_they_are_struck_again() -> No
     assert heard(file(other)) == [(0.0, 0.5, 60)]
 
 
+def test_the_pedal_of_a_channel_holds_its_notes_in_all_tracks() -> None:
+    pedal = bytes([5, 0xB0, 64, 127, 95, 0xB0, 64, 0]) + OVER
+    short = bytes([0, 0x90, 60, 80, 10, 0x80, 60, 0]) + OVER
+    other = bytes([0, 0x91, 67, 80, 10, 0x81, 67, 0]) + OVER
+    for tracks in ((pedal, short, other), (short, other, pedal)):
+        assert heard(file(*tracks)) == [(0.0, 0.05, 67), (0.0, 0.5, 60)]
+
+
+def test_bytes_of_a_wire_are_passed_over_wherever_they_stand() -> None:
+    clock, sensing, position = [0, 0xF8], [0, 0xFE], [0, 0xF2, 1, 2]
+    # Between events, also of a running status, and between the bytes of one.
+    track = [*clock, 0, 0x90, 60, 0xF8, 80, *sensing, *position, 0, 64, 80, *clock]
+    track += [100, 60, 0xFE, 0, 0, 64, 0]
+    assert heard(file(bytes(track) + OVER)) == [(0.0, 0.5, 60), (0.0, 0.5, 64)]
+
+
 def test_a_note_that_nobody_ends_ends_with_its_track() -> None:
     assert heard(file(bytes([0, 0x90, 60, 80, 100, *OVER[1:]]))) == [(0.0, 0.5, 60)]
 
