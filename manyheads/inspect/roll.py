@@ -17,7 +17,7 @@ from manyheads.inspect.drawing import png
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROW_SECONDS = 20.0  # in one row, as long as there are not too many rows
+ROW_SECONDS = 20.0  # in one row at most, as long as there are not too many rows
 MOST_ROWS = 6
 MOST_BARS = 16  # numbered in a row
 BLACK = {1, 3, 6, 8, 10}  # keys of an octave
@@ -41,8 +41,8 @@ class Roll:
         from matplotlib.figure import Figure
 
         end = self.piece.seconds
-        row = max(ROW_SECONDS, math.ceil(end / MOST_ROWS / 5) * 5)  # rows begin at 0:00, 0:25, ...
-        rows = max(1, math.ceil(end / row - 1e-6))
+        rows = min(MOST_ROWS, max(1, math.ceil(end / ROW_SECONDS - 1e-6)))
+        row = math.ceil(end / rows)  # seconds, alike: no row is left with the last moment alone
         low, high = self.span
         height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
         figure = Figure(figsize=(11, height), layout="constrained")

@@ -33,6 +33,14 @@ def test_a_long_piece_is_drawn_in_rows() -> None:
     assert boxes(Roll(Piece((Note(10, 30, 60), Note(0, 40, 62))))) == 4  # each goes on below
 
 
+def test_no_row_is_left_with_the_last_moment_alone() -> None:
+    for seconds in (20.3, 40.2, 61.0, 100.2, 120.2, 121.0, 1000.0):
+        notes = tuple(Note(at, at + 0.2, 60) for at in np.arange(0.0, seconds, 0.25).tolist())
+        axes = Roll(Piece(notes)).figure().axes
+        counts = [sum(len(c.get_paths()) for c in axis.collections) for axis in axes]
+        assert min(counts) > max(counts) / 2
+
+
 def test_louder_is_darker_and_voices_have_colours_and_names() -> None:
     alone = Roll(SCALE)
     soft, loud = (sum(alone.colour(SCALE.notes[i])[:3]) for i in (0, 7))
