@@ -183,6 +183,8 @@ def train(
 
         recipe, gathered = wanted(asked)
         print(write(recipe))
+        for note in getattr(gathered, "notes", ()):  # what is left out, held out or there twice
+            print("".join(f"# {line}\n" for line in note.splitlines()), end="")
         print(estimate(recipe, gathered, world.device))
         return
     if out is None:

@@ -190,3 +190,12 @@ def test_what_was_not_meant_is_told(
     done = manyheads("train", "music", *asked, "--out", tmp_path / "run", *CPU)
     assert done.code == 2
     assert done.err == f"manyheads: {sentence.format(tmp_path)}\n"
+
+
+def test_a_dry_run_names_what_is_left_out(manyheads: Command, tmp_path: Path) -> None:
+    folder = midis.folder(tmp_path / "midi")
+    (folder / "broken.mid").write_bytes(b"MThd")
+    done = manyheads("train", "music", "--music", folder, "--dry-run", "--device", "cpu")
+    assert (done.code, done.err) == (0, "")
+    assert f"#   left out: {folder}/broken.mid: it is cut short in its head\n" in done.out
+    assert "# held out: 1 piece, drawn by seed 0\n" in done.out
