@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from manyheads.codecs.midi import read, write
 from manyheads.codecs.notes import Piece
 
 ENDINGS = (".mid", ".midi")
+ZIP = ".zip"
+LARGEST = 16 << 20  # bytes of a file in a .zip: hours of dense music
 SHOWN = 10  # files that were left out, by name
 
 
@@ -44,20 +49,22 @@ class Report:
 def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Found]:
     """The music of every file that can be read, one at a time, the report filled as they pass.
 
-    A folder stands for all MIDI files below it; a file that is named twice is read once. A broken
-    one is left out; that all are is refused.
+    A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
+    broken one is left out; that all are is refused.
     """
     if not paths:
         raise ValueError("music comes from MIDI files and folders of them, none were given")
     report = Report() if report is None else report
     for file in {file.resolve(): file for path in paths for file in files_of(path)}.values():
-        report.read += 1
-        try:
-            piece = load(file)
-        except ValueError as error:
-            report.left_out[file] = str(error).removeprefix(f"{file}: ")
-        else:
-            yield Found(piece, file)
+        packed = file.suffix.lower() == ZIP
+        for name, load_one in members(file) if packed else [(file, partial(load, file))]:
+            report.read += 1
+            try:
+                piece = load_one()
+            except ValueError as error:
+                report.left_out[name] = str(error).removeprefix(f"{name}: ")
+            else:
+                yield Found(piece, name)
     if report.read == 1 and report.left_out:
         ((file, reason),) = report.left_out.items()
         raise ValueError(f"there is no music in {file}: {reason}")
@@ -72,13 +79,44 @@ def files_of(path: Path) -> list[Path]:
     below = [
         file
         for file in sorted(path.rglob("*"))
-        if file.suffix.lower() in ENDINGS
-        and file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        if is_midi(file.relative_to(path)) and file.is_file()
     ]
     if not below:
         raise ValueError(f"{path} is a folder without {' or '.join(ENDINGS)} files")
     return below
+
+
+def is_midi(path: Path) -> bool:
+    """By its name, and not hidden, nor what a Mac puts into a .zip beside each file."""
+    hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
+    return path.suffix.lower() in ENDINGS and not hidden
+
+
+def members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
+    """The MIDI files in a .zip by their names in it, nothing unpacked onto the disk."""
+    try:
+        with ZipFile(path) as held:
+            found = sorted(held.infolist(), key=lambda one: one.filename)
+            inside = [(path / one.filename, one) for one in found if is_midi(Path(one.filename))]
+            if not inside:
+                raise ValueError(f"{path} is a .zip without {' or '.join(ENDINGS)} files")
+            for name, one in inside:
+                yield name, partial(unpacked, held, one)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except BadZipFile:
+        raise ValueError(f"{path} is not a .zip, or is cut short") from None
+
+
+def unpacked(held: ZipFile, one: ZipInfo) -> Piece:
+    try:
+        with held.open(one) as file:
+            data = file.read(LARGEST + 1)  # what it claims to be is not believed
+    except (BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from None
+    if len(data) > LARGEST:
+        raise ValueError(f"it has over {LARGEST >> 20} MiB unpacked, which no MIDI file has")
+    return read(data)
 
 
 def load(path: Path) -> Piece:

@@ -1,11 +1,13 @@
 """A folder of music, some of it broken."""
 
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
+from manyheads.codecs.midi import write
 from manyheads.codecs.notes import Note, Piece
-from manyheads.data.midi import Report, load, pieces, save
+from manyheads.data.midi import LARGEST, Report, load, pieces, save
 
 PIECE = Piece((Note(0.0, 1.0, 60),))
 
@@ -17,6 +19,45 @@ def test_a_folder_stands_for_the_midi_files_below_it(tmp_path: Path) -> None:
     found = list(pieces([tmp_path]))
     assert [one.path.relative_to(tmp_path).as_posix() for one in found] == ["a/c.MIDI", "b.mid"]
     assert found[0].piece == PIECE
+
+
+def test_a_zip_stands_for_the_midi_files_in_it(tmp_path: Path) -> None:
+    midi, path = write(PIECE), tmp_path / "songs.zip"
+    with ZipFile(path, "w", ZIP_DEFLATED) as held:
+        for name in ("b.mid", "a/c.MIDI", "__MACOSX/._b.mid", ".d.mid", "e.txt"):
+            held.writestr(name, midi)
+        held.writestr("broken.mid", midi[:-3])
+        held.writestr("bomb.mid", bytes(LARGEST + 1))
+    assert path.stat().st_size < LARGEST / 100
+    report = Report()
+    found = list(pieces([path], report))
+    assert [one.path for one in found] == [path / "a/c.MIDI", path / "b.mid"]
+    assert found[0].piece == PIECE
+    assert str(report).splitlines() == [
+        "4 MIDI files read, 2 kept",
+        f"  left out: {path}/bomb.mid: it has over 16 MiB unpacked, which no MIDI file has",
+        f"  left out: {path}/broken.mid: it is cut short inside a track",
+    ]
+
+
+def test_a_zip_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "songs.zip"
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        list(pieces([path]))
+    path.write_bytes(b"PK and nothing more")
+    with pytest.raises(ValueError, match=r"songs\.zip is not a \.zip, or is cut short"):
+        list(pieces([path]))
+    with ZipFile(path, "w") as held:
+        held.writestr("a.txt", "a")
+    with pytest.raises(ValueError, match=r"songs\.zip is a \.zip without \.mid or \.midi files"):
+        list(pieces([path]))
+    with ZipFile(path, "w") as held:
+        held.writestr("a.mid", write(PIECE))
+    data = bytearray(path.read_bytes())
+    data[50] ^= 1  # what is in it is no longer what its sum says
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"there is no music in .*it cannot be unpacked: Bad CRC"):
+        list(pieces([path]))
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
