@@ -45,7 +45,17 @@ OF_TEXT = (
     "special",
     "keep_newline",
 )
-OF_MUSIC = ("prime", "seconds", "harmonize", "voice", "out", "only_midi", "soundfont")
+OF_MUSIC = (
+    "prime",
+    "seconds",
+    "harmonize",
+    "voice",
+    "track",
+    "voice_leading",
+    "out",
+    "only_midi",
+    "soundfont",
+)
 
 
 def generate(
@@ -96,6 +106,22 @@ def generate(
         str,
         typer.Option(help="Which one it is: soprano, alto, tenor or bass.", rich_help_panel=MUSIC),
     ] = music.SOPRANO,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            help="Which track of --harmonize is the melody, by number from 1 or by name.",
+            show_default="the only one, the voice of four, or the highest",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    voice_leading: Annotated[
+        float,
+        typer.Option(
+            help="Of chorales: what parallel fifths, octaves and crossings of voices cost, in "
+            "nats; 0: nothing.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = music.VOICE_LEADING,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -160,10 +186,13 @@ def generate(
     loaded = loaded_as(writers, model, device)
     if isinstance(loaded, Musician):
         refuse_others(typed, OF_TEXT, f"write text, {model} writes music")
-        wanted = music.Wanted(prime, seconds, harmonize, voice, out, only_midi, soundfont)
+        wanted = music.Wanted(prime, seconds, harmonize, voice, track, out, only_midi, soundfont)
         wanted.check(count, typed)
+        if "voice_leading" in typed and loaded.task.codec.kind != "chorales":
+            raise ValueError(f"--voice-leading is for models of chorales, {model} is none")
         options = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         options |= {"temperature": 1.0 if temperature is None else temperature}
+        options["voice_leading"] = voice_leading
         music.generate(loaded, wanted, count, {**options, "truncate": truncate})
         return
     refuse_others(typed, OF_MUSIC, f"write music, {model} writes text")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SOPRANO = "soprano"
 SECONDS = 30.0
+VOICE_LEADING = 5.0  # as the library has it, which is not imported to show help
 MIDI = (".mid", ".midi")
 
 
@@ -37,6 +38,7 @@ class Wanted:
     seconds: float = SECONDS
     harmonize: Path | None = None
     voice: str = SOPRANO
+    track: str | None = None
     out: Path | None = None
     only_midi: bool = False
     soundfont: Path | None = None
@@ -45,6 +47,8 @@ class Wanted:
         """Refuse what does not go together, before anything is loaded."""
         if self.harmonize is None and "voice" in given:
             raise ValueError("--voice says which voice of --harmonize is given, and that was not")
+        if self.harmonize is None and "track" in given:
+            raise ValueError("--track says which track of --harmonize is given, and that was not")
         if self.harmonize is not None:
             for other in ("prime", "seconds", "count", "truncate"):
                 if other in given:
@@ -104,8 +108,13 @@ def written(
 ) -> tuple[list[Piece], float]:
     """The pieces, and how many seconds of them are new."""
     if wanted.harmonize is not None:
+        from manyheads.tasks.composing import melody_of
+
         drawn = {name: value for name, value in how.items() if name != "truncate"}
-        piece = model.harmonize(opened(wanted.harmonize), wanted.voice, shown=counted, **drawn)
+        melody, choice = melody_of(opened(wanted.harmonize), wanted.voice, wanted.track)
+        for line in choice:
+            print(line, file=sys.stderr)
+        piece = model.harmonize(melody, wanted.voice, shown=counted, **drawn)
         return [piece], piece.seconds
     from manyheads.screen import filling
 

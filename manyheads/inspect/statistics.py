@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from manyheads.codecs.notes import NAMES, Piece, named
 
 PATTERN = 4  # notes of a melody, so that three steps between them are compared
 TICK_SECONDS = 0.01  # lengths that differ by less are the same
+PERFECT = (0, 7)  # semitones of octaves and fifths, octaves aside
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Statistics:
     onset_share: float  # of those that are the most common
     polyphony: float  # notes that sound at once, where any does
     repeated: float  # the share of patterns of 4 notes of a melody that come again in their piece
+    # Of pieces whose voices sing one note at a time each, from the highest; None without any.
+    parallels: float | None = None  # fifths and octaves after the like, in 1000 moves of two voices
+    crossed: float | None = None  # the share of time in which a voice is over one that is before it
 
     @staticmethod
     def of(pieces: Iterable[Piece]) -> Statistics:
@@ -47,6 +51,7 @@ class Statistics:
         between = np.concatenate([gaps(piece) for piece in several])
         seconds = sum(piece.seconds - piece.notes[0].start for piece in several)
         patterns = [pattern for piece in several for pattern in again(piece)]
+        parallels, crossed = led([piece for piece in several if is_sung(piece)])
         return Statistics(
             pieces=len(several),
             seconds=seconds,
@@ -62,6 +67,8 @@ class Statistics:
             onset_share=commonest(between),
             polyphony=float(lengths.sum() / sum(map(sounding, several))),
             repeated=float(np.mean(patterns)) if patterns else 0.0,
+            parallels=parallels,
+            crossed=crossed,
         )
 
     def plain(self) -> dict[str, Any]:
@@ -85,12 +92,22 @@ def beside(columns: dict[str, Statistics]) -> str:
     each = [shown(one) for one in columns.values()]
     width = max(12, *map(len, columns))
     lines = [f"  {'':<24}" + "".join(f"{name:>{width}}" for name in columns)]
-    for row in each[0]:
-        lines.append(f"  {row:<24}" + "".join(f"{column[row]:>{width}}" for column in each))
+    for row in dict.fromkeys(row for column in each for row in column):
+        told = (column.get(row, "–") for column in each)
+        lines.append(f"  {row:<24}" + "".join(f"{value:>{width}}" for value in told))
     return "\n".join(line.rstrip() for line in lines)
 
 
 def shown(one: Statistics) -> dict[str, str]:
+    told = of_all(one)
+    if one.parallels is not None:
+        told["parallels in 1000 moves"] = f"{one.parallels:.2f}"
+    if one.crossed is not None:
+        told["voices crossed"] = f"{one.crossed:.2%}"
+    return told
+
+
+def of_all(one: Statistics) -> dict[str, str]:
     return {
         "pieces": f"{one.pieces:,}",
         "seconds": f"{one.seconds:,.1f}",
@@ -150,6 +167,36 @@ def again(piece: Piece) -> list[bool]:
     ]
     count = Counter(steps)
     return [count[pattern] > 1 for pattern in steps]
+
+
+def is_sung(piece: Piece) -> bool:
+    """Whether it has several voices and each sings one note at a time."""
+    begins = [(note.voice, note.start) for note in piece.notes]
+    return len({voice for voice, _ in begins}) > 1 and len(set(begins)) == len(begins)
+
+
+def led(pieces: Sequence[Piece]) -> tuple[float | None, float | None]:
+    """How voices move beside each other: parallels in 1000 moves of two, the share of crossings."""
+    parallel = moves = 0
+    crossed = seconds = 0.0
+    for piece in pieces:
+        at = np.unique([moment for note in piece.notes for moment in note[:2]])
+        sounds = np.full((len(piece.voices), len(at) - 1), -1)  # pitches between these moments
+        for note in piece.notes:
+            begin, end = np.searchsorted(at, note[:2])
+            sounds[note.voice, begin:] = -1  # a voice sings one note at a time
+            sounds[note.voice, begin:end] = note.pitch
+        lasts, apart = np.diff(at), np.zeros(len(at) - 1, bool)
+        for high, low in combinations(sounds, 2):
+            both = (high >= 0) & (low >= 0)
+            apart |= both & (low > high)
+            moved = both[1:] & both[:-1] & (np.diff(high) != 0) & (np.diff(low) != 0)
+            interval = (high - low) % 12
+            alike = (interval[1:] == interval[:-1]) & np.isin(interval[1:], PERFECT)
+            alike &= np.sign(np.diff(high)) == np.sign(np.diff(low))
+            moves, parallel = moves + int(moved.sum()), parallel + int((moved & alike).sum())
+        crossed, seconds = crossed + float(lasts[apart].sum()), seconds + float(lasts.sum())
+    return 1000 * parallel / moves if moves else None, crossed / seconds if seconds else None
 
 
 def melodies(piece: Piece) -> list[list[int]]:

@@ -37,11 +37,13 @@ from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Whole
 from manyheads.tasks.generation import AT_ONCE, Generation
+from manyheads.tasks.leading import Leading
 from manyheads.tasks.repertoire import encoded
 
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
 TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
+VOICE_LEADING = 5.0  # nats that a parallel fifth or octave and a crossing cost
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
 
@@ -55,11 +57,16 @@ class Composing:
     min_p: float = 0.0
     seed: int = 0
     truncate: bool = False  # of a beginning longer than the context, read the end
+    voice_leading: float = VOICE_LEADING  # nats; of chorales, see Leading
 
     def __post_init__(self) -> None:
         Generation(  # refuses alike what text refuses
             temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
         )
+        if not 0 <= self.voice_leading < math.inf:
+            raise ValueError(
+                f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
+            )
 
     def sampling(self) -> Sampling | None:
         if not self.temperature:
@@ -113,7 +120,7 @@ def compose(
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
-        step, rows = stepping(player), start.expand(len(numbers), -1)
+        step, rows = stepping(player, how), start.expand(len(numbers), -1)
         over = telling(ending(codec, seconds, begin, len(numbers)), takes(codec, prime), told)
         sampling = how.sampling()
         if sampling is None:
@@ -139,7 +146,7 @@ def stream(
     The sign that ends a piece is the last where it was reached. What is refused is refused at once.
     """
     begin, bounds = begun(player, prime), bounded(player, seconds, prime)
-    start, step = starting(player, begin, how), stepping(player)
+    start, step = starting(player, begin, how), stepping(player, how)
     over = ending(player.codec, seconds, begin, 1)
     return until(over, stream_tokens(step, start, bounds, how.sampling(), number))
 
@@ -151,10 +158,12 @@ def until(over: Over | None, tokens: Iterator[tuple[int, float]]) -> Iterator[tu
             return
 
 
-def stepping(player: Player) -> Step:
+def stepping(player: Player, how: Composing) -> Step:
     player.network.eval()
     beat = player.codec.beat
     step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
+    if isinstance(player.codec, Chorales) and how.voice_leading:
+        step = Leading(step, how.voice_leading)
     return Whole(step, player.codec.signs.stop, beat) if beat > 1 else step
 
 
@@ -340,8 +349,9 @@ def harmonize(
     particles: int = 16,
     how: Composing = Composing(),
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+    track: str | None = None,
 ) -> Piece:
-    """The other three voices to one that is given: alone, or among four of which it is taken."""
+    """The other three voices to one that is given: alone, or among others of which it is taken."""
     codec = player.codec
     if not isinstance(codec, Chorales):
         raise ValueError(
@@ -350,15 +360,16 @@ def harmonize(
     sampling = how.sampling()
     if sampling is None:
         raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
-    melody, number = sung(piece, voice), VOICES.index(voice)
-    grid = gridded(melody)
+    melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
+    notes = [note._replace(voice=number) for note in melody.notes]
+    grid = gridded(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
     given = np.full((len(grid), len(VOICES)), FREE)
     given[:, number] = codec.flat(grid)[number :: len(VOICES)]
     signs = codec.signs
     start = starting(player, [], how)
     # The end is given too: what leads there is the likelier for it.
     found = around(
-        stepping(player),
+        stepping(player, how),
         start,
         [*given.flatten().tolist(), signs.stop],
         sampling,
@@ -370,32 +381,83 @@ def harmonize(
     grid = codec.grid(found.ids)
     grid[:, number] = REST
     others = piece_of(grid, piece)
-    return replace(others, notes=(*others.notes, *melody.notes))
+    return replace(others, notes=(*others.notes, *notes))
 
 
-def sung(piece: Piece, voice: str) -> Piece:
-    """One voice of four, the others at rest."""
+class Melody(NamedTuple):
+    """What a piece has to be harmonized, alone; and what a person should be told of the choice."""
+
+    piece: Piece
+    told: tuple[str, ...] = ()
+
+
+def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) -> Melody:
+    """The track that was asked for, by its number from 1 or its name; else the only one, that voice
+    of four which sing one note at a time each, or the highest. Of its chords the highest notes.
+    """
     if voice not in VOICES:
         raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
-    number = VOICES.index(voice)
-    if len(piece.voices) not in (1, len(VOICES)):
-        raise ValueError(
-            f"a melody alone or a piece of {len(VOICES)} voices is harmonized, this one has "
-            f"{len(piece.voices)}"
+    number, told = picked(piece, voice, track), list[str]()
+    if track is None and len(piece.voices) > 1 and not is_chorale(piece):
+        told.append(
+            f"the melody is track {number + 1}, {piece.voices[number].name}, the highest of "
+            f"{len(piece.voices)}; --track names another"
         )
-    alone = len(piece.voices) == 1
-    notes = [n._replace(voice=number) for n in piece.notes if alone or n.voice == number]
+    notes = [note._replace(voice=0) for note in piece.notes if note.voice == number]
     if not notes:
         raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
+    if not is_single(notes):
+        alone = highest(notes)
+        told.append(f"left out: {len(notes) - len(alone):,} notes under the melody")
+        notes = alone
+    only = (piece.voices[number],)
+    return Melody(Piece(tuple(notes), only, piece.tempos, piece.meters), tuple(told))
+
+
+def picked(piece: Piece, voice: str, track: str | None) -> int:
+    names = [one.name for one in piece.voices]
+    if track is not None:
+        numbers = [str(i + 1) for i in range(len(names))]
+        for known in (names, [name.casefold() for name in names], numbers):
+            if track in known:
+                return known.index(track)
+        there = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
+        raise ValueError(f"there is no track {track!r} in this piece, it has {there}")
+    if is_chorale(piece):
+        return VOICES.index(voice)
+    pitches: list[list[int]] = [[] for _ in names]
+    for note in piece.notes:
+        pitches[note.voice].append(note.pitch)
+    return max(range(len(names)), key=lambda i: sum(pitches[i]) / max(1, len(pitches[i])))
+
+
+def is_chorale(piece: Piece) -> bool:
+    each = ([n for n in piece.notes if n.voice == voice] for voice in range(len(piece.voices)))
+    return len(piece.voices) == len(VOICES) and all(map(is_single, each))
+
+
+def is_single(notes: Sequence[Note]) -> bool:
+    """Whether no two of them begin together."""
     starts = sorted(note.start for note in notes)
-    chord = next((at for at, then in pairwise(starts) if then - at < TOGETHER_SECONDS), None)
-    if chord is not None:
-        raise ValueError(
-            f"a voice sings one note at a time, the {voice} of this piece has a chord at "
-            f"{chord:.2f} seconds"
-        )
-    voices = tuple(map(Voice, VOICES))
-    return Piece(tuple(notes), voices, piece.tempos, piece.meters)
+    return all(then - at >= TOGETHER_SECONDS for at, then in pairwise(starts))
+
+
+def highest(notes: Sequence[Note]) -> list[Note]:
+    """Of those that begin together the highest, and no lower one that mostly sounds under it."""
+    chords: list[list[Note]] = []
+    for note in sorted(notes):
+        if chords and note.start - chords[-1][0].start < TOGETHER_SECONDS:
+            chords[-1].append(note)
+        else:
+            chords.append([note])
+    found, sounding = list[Note](), list[Note]()
+    for note in (max(chord, key=lambda n: n.pitch) for chord in chords):
+        sounding = [one for one in sounding if one.end > note.start]
+        half = (note.start + note.end) / 2
+        if not any(one.pitch > note.pitch and one.end >= half for one in sounding):
+            found.append(note)
+            sounding.append(note)
+    return found
 
 
 # ---- whose note a token is -------------------------------------------------------------------

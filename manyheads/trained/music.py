@@ -93,10 +93,11 @@ class Musician:
         voice: str = "soprano",
         particles: int = 16,
         shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+        track: str | None = None,
         **how: Any,
     ) -> Piece:
         """The other three voices to one that is given; `shown` is handed token after token."""
-        return harmonize(self.player, piece, voice, particles, Composing(**how), shown)
+        return harmonize(self.player, piece, voice, particles, Composing(**how), shown, track)
 
     def score(self, piece: Piece, stride: int = 0) -> Scored:
         """How likely a piece is; past the context, each token sees the half of it before at least.

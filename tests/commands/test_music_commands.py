@@ -13,9 +13,11 @@ from typed import Command, Refuses
 
 from manyheads import models
 from manyheads.codecs.chorales import gridded, piece_of
-from manyheads.commands.music import events
+from manyheads.codecs.notes import Note, Piece, Voice
+from manyheads.commands.music import VOICE_LEADING, events
 from manyheads.data.chorales import grids
 from manyheads.data.midi import load
+from manyheads.tasks import composing
 
 CPU = ("--device", "cpu")
 
@@ -87,6 +89,12 @@ def test_without_a_file_events_are_written_as_they_come(
     assert all(line.count("+") <= 1 for line in played.splitlines())
 
 
+def test_only_chorales_have_voices_to_lead(refuses: Refuses, piano: Path) -> None:
+    given = ("generate", "--model", piano, "--voice-leading", 2, *CPU)
+    refuses(f"--voice-leading is for models of chorales, {piano} is none", *given)
+    assert VOICE_LEADING == composing.VOICE_LEADING
+
+
 def test_a_line_is_a_step_or_what_happens_at_once() -> None:
     assert "".join(events(["C5", "G4", "E4", "C3", "</s>"], 4)) == "C5 G4 E4 C3\n</s>\n"
     assert "".join(events(["v62", "C4↓", "+10ms", "C4↑"], 1)) == "v62 C4↓ +10ms\nC4↑\n"
@@ -102,6 +110,24 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
     assert found[:, 3].tolist() == gridded(load(melody))[:, 3].tolist()
     lines = manyheads(*given).out.splitlines()
     assert len(lines) == 8
+
+
+def test_a_song_of_several_tracks_is_harmonized_and_the_choice_is_told(
+    manyheads: Command, choir: Path, tmp_path: Path
+) -> None:
+    sung = [Note(i * 0.5, i * 0.5 + 0.5, 72, 90 + i, 1) for i in range(4)]
+    chords = [Note(i, i + 1, pitch, 50, 0) for i in range(2) for pitch in (60, 64)]
+    song = Piece((*sung, *chords), (Voice("guitar"), Voice("tune")))
+    melody, out = tunes.midi(song, tmp_path / "song.mid"), tmp_path / "four.mid"
+    given = ("generate", "--model", choir, "--harmonize", melody, *CPU, "--only-midi", "--out", out)
+    done = manyheads(*given)
+    told = "the melody is track 2, tune, the highest of 2; --track names another\n"
+    assert (done.code, done.err) == (0, told)
+    first = [note for note in load(out).notes if note.voice == 0]
+    assert first == [note._replace(voice=0) for note in sung]  # four notes, not a long one
+    named = manyheads(*given, "--track", "guitar", "--voice-leading", 0)
+    assert (named.code, named.err) == (0, "left out: 2 notes under the melody\n")
+    assert [note.pitch for note in load(out).notes if note.voice == 0] == [64, 64]
 
 
 def test_a_terminal_shows_how_far_a_harmony_is(
@@ -136,6 +162,7 @@ def test_a_terminal_shows_how_much_music_there_is(
             "--prompt is for models that write text, {model} writes music",
         ),
         (("--json",), "--json is for models that write text, {model} writes music"),
+        (("--track", "2"), "--track says which track of --harmonize is given, and that was not"),
         (("--voice", "alto"), "--voice says which voice of --harmonize is given, and that was not"),
         (
             ("--harmonize", "x.mid", "--seconds", "3"),

@@ -92,3 +92,40 @@ def test_the_silence_before_the_first_note_is_no_music() -> None:
     late = Piece((Note(7, 8, 60), Note(8, 9, 62)))
     found = Statistics.of([late, opening(late, 1.0)])
     assert (found.seconds, found.notes_per_second) == (3.0, 1.0)
+
+
+def sung(*chords: tuple[int, ...]) -> Piece:
+    """A second each; -1 rests."""
+    notes = [
+        Note(at, at + 1, pitch, voice=voice)
+        for at, chord in enumerate(chords)
+        for voice, pitch in enumerate(chord)
+        if pitch >= 0
+    ]
+    return Piece(tuple(notes), (Voice(),) * len(chords[0]))
+
+
+def test_parallels_are_fifths_and_octaves_after_the_like() -> None:
+    def parallels(*chords: tuple[int, ...]) -> float | None:
+        return Statistics.of([sung(*chords)]).parallels
+
+    assert parallels((67, 60), (69, 62)) == 1000.0  # fifths
+    assert parallels((79, 60), (81, 62), (81, 50)) == 1000.0  # twelfths; then one voice holds
+    assert parallels((72, 60), (74, 62), (76, 60)) == 500.0  # octaves, then something else
+    assert parallels((67, 60), (65, 57), (64, 57)) == 0.0  # a fifth, a sixth, a fifth
+    assert parallels((72, 60), (74, 50)) == 0.0  # in contrary motion
+    assert parallels((67, 60), (67, 60)) is None  # nobody moves
+    assert parallels((67, -1), (69, 62)) is None
+    assert parallels((72, 67, 60), (74, 69, 62)) == pytest.approx(2000 / 3)
+
+
+def test_crossings_are_the_time_a_voice_is_over_one_that_is_before_it() -> None:
+    assert Statistics.of([sung((67, 60), (60, 62), (60, 60), (60, -1))]).crossed == 0.25
+    together = Statistics.of([sung((67, 60), (60, 62)), tune(60, 62)])
+    assert together.crossed == 0.5  # of what has voices
+    chords = Piece((Note(0, 1, 60), Note(0, 1, 64), Note(0, 1, 70, voice=1)), (Voice(), Voice()))
+    for piece in (tune(60, 62), chords):
+        one = Statistics.of([piece])
+        assert (one.parallels, one.crossed) == (None, None)
+    lines = beside({"data": together, "drawn": Statistics.of([chords])}).splitlines()
+    assert lines[-1].split() == ["voices", "crossed", "50.00%", "–"]

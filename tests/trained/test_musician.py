@@ -14,7 +14,7 @@ from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, quarters, s
 from manyheads.codecs.performance import SHIFT
 from manyheads.inspect.statistics import opening
 from manyheads.model.networks import Tokens
-from manyheads.tasks.composing import SHORTEST, Composing, bounded, ending, takes
+from manyheads.tasks.composing import SHORTEST, Composing, bounded, ending, melody_of, takes
 from manyheads.trained.music import Musician
 
 KINDS = [
@@ -148,7 +148,7 @@ def test_what_follows_a_beginning_of_chorales_goes_on_in_the_tempo_it_ends_with(
 def test_what_it_writes_it_finds_as_likely_as_it_said(network: dict[str, object]) -> None:
     model = singer(64, **network)
     prime = chorale(4)
-    (one,) = model.compose(prime, seconds=1.5)
+    (one,) = model.compose(prime, seconds=1.5, voice_leading=0)
     begin = [1, *model.task.codec.encode(prime)]
     read = torch.tensor([[*begin, *one.ids]])
     with torch.no_grad():
@@ -289,18 +289,47 @@ def test_what_cannot_be_harmonized_is_refused() -> None:
         pianist().harmonize(piece)
     with pytest.raises(ValueError, match="voices are soprano, alto, tenor, bass; 'viola' was ask"):
         model.harmonize(piece, "viola")
-    with pytest.raises(ValueError, match="a melody alone or a piece of 4 voices is harmonized, th"):
-        model.harmonize(Piece((piece.notes[0]._replace(voice=1),), (Voice(),) * 2))
+    with pytest.raises(ValueError, match="no track 'x' in this piece, it has 1 soprano, 2 alto, 3"):
+        model.harmonize(piece, track="x")
     with pytest.raises(ValueError, match="the bass of this piece is silent"):
         model.harmonize(Piece(tuple(n for n in piece.notes if n.voice < 3), piece.voices), "bass")
-    chord = Piece((Note(0, 1, 60), Note(1.5, 2, 62), Note(1.51, 2, 65)))
-    with pytest.raises(
-        ValueError,
-        match=r"a voice sings one note at a time, the alto of this piece has a chord at 1\.50 sec",
-    ):
-        model.harmonize(chord, "alto")
+    with pytest.raises(ValueError, match=r"voice_leading is 0 nats \(no penalty\) or more, got -1"):
+        model.harmonize(piece, voice_leading=-1)
     with pytest.raises(ValueError, match="a temperature over 0 would do"):
         model.harmonize(piece, temperature=0)
+
+
+def song() -> Piece:
+    """A melody, chords under it in a track of their own, and a bass."""
+    sung = [Note(i * 0.5, i * 0.5 + 0.5, 72 + i, 90, 1) for i in range(4)]
+    chords = [Note(i, i + 1, pitch, 50, 0) for i in range(2) for pitch in (60, 64, 67)]
+    low = [Note(i, i + 1, 40 + i, 60, 2) for i in range(2)]
+    return Piece((*sung, *chords, *low), (Voice("guitar"), Voice("Tune"), Voice("bass")))
+
+
+def test_of_several_tracks_the_highest_is_the_melody_or_the_one_that_is_named() -> None:
+    melody, told = melody_of(song())
+    assert [note.pitch for note in melody.notes] == [72, 73, 74, 75]
+    assert melody.voices == (Voice("Tune"),)
+    assert told == ("the melody is track 2, Tune, the highest of 3; --track names another",)
+    for track in ("3", "bass"):
+        assert [note.pitch for note in melody_of(song(), track=track).piece.notes] == [40, 41]
+    assert melody_of(song(), track="tune") == (melody, ())
+    four = chorale(4)
+    assert melody_of(four, "tenor").piece.notes == tuple(
+        n._replace(voice=0) for n in four.notes if n.voice == 2
+    )
+    found = singer().harmonize(song(), particles=2)
+    assert [note.pitch for note in found.notes if note.voice == 0] == [72, 73, 74, 75]
+
+
+def test_of_chords_the_highest_notes_are_the_melody() -> None:
+    melody, told = melody_of(song(), track="guitar")
+    assert [(note.start, note.pitch) for note in melody.notes] == [(0, 67), (1, 67)]
+    assert told == ("left out: 4 notes under the melody",)
+    # Under a note that is held something moves, and what outlasts it goes on.
+    held = [Note(0, 2, 72), Note(0, 1, 60), Note(0.5, 1, 62), Note(1.5, 2, 64), Note(1.9, 3, 71)]
+    assert [note.pitch for note in melody_of(Piece(tuple(held))).piece.notes] == [72, 71]
 
 
 # ---- scoring ---------------------------------------------------------------------------------
