@@ -51,7 +51,7 @@ def test_the_thread_ends_at_once_when_nobody_reads_on(monkeypatch: pytest.Monkey
             if item[0] == read + AHEAD:  # there is no room for this one
                 full.set()
             try:
-                super().put(item, timeout=5)
+                super().put(item, timeout=600)
             except queue.Full:
                 waited.set()
                 raise
@@ -61,7 +61,7 @@ def test_the_thread_ends_at_once_when_nobody_reads_on(monkeypatch: pytest.Monkey
     coming = ahead(count())
     assert [next(coming) for _ in range(read)] == [0, 1, 2]
     assert threading.active_count() == before + 1
-    assert full.wait(5)
+    assert full.wait(600)
     coming.close()
     assert threading.active_count() == before
     assert not waited.is_set(), "it was given room, and did not wait its time out"
