@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -30,6 +32,18 @@ TASKS = (
     "labelling",
     "music",
 )
+# What a run may go on with otherwise than it began: all else its batches and weights depend on.
+CHANGEABLE = (
+    "steps",
+    "learning_rate",
+    "schedule",
+    "warmup_steps",
+    "validate_every",
+    "checkpoint_every",
+    "log_every",
+    "best_by",
+    "patience",
+)
 PAIRS, TEXT, LABELS = "Text in, text out", "Running text", "Texts with labels"
 MUSIC = "Music"
 MODEL = "What to learn with"
@@ -49,7 +63,10 @@ def train(
             help="Any setting of a recipe: training.steps=20000 network.width=512",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run: a new one.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the run: a new one; of a recipe, else one beside it."),
+    ] = None,
     source: Annotated[
         Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=PAIRS)
     ] = None,
@@ -187,9 +204,12 @@ def train(
             print("".join(f"# {line}\n" for line in note.splitlines()), end="")
         print(estimate(recipe, gathered, world.device))
         return
-    if out is None:
+    if out is None and what in TASKS:
         raise ValueError("a run needs a folder: --out runs/my-model")
     from manyheads.learn import begin
+
+    beside = "" if out is not None else "no --out was given: the run is "
+    out = out or free_beside(Path(what), world)
 
     run = Run(out)
     if not world.first:
@@ -199,11 +219,32 @@ def train(
         with run.created():
             recipe, gathered = wanted(asked)
             begin(recipe, run, gathered, world)
-    carry_on(run, world, (run / CORPUS).read_text(encoding="utf-8").rstrip())
+    words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
+    carry_on(run, world, f"{beside}{out}\n{words}" if beside else words)
+
+
+def free_beside(recipe: Path, world: World) -> Path:
+    """A folder that is not there yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
+    from manyheads.training.runs import RECIPE
+
+    whole = recipe.absolute()
+    first = whole.parent if whole.name == RECIPE else whole.with_suffix("")
+    first = Path(os.path.relpath(first))
+    names = (first if number == 1 else Path(f"{first}-{number}") for number in count(1))
+    number = next(number for number, name in enumerate(names, start=1) if not name.exists())
+    number = world.told(number)  # all processes mean the same one
+    return first if number == 1 else Path(f"{first}-{number}")
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SETTING=VALUE",
+            help=f"What is to change from here on: training.{', '.join(CHANGEABLE)}.",
+        ),
+    ] = None,
     device: DeviceOption = None,
 ) -> None:
     """Go on with a run as if it had never stopped."""
@@ -220,7 +261,29 @@ def resume(
             )
     if not (folder / RECIPE).exists():
         raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
-    carry_on(Run(folder), join(device))
+    run, world = Run(folder), join(device)
+    if settings:
+        if world.first:
+            change_training(run, settings)
+        world.wait()
+    carry_on(run, world)
+
+
+def change_training(run: Run, settings: Sequence[str]) -> None:
+    """Write into a run's recipe what is to change from here on."""
+    from manyheads.recipes.table import load_recipe
+    from manyheads.settings import write
+    from manyheads.training.runs import RECIPE
+
+    for setting in settings:
+        if setting.partition("=")[0].strip() not in {f"training.{name}" for name in CHANGEABLE}:
+            raise ValueError(
+                f"{setting} cannot change within a run, training.{', '.join(CHANGEABLE)} can; "
+                f"`manyheads train {run / RECIPE} {setting}` begins another"
+            )
+    with run.alone():
+        recipe, _ = load_recipe(run / RECIPE, settings)
+        run.text(RECIPE, write(recipe))
 
 
 class Wish(NamedTuple):
@@ -276,7 +339,19 @@ def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
     chosen = settled(0)  # mistakes are told before a long corpus is read
     if gathered is None:
         gathered = said.family.gather(chosen)
-    return with_measure(settled(said.family.tokens(gathered, chosen)), gathered), gathered
+    recipe = with_measure(settled(said.family.tokens(gathered, chosen)), gathered)
+    return replace(recipe, data=absolute(recipe.data)), gathered
+
+
+def absolute(data: Any) -> Any:
+    """With whole paths, so that the recipe can be used from any folder."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(whole, value))
+        return value.absolute() if isinstance(value, Path) else value
+
+    return replace(data, **{field.name: whole(getattr(data, field.name)) for field in fields(data)})
 
 
 def with_measure(recipe: Any, gathered: Any) -> Any:

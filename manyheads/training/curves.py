@@ -25,8 +25,7 @@ def curves(run: Run) -> None:
         right = left.twinx()
         right.plot(steps, [scores[name] for _, scores in valid], color="#228833", label=name)
         right.set_ylabel(name)
-        right.legend(loc="upper right")
     left.set_xlabel("step")
     left.set_ylabel("loss of a token")
-    left.legend(loc="upper center")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)  # over no curve
     figure.savefig(run / "loss.png", dpi=120)

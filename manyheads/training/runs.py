@@ -191,6 +191,7 @@ class Run:
     def restore(self, learner: Learner) -> Standing:
         """Put the learner back to the last checkpoint, and the folder to what it was then."""
         path = self / CHECKPOINT
+        self.sweep()
         if not path.exists():
             return self.anew()
         held, note = read_tensors(path)
@@ -203,6 +204,12 @@ class Run:
             cut_to(self / name, note["sizes"].get(name, 0))
         self.tidy(standing)
         return standing
+
+    def sweep(self) -> None:
+        """Drop what a process was writing when it was killed; .tmp is what safetensors calls it."""
+        for folder in (self.folder, self / "kept"):
+            for path in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
+                path.unlink(missing_ok=True)
 
     def anew(self) -> Standing:
         """It stopped before its first checkpoint: nothing it wrote counts."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
@@ -88,6 +88,43 @@ def test_a_recipe_that_starts_from_a_run_has_its_network_and_vocabulary(
     own = manyheads("train", recipe, "--dry-run", *CPU)
     assert own.code == 0, own.err
     assert own.out == manyheads("train", "translation", *given, "--dry-run", *CPU).out
+
+
+def test_a_recipe_without_a_folder_makes_one_beside_it_from_anywhere(
+    manyheads: Command, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(files[0].parent, tmp_path / "there", ignore=ignore_patterns("run"))
+    monkeypatch.chdir(tmp_path / "there")
+    given = ("--source", files[0].name, "--target", files[1].name, "--out", "run")
+    done = manyheads("train", "translation", *given, *CPU, *SETTINGS, "training.steps=1")
+    assert done.code == 0, done.err
+    monkeypatch.chdir(tmp_path)
+    for name in ("run-2", "run-3"):
+        done = manyheads("train", "there/run/recipe.yaml", *CPU)
+        assert done.code == 0, done.err
+        assert done.err.startswith(f"no --out was given: the run is there/{name}\n")
+        assert f"done: `manyheads translate --model there/{name}` uses it" in done.err
+    own = tmp_path / "there" / "mine.yaml"
+    own.write_bytes((tmp_path / "there" / "run" / "recipe.yaml").read_bytes())
+    assert manyheads("train", own, *CPU).code == 0
+    assert (tmp_path / "there" / "mine" / "weights.safetensors").exists()
+
+
+def test_a_run_goes_on_for_more_steps(
+    manyheads: Command, refuses: Refuses, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    copytree(run, out)
+    refuses(
+        "network.width=64 cannot change within a run, training.steps, learning_rate, schedule, "
+        "warmup_steps, validate_every, checkpoint_every, log_every, best_by, patience can; "
+        f"`manyheads train {out / 'recipe.yaml'} network.width=64` begins another",
+        *("resume", out, "network.width=64", *CPU),
+    )
+    done = manyheads("resume", out, "training.steps=125", "training.log_every=5", *CPU)
+    assert done.code == 0, done.err
+    assert "step 125 of 125" in done.err
+    assert "steps: 125\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
 
 
 def test_a_dry_run_prints_a_recipe_and_writes_nothing(

@@ -133,3 +133,12 @@ def test_what_a_kill_left_of_a_preparation_gives_way_and_other_files_do_not(tmp_
     with pytest.raises(ValueError, match="is not empty and holds no run"):
         Run(tmp_path / "mine").create()
     assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_what_was_half_written_when_a_process_was_killed_is_swept_away(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    (run / "kept").mkdir()
+    for name in (".tmpAbC123", ".checkpoint.safetensors.part", "kept/.tmpX", "kept/.a.part"):
+        (run / name).write_bytes(b"half")
+    weighing(run)
+    assert [path.name for path in run.folder.rglob(".*")] == []
