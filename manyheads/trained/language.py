@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 
 from manyheads.codecs.chat import Chat
 from manyheads.data.sources import whole
-from manyheads.tasks.generation import Generation, generate, stream
+from manyheads.tasks.generation import Continuation, Generation, generate, stream
 from manyheads.tasks.language import Language, scored
 
 
@@ -42,12 +42,51 @@ class LanguageModel:
     ):
         self.task, self.network, self.name, self.chat = task, network.eval(), name, chat
 
-    def generate(self, prompts: str | Sequence[str], **how: Any) -> list[str]:
-        """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]"""
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
-        return [best.text for best, *_ in self.write(several, Generation(**how))]
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 256,
+        min_new_tokens: int = 0,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: tuple[str, ...] = (),
+        seed: int = 0,
+        beam: int = 1,
+        length_penalty: float = 1.0,
+        truncate: bool = False,
+        special: bool = False,
+        chat: bool = False,
+    ) -> list[str]:
+        """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]
 
-    def write(self, prompts: Sequence[str], how: Generation = Generation()) -> Any:
+        Each option is what `Generation` says of it; `write` gives several for each prompt.
+        """
+        how = Generation(
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=min_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            stop=stop,
+            seed=seed,
+            beam=beam,
+            length_penalty=length_penalty,
+            truncate=truncate,
+            special=special,
+            chat=chat,
+        )
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return [best.text for best, *_ in self.write(several, how)]
+
+    def write(
+        self, prompts: Sequence[str], how: Generation = Generation()
+    ) -> list[list[Continuation]]:
         """For each prompt the best that can be written, or what was drawn."""
         several = [self.asked(prompt, how) for prompt in prompts]
         return generate(self.network, self.task.codec, several, how, self.task.context)

@@ -1,5 +1,7 @@
 """A trained language model asked from Python."""
 
+import dataclasses
+import inspect
 import math
 
 import books
@@ -75,3 +77,21 @@ def test_mistakes_are_told(model: LanguageModel) -> None:
         model.score("the", stride=40)
     with pytest.raises(ValueError, match=r"the text: '\\ud800' is half of a character"):
         model.score("\ud800")
+
+
+def test_every_option_is_named_with_its_default() -> None:
+    named = {
+        name: one.default
+        for name, one in inspect.signature(LanguageModel.generate).parameters.items()
+        if one.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    options = {field.name: field.default for field in dataclasses.fields(Generation)}
+    del options["nbest"]  # `write` gives several
+    assert named == options
+
+
+def test_an_option_of_another_kind_is_refused(model: LanguageModel) -> None:
+    with pytest.raises(ValueError, match=r"^beam is a whole number, got '3'$"):
+        model.generate("the", beam="3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^truncate is True or False, got 1$"):
+        model.generate("the", truncate=1)  # type: ignore[arg-type]
