@@ -12,6 +12,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from manyheads.codecs.midi import read, write
 from manyheads.codecs.notes import Piece
+from manyheads.codecs.scores import KINDS, read_score
 
 ENDINGS = (".mid", ".midi")
 ZIP = ".zip"
@@ -122,7 +123,8 @@ def unpacked(held: ZipFile, one: ZipInfo) -> Piece:
 def load(path: Path) -> Piece:
     """One piece; a file that holds none is refused with the reason."""
     try:
-        return read(path.read_bytes())
+        data, ending = path.read_bytes(), path.suffix.lower()
+        return read_score(data, ending) if ending in KINDS else read(data)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except IsADirectoryError:
