@@ -1,49 +1,57 @@
-"""What a run would take, reckoned before it is begun.
-
-Parameters are counted, not built, with the vocabulary that would be learned; memory and time are
-rough, and say so.
+"""What a run would take, measured before it is begun: it is prepared in a folder that is dropped,
+and some steps and a validation are timed on the device that it would use.
 """
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
+from manyheads.learn import begin, learning
 from manyheads.recipes.table import family_of
-
-SPEEDS = {"cpu": 5e10, "cuda": 1e14}  # multiplications and additions a second that are reached
-ACTIVATIONS = 34  # numbers a layer keeps for each token and channel until the backward pass
+from manyheads.training.course import Course
+from manyheads.training.pace import STEPS, measure, memory_of
+from manyheads.training.runs import Run
+from manyheads.training.world import World
 
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
-    family = family_of(recipe)
-    with torch.device("meta"):
-        network, words = family.sketch(gathered, recipe)
-    parameters = counted(network)
-    epoch_tokens = family.tokens(gathered, recipe)
-    training = recipe.training
-    tokens = training.steps * training.tokens_per_batch
-    seconds = 6 * parameters * tokens / SPEEDS[device.type]
-    layers = family.SIDES * recipe.network.depth
-    width = 2 if training.precision == "bfloat16" else 4
-    kept = training.tokens_per_batch * recipe.network.width * layers * ACTIVATIONS * width
-    scores = training.tokens_per_batch * words * (width + 8)
-    memory = 16 * parameters + (kept + scores) / training.accumulate
+    family, training = family_of(recipe), recipe.training
+    with TemporaryDirectory() as folder:
+        run = Run(Path(folder) / "run")
+        begin(recipe, run, gathered)
+        world = World(device=device, limited=device.type == "cuda")
+        course = Course(learning(recipe, run), training, run, world)
+        pace = measure(course)
+    validations = math.ceil(training.steps / training.validate_every)
+    tokens, epoch = training.steps * training.tokens_per_batch, family.tokens(gathered, recipe)
+    has = memory_of(device)
     return "\n".join(
         [
             f"# {family.counted(gathered)}",
-            f"# {parameters:,} parameters",
-            f"# {training.steps:,} steps, about {tokens / max(1, epoch_tokens):.0f} epochs",
-            f"# memory: about {memory / 2**30:.1f} GiB; time: about {minutes(seconds)} on {device}",
+            f"# {counted(course.learner.network):,} parameters",
+            f"# {training.steps:,} steps, about {tokens / max(1, epoch):.0f} epochs",
+            f"# memory: about {gigabytes(pace.memory_bytes)}"
+            + (f" of the {gigabytes(has)} there are on {device}" if has else ""),
+            f"# time: about {minutes(pace.seconds(training))} on {device}, by {STEPS} steps of "
+            f"{pace.step_seconds:.2g} s each and {validations} x {pace.validation_seconds:.2g} s "
+            "to validate, at most",
         ]
     )
 
 
 def counted(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def minutes(seconds: float) -> str:

@@ -43,7 +43,7 @@ KNOWS: dict[str, set[str]] = {
     "evaluating": {"models"},
     "exchange": {"recipes", "door"},
     "verifying": {"exchange"},
-    "estimate": {"recipes"},
+    "estimate": {"learn"},
     "screen": {"training"},
     "demo": {"models", "learn", "screen"},
     "comparing": {"learn", "estimate"},

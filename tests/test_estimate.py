@@ -1,5 +1,6 @@
 """What a run would take, without taking it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,14 @@ def test_the_parameters_are_those_of_the_network_that_is_built(
     assert lines[0] == "# 54 pairs to train on, 5 to validate on"
     assert lines[1] == f"# {count:,} parameters"
     assert lines[2].startswith("# 40 steps, about ")
-    assert lines[3].startswith("# memory: about 0.0 GiB; time: about 0 s on cpu")
+    memory = re.fullmatch(r"# memory: about (.*) GiB of the (.*) GiB there are on cpu", lines[3])
+    assert memory
+    assert 0 < float(memory[1]) < float(memory[2])
+    assert re.fullmatch(
+        r"# time: about \d+ s on cpu, by 3 steps of [\d.e-]+ s each and 5 x [\d.e-]+ s to "
+        "validate, at most",
+        lines[4],
+    )
 
 
 def test_epochs_are_counted_on_the_larger_side(tmp_path: Path) -> None:

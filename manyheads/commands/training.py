@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -157,8 +159,15 @@ def train(
         ),
     ] = None,
     device: DeviceOption = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Train for so long at most: as many steps as fit, by what the first take here."
+        ),
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the recipe and what it would cost; stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the recipe and what it takes, by some steps; stop."),
     ] = False,
 ) -> None:
     """Train a model from files: one command, no configuration.
@@ -169,6 +178,8 @@ def train(
     from manyheads.training.world import join
 
     refuse_files(settings or [])
+    if minutes is not None:
+        refuse_minutes(minutes, settings or [], int(os.environ.get("WORLD_SIZE", "1")))
     files = given(
         source=source,
         target=target,
@@ -211,7 +222,7 @@ def train(
     beside = "" if out is not None else "no --out was given: the run is "
     out = out or free_beside(Path(what), world)
 
-    run = Run(out)
+    run, deadline = Run(out), math.inf
     if not world.first:
         world.wait()  # one process reads the corpus; the others find it in the folder
     else:
@@ -219,8 +230,39 @@ def train(
         with run.created():
             recipe, gathered = wanted(asked)
             begin(recipe, run, gathered, world)
+            if minutes is not None:
+                deadline = time.monotonic() + 60 * minutes
+                run.write(CORPUS, f"{fit_into(minutes, recipe, run, world)}\n")
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
-    carry_on(run, world, f"{beside}{out}\n{words}" if beside else words)
+    carry_on(run, world, f"{beside}{out}\n{words}" if beside else words, deadline)
+
+
+def refuse_minutes(minutes: float, settings: Sequence[str], processes: int) -> None:
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes is above 0, got {minutes:g}")
+    if any(one.partition("=")[0].strip() == "training.steps" for one in settings):
+        raise ValueError("--minutes chooses training.steps, which was given too; ask for one")
+    if processes > 1:
+        raise ValueError("--minutes measures one process; for several give training.steps")
+
+
+def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
+    """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
+    from manyheads.learn import learning
+    from manyheads.settings import write
+    from manyheads.training.course import Course
+    from manyheads.training.pace import measure, within
+    from manyheads.training.runs import RECIPE
+
+    began, meant = time.monotonic(), recipe.training.steps
+    pace = measure(Course(learning(recipe, run), recipe.training, run, world))
+    left = 60 * minutes - (time.monotonic() - began)
+    training = within(left, recipe.training, pace)
+    run.text(RECIPE, write(replace(recipe, training=training)))
+    return (
+        f"{training.steps:,} of {meant:,} steps fit into {minutes:g} minutes, "
+        f"{pace.step_seconds:.2g} s each"
+    )
 
 
 def free_beside(recipe: Path, world: World) -> Path:
@@ -408,8 +450,8 @@ def option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def carry_on(run: Run, world: World, words: str = "") -> None:
-    """Train until the end or until asked to stop, telling these words first."""
+def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
+    """Train until the end, until asked to stop or until a time, telling these words first."""
     from manyheads.learn import go_on
     from manyheads.recipes.table import load_recipe
     from manyheads.training.runs import RECIPE
@@ -420,7 +462,7 @@ def carry_on(run: Run, world: World, words: str = "") -> None:
         if words:
             watch.say(words)
         try:
-            ended = go_on(run, world, watch, asked)
+            ended = go_on(run, world, watch, lambda: asked() or time.monotonic() > deadline)
         except KeyboardInterrupt:  # a second one
             raise KeyboardInterrupt(
                 f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
@@ -428,6 +470,9 @@ def carry_on(run: Run, world: World, words: str = "") -> None:
     leave()
     if ended:
         watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
+        return
+    if time.monotonic() > deadline and not asked():
+        watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")
         return
     watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
     raise typer.Exit(asked.code)

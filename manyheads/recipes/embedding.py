@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
-
 from manyheads.codecs.text import Text
 from manyheads.model.build import Network
 from manyheads.model.heads import Pooling
@@ -21,7 +19,6 @@ from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
 FILES: tuple[str, ...] = ()
-SIDES = 1
 USE = "embed"
 UNTRAINED = (
     "vectors of texts are not trained by themselves; `manyheads train classification "
@@ -66,10 +63,6 @@ def counted(gathered: Any) -> str:
 
 
 def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
-    raise ValueError(UNTRAINED)
-
-
-def sketch(gathered: Any, recipe: Recipe) -> tuple[nn.Module, int]:
     raise ValueError(UNTRAINED)
 
 

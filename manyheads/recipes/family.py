@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from torch import nn
-
 from manyheads.model.build import Network
 from manyheads.training.course import Job
 from manyheads.training.loop import Training
@@ -41,7 +39,6 @@ class Family(Protocol):
     """From files to a recipe, a corpus, a job and a model."""
 
     FILES: tuple[str, ...]  # the options that say what to learn from, as fields of its data
-    SIDES: int  # stacks of layers that a network has
     USE: str  # the command that a trained model is for
 
     @property
@@ -64,9 +61,6 @@ class Family(Protocol):
 
     def prepare(self, gathered: Any, recipe: Any, run: Run) -> None:
         """Put all into the run's folder that it will read: vocabulary, numbers, a report."""
-
-    def sketch(self, gathered: Any, recipe: Any) -> tuple[nn.Module, int]:
-        """The network that would be trained, and how many words it would write."""
 
     def job(self, recipe: Any, run: Run) -> Job:
         """What a run learns, from its folder alone: the files it was read from may be gone."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelled, tagged
@@ -29,7 +28,6 @@ from manyheads.training.loop import Training
 from manyheads.training.runs import CORPUS, Run
 
 FILES: tuple[str, ...] = ("data", "valid_data")
-SIDES = 1
 USE = "classify"
 LABELS = "labels.json"
 CHARACTERS_A_TOKEN = 4  # about
@@ -245,13 +243,6 @@ def task_of(recipe: Recipe, folder: Path) -> Judging:
         recipe.pooling,
         recipe.data.longest_tokens,
     )
-
-
-def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
-    labels = Labels.of(recipe.task, gathered.train, gathered.source)
-    codec = codec_of(gathered, recipe)
-    task = Judging(recipe.task, codec, labels, recipe.network, recipe.pooling)
-    return task.network(), task.outcomes
 
 
 def job(recipe: Recipe, run: Run) -> Learning:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
-
 from manyheads.codecs.chat import CHAT, Chat
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
@@ -34,7 +32,6 @@ from manyheads.trained.language import LanguageModel
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
-SIDES = 1
 USE = "generate"
 EPOCHS = 4  # where it starts from a run
 
@@ -179,11 +176,6 @@ def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
     lay_down(gathered, codec_of(gathered, recipe), run, framed=True)
     if recipe.start_from is not None and (chat := Chat.load(recipe.start_from / CHAT)):
         chat.save(run / CHAT)
-
-
-def sketch(gathered: Texts, recipe: Recipe) -> tuple[nn.Module, int]:
-    codec = codec_of(gathered, recipe)
-    return task_of(recipe, codec).network(), codec.size
 
 
 def task_of(recipe: Recipe, codec: Text) -> Language:

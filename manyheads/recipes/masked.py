@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
-
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.model.build import Network
@@ -26,7 +24,6 @@ from manyheads.trained.reader import Guesser
 from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
-SIDES = 1
 USE = "embed"
 
 
@@ -142,11 +139,6 @@ def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) ->
 
 def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
     lay_down(gathered, codec_of(gathered, recipe, masked=True), run, framed=False)
-
-
-def sketch(gathered: Texts, recipe: Recipe) -> tuple[nn.Module, int]:
-    codec = codec_of(gathered, recipe, masked=True)
-    return Masked(codec, recipe.network).network(), codec.size
 
 
 def job(recipe: Recipe, run: Run) -> Learning:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
-
 from manyheads.codecs.chorales import VOICES
 from manyheads.codecs.music import CODEC, MusicCodec, load, new
 from manyheads.data.shards import Shard
@@ -33,7 +31,6 @@ from manyheads.training.loop import Training
 from manyheads.training.runs import Run
 
 FILES: tuple[str, ...] = ("music", "valid_music")
-SIDES = 1
 USE = "generate"
 REACH = 512  # tokens whose distances are told apart, each way
 WHOLE = 2560  # tokens of the longest chorale
@@ -244,11 +241,6 @@ def counted(gathered: Pieces) -> str:
 
 def prepare(gathered: Pieces, recipe: Recipe, run: Run) -> None:
     lay_down(gathered, recipe.data, codec_of(recipe), run)
-
-
-def sketch(gathered: Pieces, recipe: Recipe) -> tuple[nn.Module, int]:
-    codec = codec_of(recipe)
-    return task_of(recipe, codec).network(), codec.size
 
 
 def task_of(recipe: Recipe, codec: MusicCodec) -> Music:

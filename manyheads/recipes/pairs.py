@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from torch import nn
-
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.model.build import BUILDERS, Network
 from manyheads.recipes.family import Asked, check_layout, fine_tuned
@@ -31,7 +29,6 @@ FILES: tuple[str, ...] = (
     "valid_target",
     "valid_pairs",
 )
-SIDES = 2
 USE = "translate"
 
 
@@ -210,11 +207,6 @@ def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
 
 def begun(recipe: Recipe) -> Codecs | None:
     return None if recipe.start_from is None else load_codecs(recipe.start_from)
-
-
-def sketch(gathered: Gathered, recipe: Recipe) -> tuple[nn.Module, int]:
-    codecs = begun(recipe) or corpora.learned(recipe.codec, gathered.train, recipe.data.capitals)
-    return Texts(recipe.task, codecs, recipe.network).network(), codecs.target.size
 
 
 def job(recipe: Recipe, run: Run) -> Learning:

@@ -13,6 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
 from manyheads.commands.training import stoppable
+from manyheads.training.pace import Pace
 from manyheads.training.runs import LOCK, Run
 
 CPU = ("--device", "cpu")
@@ -125,6 +126,35 @@ def test_a_run_goes_on_for_more_steps(
     assert done.code == 0, done.err
     assert "step 125 of 125" in done.err
     assert "steps: 125\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
+
+
+def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not_fit(
+    manyheads: Command,
+    refuses: Refuses,
+    files: Files,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, settings = tmp_path / "run", [one for one in SETTINGS if "training.steps" not in one]
+    given = ("--source", files[0], "--target", files[1], *CPU, *settings)
+    train = ("train", "translation", *given)
+    steps = "--minutes chooses training.steps, which was given too; ask for one"
+    refuses(steps, *train, "--minutes", "5", "training.steps=9", "--out", out)
+    refuses("--minutes is above 0, got 0", *train, "--minutes", "0", "--out", out)
+    monkeypatch.setattr("manyheads.training.pace.measure", lambda course: Pace(1.0, 0.5, 0))
+    done = manyheads(*train, "--minutes", "0.2", "--out", out)
+    assert done.code == 0, done.err
+    (told,) = (line for line in done.err.splitlines() if "fit into" in line)
+    chosen = int(told.split()[0])
+    assert 5 <= chosen <= 11
+    assert told == f"{chosen} of 200 steps fit into 0.2 minutes, 1 s each"
+    assert f"steps: {chosen}\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
+    assert "done: `manyheads translate" in done.err
+    monkeypatch.setattr("manyheads.training.pace.measure", lambda course: Pace(1e-9, 1e-9, 0))
+    done = manyheads(*train, "--minutes", "0.001", "--out", tmp_path / "late")
+    assert done.code == 0, done.err
+    late = f"the time is up; `manyheads resume {tmp_path / 'late'}` goes on to the last step"
+    assert done.err.splitlines()[-1] == late
 
 
 def test_a_dry_run_prints_a_recipe_and_writes_nothing(

@@ -1,0 +1,121 @@
+"""How long a step and a validation take here, and in how much memory: measured, not reckoned."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from manyheads.threads import using
+from manyheads.training.course import Course
+from manyheads.training.loop import Training
+
+STEPS = 3  # that are timed
+PATIENCE_SECONDS = 30.0  # with a validation: a network that knows nothing yet writes at length
+VALIDATING = 0.25  # of a budget at most
+MARGIN = 0.95  # of a budget that is planned with: a machine is not always as fast
+
+
+class Pace(NamedTuple):
+    """What a run takes."""
+
+    step_seconds: float
+    validation_seconds: float  # at most: until it has learned when to stop it writes the longest
+    memory_bytes: int
+
+    def seconds(self, training: Training) -> float:
+        validations = math.ceil(training.steps / training.validate_every)
+        return training.steps * self.step_seconds + validations * self.validation_seconds
+
+
+def measure(course: Course) -> Pace:
+    """Some real steps of a course, and a validation: it is of no use afterwards."""
+    plan, learner, device = course.job.plan, course.learner, course.world.device
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    course.rehearse()
+    with using(course.threads()):
+        worst = max(plan.epoch(0), key=plan.area)
+        learner.rehearse(plan.batch(worst[:: course.standing.parts]).to(device))
+        loads = list(islice(course.batches(), 1 + STEPS))
+        course.step(loads[0])  # the first is slower than others
+        course.summed.item()  # waits for the device
+        began = time.perf_counter()
+        for load in loads[1:]:
+            course.step(load)
+        course.summed.item()
+        took = (time.perf_counter() - began) / STEPS
+        return Pace(took, validation_of(course), used(device))
+
+
+def validation_of(course: Course) -> float:
+    """The seconds of a validation, or of our patience with it."""
+    began, network = time.perf_counter(), course.learner.network
+
+    def look_at_the_clock(module: nn.Module, given: Any) -> None:
+        if time.perf_counter() - began > PATIENCE_SECONDS:
+            raise TimeoutError
+
+    # A hook would have what is compiled compiled again.
+    parts = [] if course.training.compile else [*network.modules()]
+    hooks = [part.register_forward_pre_hook(look_at_the_clock) for part in parts]
+    with suppress(TimeoutError):
+        course.job.judge(network)
+    for hook in hooks:
+        hook.remove()
+    return time.perf_counter() - began
+
+
+def used(device: torch.device) -> int:
+    """The most memory in use so far, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def memory_of(device: torch.device) -> int:
+    """What the machine has, or what this process may take of it; 0 where it does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total
+
+
+def within(seconds: float, training: Training, pace: Pace) -> Training:
+    """The same schedule in as many steps as there is time for, and never more than were meant."""
+    left = MARGIN * max(0.0, seconds)
+    meant = math.ceil(training.steps / training.validate_every)
+    most = int(VALIDATING * left / max(1e-9, pace.validation_seconds))
+    validations = max(1, min(meant, most))
+    steps = int((left - validations * pace.validation_seconds) / max(1e-9, pace.step_seconds))
+    if steps >= training.steps:
+        return training
+    steps = max(1, steps)
+    every = math.ceil(steps / validations)
+    return replace(
+        training,
+        steps=steps,
+        warmup_steps=training.warmup_steps * steps // training.steps,
+        validate_every=every,
+        checkpoint_every=min(training.checkpoint_every, every),
+        log_every=max(1, min(training.log_every, every // 2)),
+    )
