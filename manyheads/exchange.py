@@ -8,10 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.codecs.chat import CHAT
 from manyheads.codecs.text import Signs, Text
-from manyheads.door import ctranslate2, huggingface, onnx, parity
-from manyheads.door.exports import Parity, written_whole
+from manyheads.door import ctranslate2, huggingface, onnx, own, parity
+from manyheads.door.exports import Parity, worst, written_whole
 from manyheads.door.folders import (
     CHAT_TEMPLATE,
     TOKENIZER_CONFIG,
@@ -21,6 +23,7 @@ from manyheads.door.folders import (
 )
 from manyheads.model.build import Network
 from manyheads.model.networks import Tokens
+from manyheads.models import load
 from manyheads.recipes import embedding, labels, language, masked, pairs
 from manyheads.settings import write
 from manyheads.tasks.labels import Labels
@@ -36,11 +39,12 @@ from manyheads.trained.reader import Embedder, Judge
 from manyheads.trained.reader import Reader as Understanding
 from manyheads.trained.translator import Translator
 from manyheads.training.averages import weights_of
-from manyheads.training.files import write_tensors, write_text
+from manyheads.training.files import read_tensors, write_tensors, write_text
 from manyheads.training.loop import Training
 from manyheads.training.runs import RECIPE, WEIGHTS, Run
 
 Model = Translator | LanguageModel | Understanding
+SAME = 1e-3  # between log-probabilities in 32 bits: more than rounding explains
 AT_ONCE = 50  # texts that are compared together
 TOKENS = 64  # of each text, and as many are written
 
@@ -60,8 +64,11 @@ TEXTS = (
 # ---- in --------------------------------------------------------------------------------------
 
 
-def bring(folder: Path, out: Path) -> str:
-    """A Hugging Face folder as a run of ours; gives the task that it is for."""
+def bring(folder: Path, out: Path, tell: Callable[[str], object] = lambda line: None) -> str:
+    """A Hugging Face folder as a run of ours; gives the task that it is for.
+
+    What its own library makes of a few texts is kept beside it, where that library is installed.
+    """
     run = Run(out)
     with run.created():
         imported = huggingface.read(folder)
@@ -78,7 +85,55 @@ def bring(folder: Path, out: Path) -> str:
             Labels().save(run / labels.LABELS)
         write_tensors(run / WEIGHTS, imported.weights, {"imported": str(folder)})
         run.text(RECIPE, write(recipe_of(imported, folder.resolve())))
-    return imported.kind
+        kind, notes = imported.kind, imported.notes
+        del imported
+        if notes:
+            tell(f"left to the call: {', '.join(notes)}")
+        keep_own(folder, run, tell)
+    return kind
+
+
+def keep_own(folder: Path, run: Run, tell: Callable[[str], object]) -> None:
+    """What transformers makes of a few texts; refused where it is something else than here."""
+    if find_spec("transformers") is None:
+        tell("not compared with its own library: transformers is not installed")
+        return
+    model = load(run.folder, "cpu")
+    if sum(tensor.numel() for tensor in model.network.parameters()) > own.MOST:
+        tell("not compared with its own library: it is too large to be loaded a second time")
+        return
+    try:
+        most = min(own.LONGEST, context_of(model))
+        held = own.own_output(folder, kind_of(model), codecs_of(model), TEXTS, most)
+        held |= own.own_vectors(folder, TEXTS) if isinstance(model, Embedder) else {}
+    except Exception as error:  # whatever goes wrong in there is no fault of what is here
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        tell(f"not compared with its own library, which fails: {first[0]}")
+        return
+    write_tensors(run / own.OWN, held, {"texts": list(TEXTS), "most": most})
+    found = as_imported(model, run.folder)
+    if not found.largest <= SAME:
+        raise ValueError(
+            f"{folder}: transformers computes something else from it than is computed here, by "
+            f"{found.largest:.2g}; report it with its config.json"
+        )
+    tell(f"compared with its own library: largest difference {found.largest:.2g}")
+    if found.different:
+        tell(
+            f"{found.different} of {found.texts} texts are read as other numbers there: "
+            "its tokenizer.json is not what its own tokenizer does"
+        )
+
+
+def as_imported(model: Model, folder: Path) -> Parity:
+    """The model against what was kept of it when it was imported."""
+    held, note = read_tensors(folder / own.OWN)
+    texts, most = note["texts"], note["most"]
+    found = own.by_folder(model.network, kind_of(model), codecs_of(model), texts, most, held)
+    if "vectors" in held and isinstance(model, Embedder):
+        apart = float(np.abs(model.embed(texts) - held["vectors"].numpy()).max())
+        found = found._replace(largest=worst([found.largest, apart]))
+    return found
 
 
 def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
@@ -156,6 +211,10 @@ def design_of(model: Model) -> Network:
     return model.design if isinstance(model, Embedder) else model.task.design  # type: ignore[union-attr]
 
 
+def kind_of(model: Model) -> Any:
+    return "translation" if isinstance(model, Translator) else model.kind
+
+
 def codecs_of(model: Model) -> list[Text]:
     if isinstance(model, Translator):
         codecs = model.task.codecs
@@ -174,7 +233,7 @@ def to_hugging_face(model: Model, folder: Path, quantization: str) -> None:
         named["vectors"] = huggingface.Vectors(
             normalised=model.normalised, prompt=model.prompt, dimensions=model.dimensions
         )
-    kind: Any = "translation" if isinstance(model, Translator) else model.kind
+    kind = kind_of(model)
     with written_whole(folder) as beside:
         huggingface.write(
             beside, kind, design, weights_of(model.network), codecs_of(model), **named
@@ -281,7 +340,7 @@ WAYS = {
 def together(found: Any) -> Parity:
     each = list(found)
     return Parity(
-        max(one.largest for one in each),
+        worst([one.largest for one in each]),
         sum(one.different for one in each),
         sum(one.texts for one in each),
         each[0].by,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from manyheads.model.build import Network
 from manyheads.recipes.table import load_recipe
 from manyheads.training.averages import load_weights, weights_of
-from manyheads.training.files import fitting, read_tensors
+from manyheads.training.files import fitting, measured, read_tensors, refuse_what_is_no_number
 from manyheads.training.runs import RECIPE, WEIGHTS
 from manyheads.training.world import chosen
 
@@ -22,14 +23,32 @@ def load(model: str | Path, device: str | None = None) -> Any:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
     folder = found(model)
     recipe, family = load_recipe(folder / RECIPE)
-    loaded = family.model(recipe, folder, str(model))
     if not (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
+    hold_against(recipe.network, folder)
+    loaded = family.model(recipe, folder, str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
     fitting(weights, weights_of(loaded.network), folder / WEIGHTS)
+    refuse_what_is_no_number(weights, folder / WEIGHTS)
     load_weights(loaded.network, weights)
     loaded.network.to(chosen(device)).eval()
     return loaded
+
+
+def hold_against(network: Network, folder: Path) -> None:
+    """Refuse sizes that no weights of this folder have, before anything of that size is made."""
+    largest, tensors = measured(folder / WEIGHTS)
+    sizes = {"width": largest, "depth": tensors, "types": largest}
+    if network.kind == "transformer":
+        sizes["inner"] = largest
+    if network.position == "learned":
+        sizes["longest"] = largest
+    for name, most in sizes.items():
+        if getattr(network, name) > most:
+            raise ValueError(
+                f"{folder / RECIPE}: network.{name} is {getattr(network, name)}, and the "
+                f"{tensors} tensors of {WEIGHTS} have no more than {largest} rows or columns"
+            )
 
 
 def found(model: str | Path) -> Path:

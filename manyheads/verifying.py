@@ -17,8 +17,20 @@ from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
+from manyheads.door.exports import worst
+from manyheads.door.own import OWN
 from manyheads.door.parity import real, row
-from manyheads.exchange import WAYS, Model, batches, design_of, export, refuse_music, signs_of
+from manyheads.exchange import (
+    SAME,
+    WAYS,
+    Model,
+    as_imported,
+    batches,
+    design_of,
+    export,
+    refuse_music,
+    signs_of,
+)
 from manyheads.model.networks import EncoderDecoder, Tokens
 from manyheads.trained.language import LanguageModel
 from manyheads.trained.translator import Translator
@@ -53,7 +65,7 @@ class Check:
 
 
 @torch.no_grad()
-def verified(model: Model, texts: Sequence[str]) -> Iterator[Check]:
+def verified(model: Model, texts: Sequence[str], folder: Path | None = None) -> Iterator[Check]:
     """Each of them as it is done; the model is as it was afterwards."""
     refuse_music(model)
     some = batches(model, texts)
@@ -70,12 +82,17 @@ def verified(model: Model, texts: Sequence[str]) -> Iterator[Check]:
         yield Check("no token sees a later one", largest(ahead, model, some), ROUNDING, told)
         yield Check("cached = uncached", largest(cached, model, some), tolerance)
         yield Check("beam 1 = greedy", largest(searched, model, some), 0.0, "texts that differ")
+    if folder is not None and (folder / OWN).exists():
+        kept = as_imported(model, folder)
+        alike = f"{kept.texts - kept.different} of {kept.texts} texts read alike"
+        difference = float("inf") if kept.different else kept.largest
+        yield Check("as its folder had it", difference, SAME, alike)
     for name, way in WAYS.items():
         yield exported(model, name, way.missing(), texts)
 
 
 def largest(differs: Callable[[Model, Batch], float], model: Model, some: Sequence[Batch]) -> float:
-    return max(differs(model, batch) for batch in some)
+    return worst([differs(model, batch) for batch in some])
 
 
 def whole(model: Model, batch: Batch) -> Tensor:
@@ -97,7 +114,7 @@ def alone(model: Model, batch: Batch) -> float:
     for i in range(len(batch[0].ids)):
         one = whole(model, sequences(batch, i))[0]
         both = together[i] if one.dim() == 1 else together[i, : len(one)]
-        found = max(found, float((one - both).abs().max()))
+        found = worst([found, float((one - both).abs().max())])
     return found
 
 
@@ -137,7 +154,7 @@ def cached(model: Model, batch: Batch) -> float:
         at_once = network(*source, target)[0]
         for t in range(target.ids.shape[1]):
             scores = step(target.ids[:, t : t + 1])[0]
-            found = max(found, float((scores - at_once[t]).abs().max()))
+            found = worst([found, float((scores - at_once[t]).abs().max())])
     return found
 
 

@@ -10,7 +10,7 @@ import torch
 from toys import judging, speaking, translating
 from tunes import singer
 
-from manyheads.exchange import TEXTS, bring, export
+from manyheads.exchange import TEXTS, as_imported, bring, export
 from manyheads.models import load
 from manyheads.trained.language import LanguageModel
 from manyheads.trained.reader import Embedder
@@ -123,4 +123,48 @@ def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(ValueError, match=r"config\.json"):
         bring(tmp_path / "in", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# ---- as its folder had it --------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_its_own_library_said_is_kept_and_verified(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from manyheads.verifying import verified
+
+    export(speaking(), "huggingface", tmp_path / "out")
+    told: list[str] = []
+    bring(tmp_path / "out", tmp_path / "run", told.append)
+    assert [line.split(":")[0] for line in told] == [
+        "left to the call",
+        "compared with its own library",
+    ]
+    assert (tmp_path / "run" / "imported.safetensors").stat().st_size < 200_000
+    model = load(tmp_path / "run", "cpu")
+    assert as_imported(model, tmp_path / "run").largest < 1e-4
+    with torch.no_grad():
+        [*model.network.parameters()][-1].mul_(1.5)
+    checks = {one.name: one for one in verified(model, TEXTS[:2], tmp_path / "run")}
+    assert not checks["as its folder had it"].holds
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_that_is_computed_otherwise_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison can fail: the library is asked about another folder."""
+    pytest.importorskip("transformers")
+    from manyheads.door import own
+
+    export(speaking(), "huggingface", tmp_path / "out")
+    other = speaking()
+    with torch.no_grad():
+        [*other.network.parameters()][-1].mul_(1.5)
+    export(other, "huggingface", tmp_path / "other")
+    real = own.own_output
+    monkeypatch.setattr(own, "own_output", lambda _, *more: real(tmp_path / "other", *more))
+    with pytest.raises(ValueError, match=r"transformers computes something else from it than is"):
+        bring(tmp_path / "out", tmp_path / "run")
     assert not (tmp_path / "run").exists()

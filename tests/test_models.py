@@ -88,7 +88,7 @@ def test_a_folder_without_weights_is_refused(run: Run, base: Path, tmp_path: Pat
 
 def test_weights_of_another_network_are_refused(base: Path, tmp_path: Path) -> None:
     folder = copytree(books.language(base), tmp_path / "run")
-    write_tensors(folder / WEIGHTS, {"embedding.table.weight": torch.zeros(2, 2)}, {})
+    write_tensors(folder / WEIGHTS, {"embedding.table.weight": torch.zeros(2, 64)}, {})
     with pytest.raises(ValueError, match=r"belongs to another network: its embedding\.table\.weig"):
         load(folder, "cpu")
 

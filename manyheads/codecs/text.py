@@ -109,6 +109,8 @@ class Text:
 
     @staticmethod
     def load(path: Path) -> Text:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError(f"{path} is no file")
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except OSError:

@@ -12,7 +12,6 @@ from manyheads.commands.options import DeviceOption, ModelOption
 if TYPE_CHECKING:
     from manyheads.door.exports import Parity
 
-SAME = 1e-3  # between log-probabilities in 32 bits: more than rounding explains is no export
 LINES = 200
 
 
@@ -31,7 +30,7 @@ def import_(
 
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
-    task = bring(folder, out)
+    task = bring(folder, out, print)
     use = FAMILIES[task].USE
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
 
@@ -49,14 +48,14 @@ def export(
     ] = None,
 ) -> None:
     """Write a model for others to run, and compare what it says there with what it says here."""
-    from manyheads.exchange import TEXTS
+    from manyheads.exchange import SAME, TEXTS
     from manyheads.exchange import export as send
     from manyheads.models import load
 
     texts = TEXTS if check is None else first_lines(check)
     found = send(load(model, "cpu"), to, out, texts, quantization)
     print(f"exported to {out}; {told(found)}")
-    if not quantization and (found.largest > SAME or found.different):
+    if not quantization and (not found.largest <= SAME or found.different):
         raise ValueError(
             f"the export in {out} says something else than {model}: {told(found)}; "
             "do not use it, and report it with the recipe"
@@ -73,12 +72,12 @@ def verify(
 ) -> None:
     """Check on your own model that every way to run it says the same."""
     from manyheads.exchange import TEXTS
-    from manyheads.models import load
+    from manyheads.models import found, load
     from manyheads.verifying import verified
 
     texts = TEXTS if check is None else first_lines(check)
     failed = 0
-    for one in verified(load(model, device), texts):
+    for one in verified(load(model, device), texts, found(model)):
         failed += not one.holds
         print(one, flush=True)
     if failed:

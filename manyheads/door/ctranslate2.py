@@ -21,7 +21,7 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.door.exports import Parity, needed, new_or_empty, save_codecs, written_whole
+from manyheads.door.exports import Parity, needed, new_or_empty, save_codecs, worst, written_whole
 from manyheads.model.build import Network
 from manyheads.model.networks import Decoder, Embedding, EncoderDecoder, Tied, Tokens
 from manyheads.model.parts import Sublayer
@@ -315,7 +315,7 @@ def translation_parity(
         Tokens.padded([[*writes.starts, *row] for row in targets], writes.pad),
     ).log_softmax(-1)
     skipped = len(writes.starts) - 1
-    largest = max(
+    largest = worst(
         (logs[skipped + i, token] - score[i]).abs().item()
         for logs, row, score in zip(ours, targets, theirs, strict=True)
         for i, token in enumerate([*row, writes.stop])
@@ -355,7 +355,7 @@ def language_parity(
     signs, rows = codec.signs, named(codec, network, texts)
     theirs = np.array(generator.forward_batch(rows, return_log_probs=True))
     ours = network(Tokens.padded(texts, signs.pad)).log_softmax(-1).numpy()
-    largest = max(
+    largest = worst(
         float(np.abs(ours[i, : len(row)] - theirs[i, : len(row)]).max())
         for i, row in enumerate(texts)
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,12 @@ class Parity(NamedTuple):
     different: int  # texts of which greedy decoding wrote other tokens
     texts: int
     by: str = ""  # by what it was found, where not by what it was written for
+
+
+def worst(differences: Iterable[float]) -> float:
+    """The largest; NaN where one of them is, which is larger than nothing and so passed over."""
+    each = list(differences)
+    return next((one for one in each if math.isnan(one)), max(each))
 
 
 def needed(name: str) -> Any:

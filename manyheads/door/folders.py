@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -26,7 +24,8 @@ from manyheads.door.keys import (
     Read,
     check,
 )
-from manyheads.training.files import reason, write_text, write_whole
+from manyheads.training.files import measured as measured_file
+from manyheads.training.files import opened, write_text, write_whole
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -149,16 +148,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def measured(folder: Path) -> Measure:
     """How large its tensors are, from what their files say of them: none of them is read."""
-    largest = count = 0
-    for path in weight_files(folder):
-        if not path.is_file():
-            raise ValueError(f"there is no {path}" if not path.exists() else f"{path} is no file")
-        with opened(path) as file:
-            for name in file.keys():  # noqa: SIM118
-                shape = file.get_slice(name).get_shape()
-                count += 1
-                largest = max([largest, *shape] if all(shape) else [largest])
-    return Measure(largest, count)
+    sizes, counts = zip(*map(measured_file, weight_files(folder)), strict=True)
+    return Measure(max(sizes), sum(counts))
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -191,20 +182,6 @@ def listed(folder: Path) -> dict[str, str]:
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     with opened(path) as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path} is not a whole safetensors file ({reason(error)}); "
-            "it was cut short or is something else"
-        ) from None
 
 
 def read_tokenizers(folder: Path) -> list[Tokenizer]:

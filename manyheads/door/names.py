@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from manyheads.training.files import refuse_what_is_no_number
+
 Tensors = dict[str, Tensor]
 
 
@@ -68,6 +70,7 @@ def taken(held: Tensors, pairs: Iterable[Pair], wanted: Tensors, folder: Path) -
         used.update(pair.theirs)
     if more := sorted(set(held) - used):
         raise ValueError(f"{folder} holds {more[0]}, which has no place in its network here")
+    refuse_what_is_no_number(weights, folder)
     return {name: weights[name] for name in wanted}
 
 

@@ -41,7 +41,7 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep, Step
-from manyheads.door.exports import Parity, needed, new_or_empty, save_codecs, written_whole
+from manyheads.door.exports import Parity, needed, new_or_empty, save_codecs, worst, written_whole
 from manyheads.model.build import Network
 from manyheads.model.heads import Reader
 from manyheads.model.networks import Decoder, Encoder, EncoderDecoder, Tokens, words_of
@@ -415,7 +415,7 @@ def language_parity(
 def apart(ours: Tensor, theirs: Tensor, rows: Sequence[Ids]) -> float:
     """The largest difference between log-probabilities of two (B, T, V), padding left out."""
     difference = (ours.log_softmax(-1) - theirs.log_softmax(-1)).abs()
-    return max(difference[i, : len(row)].max().item() for i, row in enumerate(rows))
+    return worst(difference[i, : len(row)].max().item() for i, row in enumerate(rows))
 
 
 def compared(

@@ -29,6 +29,19 @@ Place = Literal["sinusoidal", "learned", "concatenated", "rotary", "bias", "cont
 Within = Literal["none", "rotary", "bias", "content", "score"]
 
 
+# More than anyone builds, so that a slip of the pen is told and not tried.
+MOST = {
+    "width": 2**17,
+    "depth": 1000,
+    "heads": 2**12,
+    "key_heads": 2**12,
+    "inner": 2**20,
+    "types": 2**16,
+    "reach": 2**20,
+    "longest": 2**24,
+}
+
+
 @dataclass(frozen=True)
 class Network:
     """What a network is made of; each kind reads the settings that are its own."""
@@ -66,6 +79,9 @@ class Network:
     dilations: tuple[int, ...] = ()  # of each convolution; all 1 unless given
 
     def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} is {most} at most, got {getattr(self, name)}")
         if self.dilations and len(self.dilations) != self.depth:
             raise ValueError(
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"

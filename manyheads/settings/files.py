@@ -50,6 +50,8 @@ def text_of(path: Path) -> str:
         raise ValueError(f"settings are read from a file, {path} is a folder")
     if not path.exists():
         raise ValueError(f"settings are read from a file, and there is no {path}")
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"settings are read from a file, {path} is none")
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -61,6 +63,8 @@ def text_of(path: Path) -> str:
 
 def peek(path: Path, field: str) -> str | None:
     """What a file says of one field, if it is text and the file can be read at all."""
+    if not path.is_file():
+        return None
     try:
         tree = Source(Reader().mistake, path.read_text(encoding="utf-8"), str(path)).tree()
     except (OSError, UnicodeDecodeError):

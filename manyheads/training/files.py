@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +70,43 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the note; a file that is cut short or not ours is refused."""
+    with opened(path) as file:
+        words = file.metadata() or {}
+        if NOTE not in words:
+            raise ValueError(
+                f"{path} was not written by manyheads; "
+                "a run folder's own weights.safetensors or checkpoint.safetensors is wanted"
+            )
+        names = file.keys()
+        return {name: file.get_tensor(name) for name in names}, json.loads(words[NOTE])
+
+
+def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
+    """NaN and infinity, by the first tensor that holds one: all that is computed of it is none."""
+    for name, tensor in held.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ValueError(
+                f"{path}: {name} holds values that are no numbers (NaN or infinite); "
+                "weights from before training went wrong would do"
+            )
+
+
+def measured(path: Path) -> tuple[int, int]:
+    """The most rows or columns of any tensor of a file, and how many tensors: none is read."""
+    shapes = []
+    with opened(path) as file:
+        for name in file.keys():  # noqa: SIM118
+            shapes.append(file.get_slice(name).get_shape())
+    return max([size for shape in shapes if all(shape) for size in shape], default=0), len(shapes)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{path} is no file")
     try:
         with safe_open(path, framework="pt") as file:
-            words = file.metadata() or {}
-            if NOTE not in words:
-                raise ValueError(
-                    f"{path} was not written by manyheads; "
-                    "a run folder's own weights.safetensors or checkpoint.safetensors is wanted"
-                )
-            names = file.keys()
-            return {name: file.get_tensor(name) for name in names}, json.loads(words[NOTE])
+            yield file
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None
     except (SafetensorError, OSError) as error:

@@ -60,13 +60,10 @@ OTHER: dict[str, Any] = {
     "pruned_heads": {"0": [1]},
     "summary_type": "mean",
     "summary_activation": "tanh",
-    "bad_words_ids": [[9]],
-    "suppress_tokens": [9],
     "begin_suppress_tokens": [9],
     "forced_eos_token_id": 2,
     "sequence_bias": [[[9], 5.0]],
     "stop_strings": ["w3"],
-    "eos_token_id": [2, 9],
     "temperature": 0.5,
     "early_stopping": "never",
 }
@@ -206,6 +203,10 @@ def test_a_way_to_write_is_read_told_or_refused(
     plain = json.loads((folders[family] / "generation_config.json").read_text())
     told, refused, followed = [], [], []
     before = written(folders[family], family)
+    met = before[0][1]  # a token that it writes
+    monkeypatch.setitem(OTHER, "eos_token_id", [2, met])
+    monkeypatch.setitem(OTHER, "bad_words_ids", [[met]])
+    monkeypatch.setitem(OTHER, "suppress_tokens", [0, 1, met])
     for name, value in vars(transformers.GenerationConfig()).items():
         if isinstance(WRITING[name], Idle) and name not in NOT_FASTER:
             continue  # speed, which its own tests are for, and what is not asked for here

@@ -1,0 +1,113 @@
+"""Folders of sentence-transformers: the same vectors here and there, or a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_folders import BERT, change
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.door.family import built
+from manyheads.door.huggingface import read, write
+from manyheads.exchange import bring, export
+from manyheads.model.build import Network
+from manyheads.models import load
+from manyheads.training.averages import weights_of
+
+library = pytest.importorskip("sentence_transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library are not ours
+
+SENTENCES = ["A dog runs.", "Ein Hund rennt", "the film was long; a DOG The"]
+
+
+def made(folder: Path) -> Path:
+    words = Text(Text.train(SENTENCES, "character", 40).tokenizer, Signs(opens=(1,)))
+    network = Network(**{**BERT, "longest": 200}, scaled=False)
+    weights = weights_of(built("embedding", network, (words.size,)))
+    write(folder, "embedding", network, weights, [words], context=200, pooling="mean")
+    return folder
+
+
+def test_a_text_becomes_the_vector_that_sentence_transformers_gives(tmp_path: Path) -> None:
+    folder = made(tmp_path / "in")
+    texts = ["a DOG runs.", "The film", "ein"]
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"q": "the ", "d": ""}, "default_prompt_name": "q"},
+        ),
+        ("config_sentence_transformers.json", {"truncate_dim": 5}),
+        ("modules.json", {}),
+    ]
+    before = np.zeros(0)
+    for number, (name, values) in enumerate(changes):
+        if values:
+            change(folder / name, **values)
+        else:  # without Normalize
+            change_list(folder / name)
+        theirs = library.SentenceTransformer(str(folder), device="cpu").encode(texts)
+        run = tmp_path / f"run{number}"
+        bring(folder, run)
+        ours = load(run, "cpu")
+        assert np.abs(ours.embed(texts) - theirs).max() < 1e-5, name
+        assert theirs.shape != before.shape or np.abs(theirs - before).max() > 1e-3, name
+        before = theirs
+    export(ours, "huggingface", tmp_path / "out")
+    again = library.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
+    assert np.abs(again - before).max() < 1e-5
+
+
+def change_list(path: Path) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text())[:2]))
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "1_Pooling/config.json",
+        {"include_prompt": False},
+        "include_prompt: False is not computed here; True would do",
+    ),
+    (
+        "1_Pooling/config.json",
+        {"word_embedding_dimension": 8},
+        "1_Pooling: word_embedding_dimension is 8, the model's width 16",
+    ),
+    (
+        "sentence_bert_config.json",
+        {"transformer_task": "fill-mask"},
+        "transformer_task: fill-mask is not computed here; nothing or feature-extraction would do",
+    ),
+    (
+        "config_sentence_transformers.json",
+        {"model_type": "SparseEncoder"},
+        "model_type: SparseEncoder is not computed here; nothing or SentenceTransformer would do",
+    ),
+    (
+        "config_sentence_transformers.json",
+        {"default_prompt_name": "q"},
+        "prompts are words by a name, and default_prompt_name is one of the names, got {} and q",
+    ),
+    ("config_sentence_transformers.json", {"new": 1}, "new is not known here, so nobody can tell"),
+]
+
+
+@pytest.mark.parametrize(("file", "values", "sentence"), REFUSED)
+def test_what_changes_a_vector_is_refused_by_its_name(
+    file: str, values: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    folder = made(tmp_path)
+    change(folder / file, **values)
+    with pytest.raises(ValueError) as error:
+        read(folder)
+    assert sentence in str(error.value)
+
+
+def test_prompts_that_stand_before_no_text_are_told(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    change(folder / "config_sentence_transformers.json", prompts={"query": "query: ", "text": ""})
+    assert read(folder).notes == ("prompts: query (put them before a text)",)
