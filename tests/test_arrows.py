@@ -41,7 +41,7 @@ KNOWS: dict[str, set[str]] = {
     "learn": {"recipes"},
     "models": {"recipes"},
     "evaluating": {"models"},
-    "exchange": {"recipes", "door"},
+    "exchange": {"models", "door"},
     "verifying": {"exchange"},
     "estimate": {"learn"},
     "screen": {"training"},
