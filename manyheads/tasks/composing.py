@@ -36,6 +36,7 @@ from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Whole
+from manyheads.tasks.checks import check_types
 from manyheads.tasks.generation import AT_ONCE, Generation
 from manyheads.tasks.leading import Leading
 from manyheads.tasks.repertoire import encoded
@@ -60,6 +61,7 @@ class Composing:
     voice_leading: float = VOICE_LEADING  # nats; of chorales, see Leading
 
     def __post_init__(self) -> None:
+        check_types(self)
         Generation(  # refuses alike what text refuses
             temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
         )

@@ -15,6 +15,7 @@ from manyheads.inspect.arcs import Arcs
 from manyheads.inspect.record import recording
 from manyheads.model.networks import Tokens
 from manyheads.tasks.composing import (
+    VOICE_LEADING,
     Composed,
     Composing,
     Player,
@@ -74,17 +75,36 @@ class Musician:
         seconds: float = 30.0,
         count: int = 1,
         told: Callable[[float], None] | None = None,
-        **how: Any,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
     ) -> list[Composed]:
         """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
-        return compose(self.player, prime, seconds, count, Composing(**how), told)
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        return compose(self.player, prime, seconds, count, how, told)
 
     def stream(
-        self, prime: Piece | None = None, seconds: float = 30.0, number: int = 0, **how: Any
+        self,
+        prime: Piece | None = None,
+        seconds: float = 30.0,
+        number: int = 0,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
     ) -> Iterator[tuple[str, float]]:
         """What `compose` writes as its piece of this number, event by event, with their logs."""
-        codec, options = self.task.codec, Composing(**how)
-        tokens = stream(self.player, prime, seconds, options, number)
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        codec, tokens = self.task.codec, stream(self.player, prime, seconds, how, number)
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
     def harmonize(
@@ -94,10 +114,18 @@ class Musician:
         particles: int = 16,
         shown: Callable[[Sequence[int]], Iterable[int]] = iter,
         track: str | None = None,
-        **how: Any,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
     ) -> Piece:
         """The other three voices to one that is given; `shown` is handed token after token."""
-        return harmonize(self.player, piece, voice, particles, Composing(**how), shown, track)
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        return harmonize(self.player, piece, voice, particles, how, shown, track)
 
     def score(self, piece: Piece, stride: int = 0) -> Scored:
         """How likely a piece is; past the context, each token sees the half of it before at least.

@@ -1,6 +1,7 @@
 """A model of music asked from Python."""
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -410,3 +411,13 @@ def test_what_cannot_be_looked_at_is_refused() -> None:
         pianist().look(Piece(()), layer=0)
     with pytest.raises(ValueError, match="a recurrent network has no attention to look at"):
         singer(kind="recurrent").look(piece, layer=0)
+
+
+def test_every_option_is_named_with_its_default() -> None:
+    options = {field.name: field.default for field in fields(Composing)}
+    for method in (Musician.compose, Musician.stream, Musician.harmonize):
+        parameters = inspect.signature(method).parameters.values()
+        alone = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        assert {one.name: one.default for one in alone} == options
+    with pytest.raises(ValueError, match=r"^top_k is a whole number, got '3'$"):
+        pianist().compose(top_k="3")  # type: ignore[arg-type]
