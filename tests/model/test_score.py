@@ -248,6 +248,7 @@ def test_music_on_anything_but_a_line_is_refused() -> None:
 def test_a_cache_of_lines_keeps_its_places() -> None:
     cache = Growing()
     cache.reach(line(3), 2)
+    cache.extend(0, *[torch.zeros(2, 1, 3, 4)] * 2)
     cache.reorder(torch.tensor([1, 0]))
     places, _ = cache.reach(line(1, start=3), 2)
     assert (len(places), places.first) == (4, 0)
