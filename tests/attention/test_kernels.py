@@ -11,6 +11,7 @@ from torch import Tensor
 from manyheads import (
     KERNELS,
     Additive,
+    Blocks,
     Causal,
     Checked,
     Clipped,
@@ -19,6 +20,7 @@ from manyheads import (
     Lengths,
     Multiplicative,
     Pairs,
+    Prefix,
     RelativeBias,
     RelativeContent,
     Rotary,
@@ -28,6 +30,7 @@ from manyheads import (
     Window,
     Work,
     choose,
+    grid,
     line,
     plan,
 )
@@ -257,13 +260,54 @@ def test_the_additive_score_is_computed_by_the_reference_alone() -> None:
 
 def test_dropout_empties_weights_and_keeps_their_mean() -> None:
     pairs, ones = Pairs(1, 1, line(1), line(400)), torch.ones(1, 1, 400, 1)
-    for name in ("reference", "sdpa"):
+    for name in ("reference", "sdpa", "blockwise"):
         work = Work(Everything(), pairs, frozenset({"dropout"}), channels=1)
         planned = plan(KERNELS[name], work)
         outs = torch.stack([planned(ones[:, :, :1], ones, ones, dropout=0.5) for _ in range(200)])
         assert outs.std() > 0.01
         assert abs(outs.mean() - 1) < 0.02
         torch.testing.assert_close(planned(ones[:, :, :1], ones, ones), torch.ones(1, 1, 1, 1))
+
+
+class Strided(Pattern):
+    """What intervals know nothing of."""
+
+    def allows(self, pair: Pair) -> Verdict:
+        return (pair.q.order - pair.k.order) % 3 == 0
+
+
+LOCAL = {
+    "window": (line(300), Causal() & Window(9)),
+    "blocks": (grid(15, 20), Causal() & Blocks((4, 4), (2, 2))),
+    "two places": (line(300), Window(2) | Prefix(5)),
+    "some see nothing": (line(300), Causal() & ~Window(140)),
+    "lengths": (line(300), Causal() & Lengths([300, 7])),
+    "one's own": (line(300), Window(40) & Strided()),
+}
+
+
+@pytest.mark.parametrize("key_heads", [H, 2])
+@pytest.mark.parametrize("name", LOCAL)
+def test_strips_that_leave_out_what_nobody_sees_agree_with_the_reference(
+    name: str, key_heads: int
+) -> None:
+    places, pattern = LOCAL[name]
+    pairs, tensors = Pairs(B, H, places, places), random_tensors(torch.float64, 300, 300, key_heads)
+    ours, theirs = (
+        attend(KERNELS[which], pattern, pairs, Relative(), tensors, gradient=True)
+        for which in ("blockwise", "reference")
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-10, rtol=0)
+
+
+def test_local_attention_on_a_cpu_visits_what_is_near() -> None:
+    places = grid(64, 64)
+    work = Work(Causal() & Blocks((8, 8), (4, 4)), Pairs(1, 1, places, places))
+    strips = plan("fastest", work).form
+    visited = sum(strip.keys.stop - strip.keys.start for strip in strips) * 128
+    assert visited < 4096**2 / 6
+    assert choose(Work(Causal(), work.pairs)).kernel.name == "sdpa"
 
 
 # ---- choosing --------------------------------------------------------------------------------

@@ -493,7 +493,7 @@ def test_strips_are_taken_on_a_cpu_where_sequences_are_long() -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"relative": Relative()}, "it computes RelativeContent, and nothing without it"),
+        ({"relative": RelativeBias(4, Clipped(2))}, "it has no distance bias"),
         ({"features": frozenset({"dropout"})}, "it has no dropout"),
         ({"device": "meta"}, "it runs on a CPU, not on meta"),
         ({"places": line(0)}, "there are no pairs"),

@@ -1,4 +1,4 @@
-"""Attention a strip of queries at a time: everything the reference does, without storing Q x K.
+"""Attention a strip of queries at a time, over the keys that any of them sees.
 
 B batch, H heads, Q queries, K keys, S queries of a strip, C channels of one head.
 """
@@ -10,59 +10,68 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, exactly, total
-from manyheads.attention.kernels.base import Plan, Work, lacking, shared
+from manyheads.attention.kernels.base import Plan, Work, lacking, shared, unknown
 from manyheads.attention.kernels.flex import block_truth
+from manyheads.attention.kernels.sdpa import Mask, masked
 from manyheads.attention.patterns import Pattern, evaluated
-from manyheads.attention.places import Pair
+from manyheads.attention.places import Pair, Pairs
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
+ABLE_PLAIN: frozenset[Feature] = frozenset({"dropout", "gradient"})  # where nothing is added
 STRIP = 128  # queries at once
 LONG = 512  # from here on a strip is faster than all pairs at once, and never larger
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Strip:
     """Some queries and the keys that any of them sees: rows from and up to."""
 
     queries: slice
     keys: slice
+    mask: Mask | None = None  # None where each pass evaluates the pattern
 
 
 class Blockwise:
-    """Plain algebra on a CPU, for distances whose meaning depends on the query.
+    """On a CPU: local attention, which skips what nobody sees; and, in plain algebra, distances
+    whose meaning depends on the query.
 
-    Backward computes each strip again: memory grows with the length and not with its square.
+    For those backward computes each strip again: memory grows with the length and not with its
+    square.
     """
 
     name = "blockwise"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacking(work, ABLE):
+        if reason := lacking(work, ABLE if work.kinds else ABLE_PLAIN):
             return reason
-        if not work.kinds or any(kind.bias is not ContentBias for kind in work.kinds):
-            return "it computes RelativeContent, and nothing without it"
         if work.device.type != "cpu":
             return f"it runs on a CPU, not on {work.device.type}"
         return "" if len(work.pairs.queries) and len(work.pairs.keys) else "there are no pairs"
 
     def cost(self, work: Work) -> float:
-        return 8.0 if len(work.pairs.queries) > LONG else 25.0
+        if len(work.pairs.queries) <= LONG:
+            return 25.0
+        if work.kinds:
+            return 8.0
+        # A strip's pairs cost what they cost under a mask of all, and each strip a little more.
+        seen = sum(strip.keys.stop - strip.keys.start for strip in strips_of(work))
+        return 0.1 + 2.0 * seen * STRIP / (len(work.pairs.queries) * len(work.pairs.keys))
 
     def prepare(self, work: Work) -> list[Strip]:
-        queries, keys = len(work.pairs.queries), len(work.pairs.keys)
-        some = block_truth(work.pattern, work.pairs, STRIP).some.flatten(0, 1).any(0)
-        strips = []
-        for n, blocks in enumerate(some):
-            (seen,) = blocks.nonzero(as_tuple=True)
-            first, last = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)
-            rows = slice(n * STRIP, min((n + 1) * STRIP, queries))
-            strips.append(Strip(rows, slice(first * STRIP, min(last * STRIP, keys))))
-        return strips
+        strips = strips_of(work)
+        if work.kinds:
+            return strips
+        pairs = [pair_of(work.pairs, strip) for strip in strips]
+        return [
+            replace(strip, mask=masked(evaluated(work.pattern, pair)))
+            for strip, pair in zip(strips, pairs, strict=True)
+        ]
 
     def __call__(
         self,
@@ -76,6 +85,8 @@ class Blockwise:
         dropout: float,
     ) -> Tensor:
         key, value = shared(key, plan.groups), shared(value, plan.groups)
+        if not biases:
+            return in_strips(self, query, key, value, plan, score, dropout)
         content = [bias for bias in biases if isinstance(bias, ContentBias)]
         # Here and not in a strip: a strip is run again for the gradients of its inputs alone, and
         # what a score learns is none of them.
@@ -90,9 +101,8 @@ class Blockwise:
                     ContentBias(parts[n], parts[n + 1], parts[n + 2], bias.rule)
                     for n, bias in zip(range(0, len(parts), 3), content, strict=True)
                 ]
-                return attended(
-                    query, key, value, own, plan.work.pattern, pair_of(plan, strip), scale
-                )
+                pair = pair_of(plan.work.pairs, strip)
+                return attended(query, key, value, own, plan.work.pattern, pair, scale)
 
             parts = [
                 part
@@ -102,6 +112,65 @@ class Blockwise:
             keys, values = key[:, :, strip.keys], value[:, :, strip.keys]
             out.append(Again.apply(attend, prepared[:, :, strip.queries], keys, values, *parts))
         return torch.cat(out, 2)
+
+
+def strips_of(work: Work) -> list[Strip]:
+    """All queries, some at a time, each time with the keys from the first to the last seen."""
+    queries, keys = len(work.pairs.queries), len(work.pairs.keys)
+    some = block_truth(work.pattern, work.pairs, STRIP).some.flatten(0, 1).any(0)
+    strips = []
+    for n, blocks in enumerate(some.tolist()):
+        seen = [i for i, any_of_them in enumerate(blocks) if any_of_them]
+        first, last = (seen[0], seen[-1] + 1) if seen else (0, 0)
+        rows = slice(n * STRIP, min((n + 1) * STRIP, queries))
+        strips.append(Strip(rows, slice(first * STRIP, min(last * STRIP, keys))))
+    return strips
+
+
+# ---- nothing added to the scores: torch's own kernel, strip by strip ---------------------------
+
+
+def in_strips(
+    kernel: Blockwise,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    plan: Plan,
+    score: Score,
+    dropout: float,
+) -> Tensor:
+    strips: list[Strip] = plan.form
+    spans = [strip.keys for strip in strips]
+    prepared, scale = score.query(query), score.scale(key.shape[-1])
+    out = []
+    parts = zip(strips, Cut.apply(key, spans), Cut.apply(value, spans), strict=True)
+    for strip, keys, values in parts:
+        if strip.mask is None:
+            raise unknown(kernel, strip.mask)
+        rows, allowed = prepared[:, :, strip.queries], strip.mask.allowed
+        mixed = F.scaled_dot_product_attention(rows, keys, values, allowed, dropout, scale=scale)
+        out.append(mixed.masked_fill(strip.mask.empty, 0))
+    return torch.cat(out, 2)
+
+
+class Cut(torch.autograd.Function):
+    """Parts of the keys that overlap; their gradients are added up in one place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, spans: list[slice]) -> tuple[Tensor, ...]:
+        ctx.shape, ctx.spans = x.shape, spans
+        return tuple(x[:, :, span] for span in spans)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        total = grads[0].new_zeros(ctx.shape)
+        for span, grad in zip(ctx.spans, grads, strict=True):
+            total[:, :, span] += grad
+        return total, None
+
+
+# ---- RelativeContent ----------------------------------------------------------------------------
 
 
 def attended(
@@ -152,11 +221,11 @@ class Again(torch.autograd.Function):
         return None, *(next(found) if need else None for need in wanted)
 
 
-def pair_of(plan: Plan, strip: Strip) -> Pair:
-    batch, heads, queries, keys = plan.shape
+def pair_of(pairs: Pairs, strip: Strip) -> Pair:
+    batch, heads, queries, keys = pairs.shape
     b, h = torch.arange(batch)[:, None, None, None], torch.arange(heads)[None, :, None, None]
     i, j = torch.arange(queries)[strip.queries], torch.arange(keys)[strip.keys]
-    return plan.work.pairs.at(b, h, i[None, None, :, None], j[None, None, None, :])
+    return pairs.at(b, h, i[None, None, :, None], j[None, None, None, :])
 
 
 def found(bias: ContentBias, pair: Pair, scale: float) -> Tensor:

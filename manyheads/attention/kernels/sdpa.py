@@ -30,6 +30,11 @@ class Mask:
     empty: Tensor  # broadcasts to (B, H, Q, 1)
 
 
+def masked(allowed: Tensor) -> Mask:
+    empty = ~allowed.any(-1, keepdim=True)
+    return Mask(allowed | empty, empty)
+
+
 class Sdpa:
     """F.scaled_dot_product_attention: without a mask where the attention is plain."""
 
@@ -50,9 +55,7 @@ class Sdpa:
         form = plain(work)
         if form is not None:
             return form
-        allowed = evaluated(work.pattern, work.pairs.everywhere())
-        empty = ~allowed.any(-1, keepdim=True)
-        return Mask(allowed | empty, empty)
+        return masked(evaluated(work.pattern, work.pairs.everywhere()))
 
     def bare(self, form: Plain | Mask) -> Bare | None:
         """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
