@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from manyheads.data.sources import OPENERS, decoded, lines, objects, raw_lines
 
-Split = Literal["file", "line", "blank"]
 FIELDS = ("text", "content", "document")  # the first of them that a record has holds its text
 
 
@@ -21,18 +21,19 @@ class Document(NamedTuple):
     line: int  # counted from 1
 
 
-def documents(paths: Sequence[Path], split: Split = "file") -> Iterator[Document]:
-    """Every text that is not blank, one at a time: what a file holds, its lines or its paragraphs.
+def documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
+    """Every text that is not blank, one at a time: what a file holds, its lines or its paragraphs,
+    or what stands between separators, such as <|endoftext|>.
 
     A folder stands for all files below it. A .jsonl holds a document a line, however it is split.
     """
-    if split not in SPLITS:
-        raise ValueError(f"a file is split by {', '.join(SPLITS)}, got {split!r}")
+    check_split(split)
+    cut = SPLITS.get(split, partial(by_separator, separator=split))
     if not paths:
         raise ValueError("running text comes from files and folders, none were given")
     empty = True
     for file in chain.from_iterable(map(files_of, paths)):
-        for document in (records if is_jsonl(file) else SPLITS[split])(file):
+        for document in (records if is_jsonl(file) else cut)(file):
             if document.text.strip():
                 empty = False
                 yield document
@@ -93,6 +94,26 @@ def by_blank(path: Path) -> Iterator[Document]:
             some = []
     if some:
         yield Document("\n".join(some), path, number + 1 - len(some))
+
+
+def by_separator(path: Path, separator: str) -> Iterator[Document]:
+    """Without the line break that may stand on either side of a separator."""
+    (whole,) = as_one(path)
+    parts, line = whole.text.split(separator), 1
+    if len(parts) == 1:
+        raise ValueError(f"{path}: {separator!r} was to separate its documents, and is not in it")
+    for part in parts:
+        cut = part.removeprefix("\n")
+        yield Document(cut.removesuffix("\n"), path, line + len(part) - len(cut))
+        line += part.count("\n") + separator.count("\n")
+
+
+def check_split(split: str) -> None:
+    if split not in SPLITS and (not split or split.isalnum()):
+        raise ValueError(
+            f"a file is split by {', '.join(SPLITS)}, or by a separator with other signs than "
+            f"letters and digits, such as <|endoftext|>, got {split!r}"
+        )
 
 
 SPLITS: dict[str, Callable[[Path], Iterator[Document]]] = {

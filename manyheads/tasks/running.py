@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from manyheads.codecs.text import Text
-from manyheads.data.documents import documents, hold_out
+from manyheads.data.documents import check_split, documents, hold_out
 from manyheads.data.shards import write as write_shard
 from manyheads.tasks.windows import framed as between_signs
 from manyheads.training.files import write_text
@@ -24,7 +23,8 @@ class Running:
 
     text: tuple[Path, ...] = ()
     valid_text: tuple[Path, ...] = ()
-    split: Literal["file", "line", "blank"] = "file"  # what a document is, where a file is not one
+    split: str = "file"  # a document is a file, a line, what is between blank lines (blank) or
+    # between separators: any other text, such as <|endoftext|>
     held_out: float = 0.1  # the last of it, where no text to validate on is given
     context: int = 256  # tokens
     imported: Path | None = None  # where a model came from that was not trained here
@@ -32,6 +32,7 @@ class Running:
     def __post_init__(self) -> None:
         if not self.text and self.imported is None:
             raise ValueError("nothing to learn from: give text, a file or a folder")
+        check_split(self.split)
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}")
         if self.context < 4:

@@ -112,8 +112,12 @@ def test_nothing_to_read_is_refused(tmp_path: Path) -> None:
         texts(tmp_path / "empty")
     with pytest.raises(ValueError, match="comes from files and folders, none were given"):
         next(documents([]))
-    with pytest.raises(ValueError, match="a file is split by file, line, blank, got 'page'"):
+    with pytest.raises(ValueError) as error:
         texts(tmp_path, "page")
+    assert str(error.value) == (
+        "a file is split by file, line, blank, or by a separator with other signs than letters "
+        "and digits, such as <|endoftext|>, got 'page'"
+    )
     with pytest.raises(FileNotFoundError, match=r"there is no file .*missing\.txt"):
         texts(tmp_path / "missing.txt")
 
@@ -154,3 +158,17 @@ def test_a_text_too_short_to_hold_some_out_is_refused() -> None:
         hold_out(["a", "b"], 1)
     with pytest.raises(ValueError, match="it has no documents"):
         hold_out([], 0.5)
+
+
+def test_documents_stand_between_separators(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n\nb\n<|endoftext|>\nc<|endoftext|>d\n<|endoftext|>\n")
+    assert texts(tmp_path / "a.txt", "<|endoftext|>") == [("a\n\nb", 1), ("c", 5), ("d", 5)]
+
+
+def test_a_separator_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(ValueError) as error:
+        texts(tmp_path / "a.txt", "<|end|>")
+    assert str(error.value) == (
+        f"{tmp_path / 'a.txt'}: '<|end|>' was to separate its documents, and is not in it"
+    )
