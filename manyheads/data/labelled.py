@@ -70,8 +70,8 @@ def labelled(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
     kind = kind_of(path)
     if kind == ".jsonl":
         found = records(path, columns)
-    elif kind in (".tsv", ".csv"):
-        found = tabled(path, columns, separated(path) if kind == ".csv" else tabs(path))
+    elif kind in ROWS:
+        found = tabled(path, columns, ROWS[kind](path))
     else:
         raise ValueError(f"{path}: labelled texts come as .tsv, .csv or .jsonl, this is {kind!r}")
     yield from some(found, path, "text with a label")
@@ -108,6 +108,24 @@ def separated(path: Path) -> Iterator[tuple[int, list[str]]]:
             number = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}:{number}: not CSV: {error}") from None
+
+
+ROWS = {".tsv": tabs, ".csv": separated}
+
+
+def describe_columns(path: Path, columns: Columns = Columns()) -> str:
+    """ "label: column 1 (coarse), text: column 3 (question)"; nothing of what has no columns."""
+    if kind_of(path) not in ROWS:
+        return ""
+    rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
+    head = [cell.strip().lower() for cell in rows[0]]
+    text, label, second, named = chosen(path, head, columns, rows)
+    places = {"label": label, "text": text, "second text": second}
+    return ", ".join(
+        f"{what}: column {at + 1}" + (f" ({head[at]})" if named else "")
+        for what, at in places.items()
+        if at is not None
+    )
 
 
 def tabled(

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from manyheads.codecs.text import Text
-from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelled, tagged
+from manyheads.data.labelled import (
+    Columns,
+    Labelled,
+    Tagged,
+    as_lines,
+    describe_columns,
+    labelled,
+    tagged,
+)
 from manyheads.model.build import BUILDERS, Network
 from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked, chosen_preset, fine_tuned, no_other_network
@@ -222,6 +230,7 @@ def texts(one: Example) -> list[str]:
 
 def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
     (run / "data").mkdir(exist_ok=True)
+    source = gathered.source
     codec_of(gathered, recipe).save(run / "tokenizer.json")
     Labels.of(recipe.task, gathered.train, gathered.source).save(run / LABELS)
     task = task_of(recipe, run.folder)
@@ -231,7 +240,8 @@ def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
     shortened = (
         f"\n  {cut:,} longer than {task.room} tokens: their ends are not read" if cut else ""
     )
-    run.text(CORPUS, f"{counted(gathered)}{shortened}\n")
+    took = "" if recipe.task == "labelling" else describe_columns(source, recipe.data.columns)
+    run.text(CORPUS, f"{counted(gathered)}{took and f'; {took}'}{shortened}\n")
 
 
 def task_of(recipe: Recipe, folder: Path) -> Judging:

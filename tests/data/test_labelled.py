@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.data.labelled import Columns, Labelled, Tagged, as_lines, labelled, tagged
+from manyheads.data.labelled import (
+    Columns,
+    Labelled,
+    Tagged,
+    as_lines,
+    describe_columns,
+    labelled,
+    tagged,
+)
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -221,3 +229,30 @@ def test_a_mistake_among_tags_is_one_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         list(tagged(written(tmp_path, name, text)))
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns", "told"),
+    [
+        (
+            "a.tsv",
+            "coarse\tnote\tquestion\nA\tx\twho?\n",
+            {},
+            "label: column 1 (coarse), text: column 3 (question)",
+        ),
+        ("a.csv", "1,a fine film\n0,no wit at all\n", {}, "label: column 1, text: column 2"),
+        (
+            "a.tsv",
+            "label\ttext\tsecond\nA\tx\ty\n",
+            {},
+            "label: column 1 (label), text: column 2 (text), second text: column 3 (second)",
+        ),
+        ("a.tsv", "A\tx y\tB\n", {"text": "2", "label": "3"}, "label: column 3, text: column 2"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n', {}, ""),
+    ],
+)
+def test_it_is_told_which_column_is_taken_for_what(
+    name: str, lines: str, columns: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(lines, encoding="utf-8")
+    assert describe_columns(tmp_path / name, Columns(**columns)) == told
