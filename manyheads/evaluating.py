@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
 from manyheads.tasks.judging import readable
 from manyheads.tasks.kinds import measures_of
+from manyheads.tasks.labels import tags_of
 from manyheads.tasks.verdicts import measures
 from manyheads.tasks.writing import Writing
 from manyheads.trained.language import LanguageModel
@@ -172,7 +174,15 @@ def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, 
             name: {"value": round(one.value, 4), "signature": one.signature}
             for name, one in measured.items()
         },
+        **({"unseen": unseen} if (unseen := unseen_labels(model, examples)) else {}),
     }
+
+
+def unseen_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, int]:
+    """How often each label is met that the model does not know, and so never says."""
+    known = model.task.labels.names
+    met = Counter(tag for one in examples for tag in tags_of(one) if tag not in known)
+    return {} if model.kind == "regression" else dict(met)
 
 
 def places(name: str) -> int:

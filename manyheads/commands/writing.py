@@ -337,7 +337,16 @@ def measured_labels(model: str, data: Path | None, device: str | None) -> dict[s
     from manyheads.trained.reader import Judge
 
     loaded, path = loaded_as(Judge, model, device), Path(data or "")
-    return of_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
+    told = of_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
+    if unseen := told.get("unseen"):
+        named = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.items())
+        known = ", ".join(loaded.task.labels.names)
+        print(
+            f"manyheads: {path} has labels that the model never saw, and so never says: {named}; "
+            f"it knows {known}",
+            file=sys.stderr,
+        )
+    return told
 
 
 def refuse_half(files: dict[str, Path | None]) -> None:

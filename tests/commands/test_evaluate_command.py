@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import books
 import pytest
 from typed import Command, Files, Refuses
 from typer.main import get_command
@@ -120,3 +121,26 @@ def test_the_help_of_every_command_answers_without_loading_torch() -> None:
     command = [sys.executable, "-c", code, *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.classification(tmp_path_factory.getbasetemp())
+
+
+def test_labels_that_the_model_never_saw_are_told(
+    manyheads: Command, judge: Path, tmp_path: Path
+) -> None:
+    model, data = judge, tmp_path / "test.tsv"
+    data.write_text("text\tlabel\nthe fine dog\tgood\na cat\tneutral\na dog\tneutral\n")
+    given = ("evaluate", "--model", model, "--data", data, "--device", "cpu", "--json")
+    done = manyheads(*given)
+    assert done.err == (
+        f"manyheads: {data} has labels that the model never saw, and so never says: "
+        "'neutral' (2); it knows good, poor\n"
+    )
+    assert json.loads(done.out)["unseen"] == {"neutral": 2}
+    data.write_text("text\tlabel\nthe fine dog\tgood\na bad cat\tpoor\n")
+    seen = manyheads(*given)
+    assert seen.err == ""
+    assert "unseen" not in json.loads(seen.out)
