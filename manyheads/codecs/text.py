@@ -76,6 +76,11 @@ class Text:
         """ "Ein Hund." -> [412, 87, 18]"""
         return list(self.tokenizer.encode(line, add_special_tokens=False).ids)
 
+    def encode_with_ends(self, line: str) -> tuple[list[int], list[int]]:
+        """The same, and the character of the line that each number goes up to."""
+        found = self.tokenizer.encode(line, add_special_tokens=False)
+        return list(found.ids), [end for _, end in found.offsets]
+
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """Many at once, on all cores."""
         return [list(e.ids) for e in self.tokenizer.encode_batch(lines, add_special_tokens=False)]

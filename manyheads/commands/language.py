@@ -196,11 +196,16 @@ def generate(
         music.generate(loaded, wanted, count, {**options, "truncate": truncate})
         return
     refuse_others(typed, OF_MUSIC, f"write music, {model} writes text")
-    chance = 0.8 if temperature is None else temperature
+    if beam > 1 and count > 1:
+        raise ValueError(
+            f"a beam finds the same each time, and --count asks for {count} drawn anew; "
+            "leave out one of them"
+        )
+    chance = (0.0 if beam > 1 else 0.8) if temperature is None else temperature
     how = Generation(
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
-        temperature=0.0 if beam > 1 else chance,
+        temperature=chance,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
@@ -254,6 +259,9 @@ def score(
             "0: half the context."
         ),
     ] = 0,
+    context: Annotated[
+        str, typer.Option(help="What comes before each text, and is not scored itself.")
+    ] = "",
     as_json: Annotated[
         bool,
         typer.Option("--json", help="A JSON object a text, with each token's log-probability."),
@@ -261,14 +269,16 @@ def score(
     device: DeviceOption = None,
 ) -> None:
     """How likely a model finds the text on stdin: bits per byte, perplexity."""
-    from manyheads.trained.language import LanguageModel
+    from manyheads.trained.language import NOTHING, LanguageModel
 
     loaded = loaded_as(LanguageModel, model, device)
     nothing = True
     for text in texts(lines):
         nothing = False
-        found = loaded.score(text, stride)
-        print(json.dumps(described(found)) if as_json else summary(found), flush=True)
+        # A blank line has its own, so that line n here is of line n there.
+        found = loaded.score(text, stride, context) if text or not lines else NOTHING
+        told = json.dumps(described(found), allow_nan=False) if as_json else summary(found)
+        print(told if text or as_json else "", flush=True)
     if nothing:
         raise ValueError("there is nothing to score: stdin has no lines")
 
@@ -278,9 +288,8 @@ def texts(lines: bool) -> Iterator[str]:
     if not lines:
         yield text
         return
-    for line in text.split("\n"):
-        if line:
-            yield line
+    *whole, last = text.split("\n")
+    yield from [*whole, last] if last else whole
 
 
 def piped() -> str:
@@ -295,6 +304,8 @@ def piped() -> str:
 
 
 def summary(found: Scored) -> str:
+    if not found.logs:
+        return "nothing is scored: a first token needs a start sign or --context before it"
     return (
         f"{found.bits_per_byte:.4f} bits per byte  perplexity {found.perplexity:.4g}  "
         f"{len(found.logs):,} tokens  {found.bytes:,} bytes"
@@ -303,11 +314,16 @@ def summary(found: Scored) -> str:
 
 def described(found: Scored) -> dict[str, object]:
     return {
-        "bits_per_byte": found.bits_per_byte,
-        "perplexity": found.perplexity if math.isfinite(found.perplexity) else None,
+        "bits_per_byte": finite(found.bits_per_byte),
+        "perplexity": finite(found.perplexity),
         "bytes": found.bytes,
         "tokens": [
-            {"text": piece, "log": round(log, 6)}
+            {"text": piece, "log": finite(round(log, 6))}
             for piece, log in zip(found.pieces, found.logs, strict=True)
         ],
     }
+
+
+def finite(number: float) -> float | None:
+    """JSON has no word for what is not finite but null."""
+    return number if math.isfinite(number) else None

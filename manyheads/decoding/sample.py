@@ -5,6 +5,7 @@ B batch, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -33,9 +34,9 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise ValueError(
-                f"temperature is over 0, got {self.temperature}; greedy is the limit "
+                f"temperature is over 0 and finite, got {self.temperature}; greedy is the limit "
                 "of temperature 0"
             )
         if self.top_k < 0:

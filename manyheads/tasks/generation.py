@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -50,8 +51,10 @@ class Generation:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if not self.temperature >= 0:
-            raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(
+                f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
+            )
         if self.temperature and self.beam > 1:
             raise ValueError(
                 f"a beam searches and a temperature of {self.temperature} draws; "
@@ -169,9 +172,10 @@ def pieces(
 
 
 def read(codec: Text, prompts: Sequence[str], how: Generation) -> list[list[int]]:
-    if not all(prompts):
+    if not codec.signs.starts and not all(prompts):
         raise ValueError(
-            'a prompt has at least one character, an empty one came; a line break ("\\n") would do'
+            "a model without a start sign goes on from a prompt of a character or more, an empty "
+            'one came; a line break ("\\n") would do'
         )
     return (codec.encode_special if how.special or how.chat else codec.encode_all)(prompts)
 

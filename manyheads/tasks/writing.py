@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,10 @@ class Writing:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.temperature < 0:
-            raise ValueError(f"a temperature is 0 (greedy) or more, got {self.temperature}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(
+                f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
+            )
         if self.temperature and self.beam > 1:
             raise ValueError("a beam searches and a temperature draws; ask for one of them")
         if self.temperature == 0 and (self.top_k or self.top_p < 1):

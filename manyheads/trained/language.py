@@ -23,13 +23,19 @@ class Scored(NamedTuple):
 
     @property
     def bits_per_byte(self) -> float:
-        return -sum(self.logs) / math.log(2) / max(1, self.bytes)
+        """Not a number where nothing was scored."""
+        return -sum(self.logs) / math.log(2) / self.bytes if self.bytes else math.nan
 
     @property
     def perplexity(self) -> float:
         """Of a token; infinite where that is more than a number holds."""
-        mean = -sum(self.logs) / max(1, len(self.logs))
+        mean = -sum(self.logs) / len(self.logs) if self.logs else math.nan
+        if math.isnan(mean):
+            return mean
         return math.exp(mean) if mean < 700 else math.inf
+
+
+NOTHING = Scored([], [], 0)
 
 
 class LanguageModel:
@@ -108,17 +114,23 @@ class LanguageModel:
             )
         return self.chat.ask(prompt)
 
-    def score(self, text: str, stride: int = 0) -> Scored:
-        """How likely a text is; past the context, each token sees the half of it before at least.
+    def score(self, text: str, stride: int = 0, given: str = "") -> Scored:
+        """How likely a text is after what is `given`, which is not scored itself.
 
-        A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
+        Past the context, each token sees the half of it before at least; a `stride` says by how
+        many tokens the window moves: the fewer, the more each token sees.
         """
         if not text:
             raise ValueError("a text to score has at least one character, an empty one came")
         codec, context = self.task.codec, self.task.context
         if not 0 <= stride <= context:
             raise ValueError(f"a stride is 1 to the context of {context} tokens, got {stride}")
-        ids = codec.encode(whole(text, "the text"))
+        both = whole(given, "what is given") + whole(text, "the text")
+        ids, ends = codec.encode_with_ends(both)
         logs = scored(self.network, codec, ids, context, stride or max(1, context // 2))
         # Where nothing starts a text its first token is given, and not scored.
-        return Scored(codec.pieces(ids)[len(ids) - len(logs) :], logs, len(text.encode()))
+        unscored = len(ids) - len(logs)
+        skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)
+        begin = max([len(given), *ends[:skipped]])
+        size = len(both[begin:].encode())
+        return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)

@@ -100,18 +100,23 @@ def test_of_a_long_prompt_the_end_is_read_where_that_is_asked_for(
     ("given", "sentence"),
     [
         (
-            ("--prompt", ""),
-            'a prompt has at least one character, an empty one came; a line break ("\\n") would do',
+            ("--temperature", "inf"),
+            "a temperature is a finite number from 0 (greedy) up, got inf",
         ),
         (
-            (),
-            'a prompt has at least one character, an empty one came; a line break ("\\n") would do',
+            ("--beam", "2", "--temperature", "0.5"),
+            "a beam searches and a temperature of 0.5 draws; temperature=0 goes with a beam",
+        ),
+        (
+            ("--beam", "2", "--count", "3"),
+            "a beam finds the same each time, and --count asks for 3 drawn anew; "
+            "leave out one of them",
         ),
         (
             ("--prompt", "half \udcff"),
             "the prompt: '\\udcff' is half of a character, which is no text",
         ),
-        (("--temperature", "-1"), "a temperature is 0 (greedy) or more, got -1.0"),
+        (("--temperature", "-1"), "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             ("--temperature", "0", "--top-k", "3"),
             "top_k, top_p and min_p narrow what is drawn; give a temperature too",
@@ -137,3 +142,14 @@ def test_what_is_not_utf_8_is_refused_with_its_place(refuses: Refuses, model: Pa
         model,
         stdin=b"fine\nno\xff\n",
     )
+
+
+@pytest.mark.parametrize("how", [("--temperature", "0"), ("--seed", "3"), ("--beam", "2")])
+def test_where_a_sign_starts_a_text_it_is_written_from_nothing(
+    how: tuple[str, ...], manyheads: Command, model: Path
+) -> None:
+    given = ("generate", "--model", model, "--max-new-tokens", "9", "--device", "cpu", *how)
+    typed, piped = manyheads(*given, "--prompt", ""), manyheads(*given, stdin=b"")
+    assert typed.code == 0, typed.err
+    assert typed.out == piped.out
+    assert len(typed.out.strip()) > 1

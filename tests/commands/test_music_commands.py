@@ -192,7 +192,7 @@ def test_a_terminal_shows_how_much_music_there_is(
         (("--prime", "."), "one MIDI file is read here, . is a folder"),
         (("--prime", "x.mid"), "there is no file x.mid"),
         (("--seconds", "0"), "over 0 and up to 3600 seconds of music are written, got 0"),
-        (("--temperature", "-1"), "a temperature is 0 (greedy) or more, got -1.0"),
+        (("--temperature", "-1"), "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             ("--harmonize", "{midi}", "--voice", "viola"),
             "the voices are soprano, alto, tenor, bass; 'viola' was asked for",

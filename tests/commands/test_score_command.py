@@ -47,8 +47,36 @@ def test_a_line_says_it_for_a_person(manyheads: Command, model: Path) -> None:
 def test_each_line_may_be_a_text_of_its_own(manyheads: Command, model: Path) -> None:
     given = ("score", "--model", model, "--json")
     alone = [manyheads(*given, stdin=text).out for text in (b"the old", b"a dog")]
-    for piped in (b"the old\na dog", b"the old\n\na dog\n", b"the old\r\na dog\r\n"):
+    for piped in (b"the old\na dog", b"the old\na dog\n", b"the old\r\na dog\r\n"):
         assert manyheads(*given, "--lines", stdin=piped).out == "".join(alone)
+
+
+def test_a_blank_line_keeps_its_place(manyheads: Command, model: Path) -> None:
+    given, piped = ("score", "--model", model, "--lines"), b"\nthe old\n\na dog\n"
+    lines = manyheads(*given, stdin=piped).out.split("\n")
+    assert [bool(line) for line in lines] == [False, True, False, True, False]
+    told = [json.loads(line) for line in manyheads(*given, "--json", stdin=piped).out.splitlines()]
+    nothing = {"bits_per_byte": None, "perplexity": None, "bytes": 0, "tokens": []}
+    assert [one == nothing for one in told] == [True, False, True, False]
+
+
+def test_what_is_no_number_is_null_in_json(
+    manyheads: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = "manyheads.trained.language.scored"
+    monkeypatch.setattr(scored, lambda *_: [math.nan, -math.inf])
+    done = manyheads("score", "--model", model, "--json", stdin=b"ab")
+    told = json.loads(done.out, parse_constant=pytest.fail)
+    assert (told["bits_per_byte"], told["perplexity"]) == (None, None)
+    assert [token["log"] for token in told["tokens"]] == [None, None]
+
+
+def test_a_continuation_is_scored_given_its_context(manyheads: Command, model: Path) -> None:
+    given = ("score", "--model", model, "--json")
+    whole = json.loads(manyheads(*given, stdin=b"the old dog").out)
+    after = json.loads(manyheads(*given, "--context", "the old", stdin=b" dog").out)
+    assert after["bytes"] == 4
+    assert after["tokens"] == whole["tokens"][-4:]
 
 
 def test_a_window_that_moves_less_shows_each_token_more(manyheads: Command, model: Path) -> None:

@@ -267,10 +267,10 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
         ("--beam 0", "a beam has a width from 1 up, got 0"),
         ("--nbest 6", "6 best were asked for, a beam of 5 finds 5 at most"),
         ("--nbest 0", "a beam of width 5 gives 1 to 5 sequences, nbest asks for 0"),
-        ("--temperature -1", "a temperature is 0 (greedy) or more, got -1.0"),
+        ("--temperature -1", "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             "--temperature nan",
-            "temperature is over 0, got nan; greedy is the limit of temperature 0",
+            "a temperature is a finite number from 0 (greedy) up, got nan",
         ),
         (
             "--temperature 1 --beam 5",

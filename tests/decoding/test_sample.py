@@ -112,7 +112,10 @@ def test_the_coldest_sample_of_a_transformer_is_greedy() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"temperature": 0}, "temperature is over 0, got 0; greedy is the limit of temperature 0"),
+        (
+            {"temperature": 0},
+            "temperature is over 0 and finite, got 0; greedy is the limit of temperature 0",
+        ),
         ({"top_k": -1}, "top_k counts tokens, 0 for all of them, got -1"),
         ({"top_p": 0.0}, "top_p is a probability over 0, up to 1, got 0.0"),
         ({"top_p": 1.1}, "top_p is a probability over 0, up to 1, got 1.1"),

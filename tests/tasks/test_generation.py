@@ -183,12 +183,23 @@ def test_the_start_does_not_make_the_stop_dearer_where_they_are_one_sign() -> No
 
 
 @pytest.mark.parametrize("prompts", [[""], ["a", ""]])
-def test_an_empty_prompt_is_refused(prompts: list[str]) -> None:
-    sentence = "a prompt has at least one character, an empty one came"
-    with pytest.raises(ValueError, match=sentence):
-        generate(model(), CODEC, prompts, GREEDY, 8)
-    with pytest.raises(ValueError, match=sentence):
-        stream(model(), CODEC, "", GREEDY, 8)
+def test_an_empty_prompt_is_refused_where_no_sign_starts_a_text(prompts: list[str]) -> None:
+    codec = Text(CODEC.tokenizer, Signs(starts=()))
+    sentence = (
+        "a model without a start sign goes on from a prompt of a character or more, an empty one "
+        'came; a line break ("\\n") would do'
+    )
+    with pytest.raises(ValueError) as error:
+        generate(model(), codec, prompts, GREEDY, 8)
+    assert str(error.value) == sentence
+    with pytest.raises(ValueError) as error:
+        stream(model(), codec, "", GREEDY, 8)
+    assert str(error.value) == sentence
+
+
+def test_from_nothing_is_written_what_follows_the_start() -> None:
+    ((one,),) = generate(model(), CODEC, [""], GREEDY, 8)
+    assert "".join(stream(model(), CODEC, "", GREEDY, 8)) == one.text
 
 
 def test_a_prompt_of_nothing_known_is_refused_where_no_sign_starts_it() -> None:
@@ -205,7 +216,7 @@ def test_a_beam_is_not_streamed() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"temperature": -1}, r"a temperature is 0 \(greedy\) or more, got -1"),
+        ({"temperature": -1}, r"a temperature is a finite number from 0 \(greedy\) up, got -1"),
         ({"beam": 2}, r"a temperature of 0\.8 draws; temperature=0 goes with a beam"),
         ({"temperature": 0, "top_k": 3}, "top_k, top_p and min_p narrow what is drawn; give a"),
         ({"temperature": 0, "min_p": 0.1}, "narrow what is drawn"),

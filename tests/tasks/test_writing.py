@@ -86,7 +86,7 @@ def test_sources_of_like_length_go_together() -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ({"temperature": -1.0}, "a temperature is 0 (greedy) or more, got -1.0"),
+        ({"temperature": -1.0}, "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             {"temperature": 1.0, "beam": 2},
             "a beam searches and a temperature draws; ask for one of them",

@@ -3,10 +3,12 @@
 import dataclasses
 import inspect
 import math
+from dataclasses import replace
 
 import books
 import pytest
 
+from manyheads.codecs.text import Text
 from manyheads.models import load
 from manyheads.tasks.generation import Generation
 from manyheads.trained.language import LanguageModel, Scored
@@ -65,8 +67,6 @@ def test_what_no_number_holds_is_infinite() -> None:
 
 
 def test_mistakes_are_told(model: LanguageModel) -> None:
-    with pytest.raises(ValueError, match="a prompt has at least one character, an empty one came"):
-        model.generate(["the", ""])
     with pytest.raises(ValueError, match="the prompt has 82 tokens and the context 32"):
         model.generate("the" * 27)
     with pytest.raises(ValueError, match="the prompt has 82 tokens and the context 32"):
@@ -95,3 +95,29 @@ def test_an_option_of_another_kind_is_refused(model: LanguageModel) -> None:
         model.generate("the", beam="3")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^truncate is True or False, got 1$"):
         model.generate("the", truncate=1)  # type: ignore[arg-type]
+
+
+def test_a_text_is_scored_after_what_is_given(model: LanguageModel) -> None:
+    whole, after = model.score("the old dog"), model.score(" dog", given="the old")
+    assert after.pieces == [" ", "d", "o", "g"]
+    assert after.logs == pytest.approx(whole.logs[-4:], abs=1e-5)
+    assert after.bytes == 4
+    assert model.score(" dog").logs != pytest.approx(after.logs, abs=1e-3)
+
+
+@pytest.mark.parametrize(("given", "tokens"), [("", "he old"), ("ü", "the old")])
+def test_without_a_start_sign_only_bytes_that_are_scored_count(
+    model: LanguageModel, given: str, tokens: str
+) -> None:
+    codec = model.task.codec
+    task = replace(model.task, codec=Text(codec.tokenizer, replace(codec.signs, starts=())))
+    silent = LanguageModel(task, model.network, "silent")
+    scored = silent.score("the old", given=given)
+    assert "".join(scored.pieces) == tokens
+    assert scored.bytes == len(scored.logs) == len(tokens)
+
+
+def test_of_nothing_scored_nothing_is_said() -> None:
+    assert math.isnan(Scored([], [], 0).bits_per_byte)
+    assert math.isnan(Scored([], [], 0).perplexity)
+    assert math.isnan(Scored(["a"], [math.nan], 1).perplexity)
