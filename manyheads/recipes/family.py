@@ -69,11 +69,11 @@ class Family(Protocol):
         """A model with weights as they were before training."""
 
 
-def fine_tuned(training: Training, network: Network) -> Training:
+def fine_tuned(training: Training, network: Network, rate: float | None = None) -> Training:
     """What was learned before is changed little: by rates far below those for learning anew, the
     lower the wider the network is (5.2e-5 for 768, 2e-5 for 2,048), and without strong decay.
     """
-    rate = min(3e-4, 0.04 / network.width)
+    rate = rate or min(3e-4, 0.04 / network.width)
     return replace(
         training,
         learning_rate=float(f"{rate:.1e}"),
