@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -60,12 +62,17 @@ def go_on(
     world: World = World(),
     watch: Watch = Watch(),
     asked_to_stop: Callable[[], bool] = lambda: False,
+    deadline: float = math.inf,
 ) -> bool:
-    """Train from where the run stands; whether it came to its end."""
+    """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
     recipe, _ = load_recipe(run / RECIPE)
     with run.alone() if world.first else nullcontext():
         course = Course(learning(recipe, run), recipe.training, run, world, watch)
-        ended = course.go(asked_to_stop)
+        ended = course.go(lambda: asked_to_stop() or time.monotonic() > deadline)
+        late = not ended and deadline < math.inf and not asked_to_stop()
+        if late and not course.due(recipe.training.validate_every):
+            course.validate()  # so that what was learned in the time is in the result
+            course.save()
         if world.first:
             curves(run)
     return ended

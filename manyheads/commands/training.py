@@ -260,7 +260,7 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     training = within(left, recipe.training, pace)
     run.text(RECIPE, write(replace(recipe, training=training)))
     return (
-        f"{training.steps:,} of {meant:,} steps fit into {minutes:g} minutes, "
+        f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "
         f"{pace.step_seconds:.2g} s each"
     )
 
@@ -462,7 +462,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
         if words:
             watch.say(words)
         try:
-            ended = go_on(run, world, watch, lambda: asked() or time.monotonic() > deadline)
+            ended = go_on(run, world, watch, asked, deadline)
         except KeyboardInterrupt:  # a second one
             raise KeyboardInterrupt(
                 f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
@@ -471,7 +471,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
     if ended:
         watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
         return
-    if time.monotonic() > deadline and not asked():
+    if deadline < math.inf and not asked():
         watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")
         return
     watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")

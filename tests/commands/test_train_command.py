@@ -141,13 +141,13 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     steps = "--minutes chooses training.steps, which was given too; ask for one"
     refuses(steps, *train, "--minutes", "5", "training.steps=9", "--out", out)
     refuses("--minutes is above 0, got 0", *train, "--minutes", "0", "--out", out)
-    monkeypatch.setattr("manyheads.training.pace.measure", lambda course: Pace(1.0, 0.5, 0))
-    done = manyheads(*train, "--minutes", "0.2", "--out", out)
+    monkeypatch.setattr("manyheads.training.pace.measure", lambda course: Pace(100.0, 50.0, 0))
+    done = manyheads(*train, "--minutes", "20", "--out", out)
     assert done.code == 0, done.err
     (told,) = (line for line in done.err.splitlines() if "fit into" in line)
     chosen = int(told.split()[0])
     assert 5 <= chosen <= 11
-    assert told == f"{chosen} of 200 steps fit into 0.2 minutes, 1 s each"
+    assert told == f"{chosen} of 200 steps fit into --minutes 20, 1e+02 s each"
     assert f"steps: {chosen}\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
     assert "done: `manyheads translate" in done.err
     monkeypatch.setattr("manyheads.training.pace.measure", lambda course: Pace(1e-9, 1e-9, 0))
@@ -155,6 +155,7 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     assert done.code == 0, done.err
     late = f"the time is up; `manyheads resume {tmp_path / 'late'}` goes on to the last step"
     assert done.err.splitlines()[-1] == late
+    assert (tmp_path / "late" / "weights.safetensors").exists(), "what was learned is not lost"
 
 
 def test_a_dry_run_prints_a_recipe_and_writes_nothing(
