@@ -140,3 +140,13 @@ def test_a_sequence_that_goes_round_in_a_loop_ends_and_its_neighbours_do_not(wri
     assert second.ids == onward
     assert second.finished
     assert len(write(Scripted(round_), begin(1), Bounds(STOP, longest=90))[0].ids) == 90
+
+
+@pytest.mark.parametrize("write", [greedy, lambda *all_of: [one for one, *_ in beam(*all_of)]])
+def test_each_of_several_stops_ends_a_sequence(write: Any) -> None:
+    rows = [5, 6, STOP, 4], [5, 7, 6, 4]
+    bounds = Bounds((STOP, 7), longest=4)
+    found = write(Scripted(*rows), begin(2), bounds)
+    assert [(one.ids, one.finished) for one in found] == [([5, 6], True), ([5], True)]
+    late = write(Scripted(*rows), begin(2), Bounds((STOP, 7), longest=4, shortest=4))
+    assert not any({STOP, 7} & {*one.ids} for one in late)

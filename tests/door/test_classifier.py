@@ -1,0 +1,48 @@
+"""A classifier that was trained here, by Hugging Face's own library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import books
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from manyheads.cli import app
+from manyheads.models import load
+
+transformers: Any = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers are not ours
+
+# As docs/door.md has it: the encoder that a BERT is.
+BERT = [
+    "network.order=post",
+    "network.position=learned",
+    "network.longest=64",
+    "network.embedding_norm=true",
+    "network.types=2",
+    "pooling=first",
+]
+
+
+def test_a_classifier_that_was_trained_here_says_the_same_there(tmp_path: Path) -> None:
+    data = books.judged(tmp_path)
+    run = books.trained(
+        tmp_path / "run", "classification", "--data", data, settings=[*books.JUDGING, *BERT]
+    )
+    out = tmp_path / "out"
+    told = CliRunner().invoke(app, ["export", str(out), "--model", str(run), "--to", "huggingface"])
+    assert told.exit_code == 0, told.output
+    texts = ["a good film", "bad", "it was so and so"]
+    ours = load(run, "cpu").classify(texts)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+    names = json.loads((out / "config.json").read_text())["id2label"]
+    for text, verdict in zip(texts, ours, strict=True):
+        with torch.no_grad():
+            shares = model(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0]
+        assert names[str(int(shares.argmax()))] == verdict.label
+        assert float(shares.max()) == pytest.approx(verdict.probability, abs=1e-4)
