@@ -156,9 +156,7 @@ def test_all_three_are_trained_and_shown_in_one_table(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "settings", [(), ("training.learning_rate=0.001",), ("training={learning_rate: 0.001}",)]
-)
+@pytest.mark.parametrize("settings", [(), ("training.learning_rate=0.001",)])
 def test_each_network_is_compared_as_it_is_trained(
     settings: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -282,9 +282,9 @@ GROUP = "a group of steps, learning_rate, schedule, clip_norm"
         (
             "name: a\ntraining: {zzz: 1, steps: 0}",
             [
-                "2:11: steps is 1 or more, got 0",
                 "2:12: training has no field 'zzz'; its fields are steps, learning_rate, schedule, "
                 "clip_norm",
+                "2:20: steps is 1 or more, got 0",
             ],
         ),
         ("name: a\nsizes: &x [1, *x]", ["2:8: an alias stands inside its own anchor"]),

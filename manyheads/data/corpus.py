@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from manyheads.data.sources import Example
+from manyheads.declare import check, setting
 
 SHOWN = 3  # examples of each finding
 CUT = 60  # characters of an example that are shown
@@ -18,9 +19,14 @@ CUT = 60  # characters of an example that are shown
 class Filters:
     """What is left out; a limit of 0 is no limit."""
 
-    longest_characters: int = 2000
-    ratio: float = 6.0  # one side may be this many times as long as the other
-    ratio_from: int = 20  # of sides shorter than this the ratio says nothing
+    longest_characters: int = setting(2000, "Pairs with a longer side are left out.", least=0)
+    ratio: float = setting(6.0, "How many times as long as the other one side may be.", least=0)
+    ratio_from: int = setting(
+        20, "Characters; of pairs whose sides are both shorter the ratio says nothing.", least=0
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def reason(self, example: Example) -> str:
         """Why this pair is left out by itself; empty where it is kept."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.data.sources import OPENERS, lines, objects
+from manyheads.declare import setting
 
 LOOKED_AT = 1000  # lines, to tell columns without names apart
 SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word
@@ -44,9 +45,9 @@ class Tagged(NamedTuple):
 class Columns:
     """Which column is what: by its name in the first line, or by its number from 1 up."""
 
-    text: str = ""
-    label: str = ""
-    second: str = ""
+    text: str = setting("", "That of the text, by name or number; else it is found.")
+    label: str = setting("", "That of the label.")
+    second: str = setting("", "That of a second text, where texts come in pairs.")
 
     def __post_init__(self) -> None:
         if bool(self.text) != bool(self.label):

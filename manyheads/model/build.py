@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -12,6 +12,7 @@ from manyheads.attention.patterns import Causal, Everything, Pattern, Window
 from manyheads.attention.positions import Concatenated, Learned, Position, Sinusoidal
 from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
 from manyheads.attention.rules import Bucketed, Clipped, Every
+from manyheads.declare import check, setting
 from manyheads.model.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.model.heads import Guess, Pooling, Reader
 from manyheads.model.networks import Decoder, Embedding, Encoder, EncoderDecoder, Tied
@@ -29,79 +30,103 @@ Place = Literal["sinusoidal", "learned", "concatenated", "rotary", "bias", "cont
 Within = Literal["none", "rotary", "bias", "content", "score"]
 
 
-# More than anyone builds, so that a slip of the pen is told and not tried.
-MOST = {
-    "width": 2**17,
-    "depth": 1000,
-    "heads": 2**12,
-    "key_heads": 2**12,
-    "inner": 2**20,
-    "types": 2**16,
-    "reach": 2**20,
-    "longest": 2**24,
-}
-
-
 @dataclass(frozen=True)
 class Network:
     """What a network is made of; each kind reads the settings that are its own."""
 
-    kind: Literal["transformer", "recurrent", "convolutional"] = "transformer"
-    width: int = 256
-    depth: int = 4  # of the encoder and of the decoder each
-    dropout: float = 0.3
-    tied: bool = True  # the table that reads words also scores them
-    head_bias: bool = False  # a number for each word beside its score
-    scaled: bool = True  # words are multiplied by the root of the width
-    types: int = 0  # parts of a text that are told apart, as a question and what it is asked of
+    kind: Literal["transformer", "recurrent", "convolutional"] = setting(
+        "transformer", "What it is made of."
+    )
+    width: int = setting(
+        256, "Numbers that a token is on its way through the network.", least=1, most=2**17
+    )
+    depth: int = setting(4, "Layers, of the encoder and of the decoder each.", least=1, most=1000)
+    dropout: float = setting(
+        0.3, "Share of the numbers that are left out while it learns.", least=0, below=1
+    )
+    tied: bool = setting(True, "The table that reads words also scores them.")
+    head_bias: bool = setting(False, "A number for each word beside its score.")
+    scaled: bool = setting(True, "Words are multiplied by the root of the width.")
+    types: int = setting(
+        0,
+        "Parts of a text that are told apart, as a question and what it is asked of.",
+        least=0,
+        most=2**16,
+    )
 
-    heads: int = 4
-    key_heads: int | None = None
-    inner: int = 1024
-    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = "relu"
-    bias: bool = True  # beside the weights of attention, feed-forward layers and norms
-    norm: Literal["layer", "rms"] = "layer"
-    norm_epsilon: float = 1e-5
-    embedding_norm: bool = False  # one more, below the first layer
-    order: NormOrder = "pre"
-    residual: bool = True
-    attention_dropout: float = 0.0
-    position: Place = "sinusoidal"  # rotary, bias and content enter in every layer, alone
-    relative: Within = "none"  # what enters in every layer beside what enters below the first;
-    # score is the content of distances in time, in steps and in pitch: for music
-    reach: int = 16  # distances that content tells apart, each way; 0: all of `longest`, by head
-    longest: int = 1024  # places a learned position knows
-    longest_wave: float = 10_000.0  # of sinusoidal and rotary positions
-    window: int = 0  # tokens back, and ahead where they are read, itself counted; 0: all
+    heads: int = setting(
+        4, "Heads of an attention layer; they divide the width.", least=1, most=2**12
+    )
+    key_heads: int | None = setting(
+        None,
+        "Heads of keys and values, shared by groups of heads; null: each has its own.",
+        least=1,
+        most=2**12,
+    )
+    inner: int = setting(1024, "Width of the feed-forward layers.", least=1, most=2**20)
+    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = setting(
+        "relu", "What bends in the feed-forward layers; the last two are gates."
+    )
+    bias: bool = setting(
+        True, "A bias beside the weights of attention, feed-forward layers and norms."
+    )
+    norm: Literal["layer", "rms"] = setting("layer", "With a mean (layer) or without (rms).")
+    norm_epsilon: float = setting(1e-5, "What a norm adds before it divides.", above=0)
+    embedding_norm: bool = setting(False, "One more norm, below the first layer.")
+    order: NormOrder = setting("pre", "Norms before each part of a layer, or after it.")
+    residual: bool = setting(True, "What enters a part of a layer is added to what it makes.")
+    attention_dropout: float = setting(
+        0.0, "Share of the attention weights that are left out while it learns.", least=0, below=1
+    )
+    position: Place = setting(
+        "sinusoidal",
+        "How places enter: added to the words, or (rotary, bias, content) in every layer, alone.",
+    )
+    relative: Within = setting(
+        "none",
+        "What enters in every layer beside what enters below the first; score is the content of "
+        "distances in time, in steps and in pitch, for music.",
+    )
+    reach: int = setting(
+        16,
+        "Distances that content tells apart, each way; 0: all of `longest`, for each head.",
+        least=0,
+        most=2**20,
+    )
+    longest: int = setting(1024, "Places that a learned position knows.", least=1, most=2**24)
+    longest_wave: float = setting(
+        10_000.0, "The slowest wave of sinusoidal and rotary positions.", above=1
+    )
+    window: int = setting(
+        0, "Tokens back, and ahead where they are read, itself counted; 0: all.", least=0
+    )
 
-    cell: Literal["lstm", "gru"] = "lstm"
-    score: Literal["dot", "multiplicative", "additive", "none"] = "additive"
-    dilations: tuple[int, ...] = ()  # of each convolution; all 1 unless given
+    cell: Literal["lstm", "gru"] = setting("lstm", "Of a recurrent network.")
+    score: Literal["dot", "multiplicative", "additive", "none"] = setting(
+        "additive", "How a recurrent decoder compares what it looks for with what it reads."
+    )
+    dilations: tuple[int, ...] = setting(
+        (), "Step of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
+    )
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            if (getattr(self, name) or 0) > most:
-                raise ValueError(f"{name} is {most} at most, got {getattr(self, name)}")
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        """What does not go together."""
         if self.dilations and len(self.dilations) != self.depth:
-            raise ValueError(
+            yield (
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"
             )
-        self.shape()  # refuses what does not fit
-        if min(self.window, self.types, self.reach) < 0:
-            raise ValueError("window, types and reach are 0 or more")
         if self.relative != "none" and self.position in RELATIVES:
-            raise ValueError(
+            yield (
                 f"position: {self.position} and relative: {self.relative} both enter in every "
                 f"layer; relative: {self.relative} with position: none would do"
             )
-        if not self.longest_wave > 1:
-            raise ValueError(f"longest_wave is above 1, got {self.longest_wave}")
-        if self.kind == "transformer" and self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
+        if self.kind == "transformer" and self.heads > 0 and self.width % self.heads:
+            yield f"{self.heads} heads do not divide a width of {self.width}"
         if self.kind == "recurrent" and self.width % 2:
-            raise ValueError(
-                f"a recurrent network's width is even, got {self.width}: half each way"
-            )
+            yield f"a recurrent network's width is even, got {self.width}: half each way"
 
     def shape(self) -> Shape:
         return Shape(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.codecs.text import Text
+from manyheads.declare import setting
 from manyheads.model.build import Network
 from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked
@@ -30,16 +31,20 @@ UNTRAINED = (
 class Recipe:
     """What it is, and where it came from."""
 
-    task: Literal["embedding"]
-    data: Running
-    codec: Codec = Codec("given", 8000)
-    network: Network = Network()
-    pooling: Pooling = "mean"
-    normalised: bool = True  # vectors are brought to length 1
-    prompt: str = ""  # stands before every text
-    dimensions: int = 0  # so many numbers of a vector, the first; 0: all
-    training: Training = Training()
-    start_from: Path | None = None
+    task: Literal["embedding"] = setting(about="What is learned.")
+    data: Running = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec("given", 8000), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    pooling: Pooling = setting(
+        "mean", "What stands for a text: the state of its first token, or the mean of all."
+    )
+    normalised: bool = setting(True, "Vectors are brought to length 1.")
+    prompt: str = setting("", "Stands before every text.")
+    dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
 
 def data_of(files: Mapping[str, Any]) -> Running:

@@ -21,6 +21,7 @@ from manyheads.data.labelled import (
     labelled,
     tagged,
 )
+from manyheads.declare import check, setting
 from manyheads.model.build import BUILDERS, Network
 from manyheads.model.heads import Pooling
 from manyheads.recipes.family import Asked, chosen_preset, fine_tuned, no_other_network
@@ -47,31 +48,35 @@ Example = Labelled | Tagged
 class Data:
     """Where texts with labels come from."""
 
-    data: Path | None = None
-    valid_data: Path | None = None
-    columns: Columns = Columns()
-    held_out: int = 1000  # for validation, where no file for it is given; a tenth at most
-    longest_tokens: int = 128  # of longer texts the end is not read
-    imported: Path | None = None  # where a model came from that was not trained here
+    data: Path | None = setting(None, "Texts with labels: .tsv, .csv, .jsonl; words: CoNLL.")
+    valid_data: Path | None = setting(None, "The same, for validation.")
+    columns: Columns = setting(Columns(), "Which column is what, by name or number.")
+    held_out: int = setting(
+        1000, "Texts to validate on, where no file for it is given; a tenth at most.", least=1
+    )
+    longest_tokens: int = setting(128, "Of longer texts the end is not read.", least=4, most=10**7)
+    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
-        if self.data is None and self.imported is None:
-            raise ValueError("nothing to learn from: give data, a file of texts with labels")
-        if self.held_out < 1:
-            raise ValueError(f"held_out is 1 or more, got {self.held_out}")
+        nothing = "nothing to learn from: give data, a file of texts with labels"
+        check(self, () if self.data or self.imported else (nothing,))
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What to learn, from what, with what."""
 
-    task: Kind
-    data: Data
-    codec: Codec = Codec(size=8000)
-    network: Network = Network()
-    pooling: Pooling = "mean"  # of a text's states: the first token's, or the mean of all
-    training: Training = Training()
-    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+    task: Kind = setting(about="What is learned.")
+    data: Data = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec(size=8000), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    pooling: Pooling = setting(
+        "mean", "What stands for a text: the state of its first token, or the mean of all."
+    )
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
 
 # ---- presets ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from manyheads.codecs.chat import CHAT, Chat
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
+from manyheads.declare import setting
 from manyheads.model.build import Network
 from manyheads.recipes.family import (
     Asked,
@@ -40,13 +41,19 @@ EPOCHS = 4  # where it starts from a run
 class Recipe:
     """What to learn, from what, with what."""
 
-    task: Literal["language"]
-    data: Running
-    codec: Codec = Codec()
-    network: Network = Network()
-    training: Training = Training(best_by="loss")
-    layout: Layout = "packed"
-    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+    task: Literal["language"] = setting(about="What is learned.")
+    data: Running = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec(), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    training: Training = setting(
+        Training(best_by="loss"), "How long, how fast and on how much at a time."
+    )
+    layout: Layout = setting(
+        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+    )
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         if self.training.best_by != "loss":

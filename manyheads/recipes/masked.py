@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
+from manyheads.declare import setting
 from manyheads.model.build import Network
 from manyheads.recipes.family import Asked, chosen_preset, fine_tuned, no_other_network
 from manyheads.recipes.running import FILES as FILES
@@ -31,13 +32,15 @@ USE = "embed"
 class Recipe:
     """What to learn, from what, with what."""
 
-    task: Literal["masked"]
-    data: Running
-    codec: Codec = Codec(size=8000)
-    masking: Masking = Masking()
-    network: Network = Network()
-    training: Training = Training()
-    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+    task: Literal["masked"] = setting(about="What is learned.")
+    data: Running = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec(size=8000), "How it becomes numbers.")
+    masking: Masking = setting(Masking(), "What is hidden, and how.")
+    network: Network = setting(Network(), "What learns it.")
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         if self.network.kind != "transformer":

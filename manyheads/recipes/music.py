@@ -10,6 +10,7 @@ from typing import Any, Literal
 from manyheads.codecs.chorales import VOICES
 from manyheads.codecs.music import CODEC, MusicCodec, load, new
 from manyheads.data.shards import Shard
+from manyheads.declare import setting
 from manyheads.model.build import Network
 from manyheads.recipes.family import (
     Asked,
@@ -40,7 +41,9 @@ WHOLE = 2560  # tokens of the longest chorale
 class Codec:
     """How music becomes numbers."""
 
-    kind: Literal["performance", "chorales", "remi"] = "performance"
+    kind: Literal["performance", "chorales", "remi"] = setting(
+        "performance", "Keys and time as played, four voices on a grid, or bars and beats."
+    )
 
     @property
     def voices(self) -> int:
@@ -52,13 +55,19 @@ class Codec:
 class Recipe:
     """What to learn, from what, with what."""
 
-    task: Literal["music"]
-    data: Repertoire
-    codec: Codec = Codec()
-    network: Network = Network()
-    training: Training = Training(best_by="loss")
-    layout: Layout = "packed"
-    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+    task: Literal["music"] = setting(about="What is learned.")
+    data: Repertoire = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec(), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    training: Training = setting(
+        Training(best_by="loss"), "How long, how fast and on how much at a time."
+    )
+    layout: Layout = setting(
+        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+    )
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         network, context = self.network, self.data.context

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from manyheads.declare import setting
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.model.build import BUILDERS, Network
 from manyheads.recipes.family import Asked, check_layout, fine_tuned
@@ -36,14 +37,20 @@ USE = "translate"
 class Recipe:
     """What to learn, from what, with what."""
 
-    task: Kind
-    data: Data
-    codec: Codec = Codec()
-    network: Network = Network()
-    training: Training = Training()
-    layout: Layout = "packed"
-    bleu_tokenizer: str | None = None  # one of sacreBLEU's; by the script of the targets
-    start_from: Path | None = None  # a run whose weights and vocabulary these begin with
+    task: Kind = setting(about="What is learned.")
+    data: Data = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec(), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    layout: Layout = setting(
+        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+    )
+    bleu_tokenizer: str | None = setting(
+        None, "How BLEU finds words, one of sacreBLEU's; null: by the script of the targets."
+    )
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         check_layout(self.network, self.layout)

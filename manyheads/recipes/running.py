@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from manyheads.codecs.text import Text
+from manyheads.declare import check, setting
 from manyheads.model.build import Network
 from manyheads.tasks.running import Running, Texts, about, learned
 from manyheads.tasks.running import gather as read
@@ -18,8 +19,13 @@ FILES: tuple[str, ...] = ("text", "valid_text")
 class Codec:
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
-    size: int = 4000
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
+        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
+    )
+    size: int = setting(4000, "Pieces of the vocabulary, at most.", least=1, most=10**7)
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def check_room(network: Network, context: int) -> None:

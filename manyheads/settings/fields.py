@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from manyheads.declare import misfit
 from manyheads.settings.kinds import BAD, bad, described, scalar, shape
-from manyheads.settings.tree import Group, Items, Node, Place, Refused, Scalar, one_line, shown
+from manyheads.settings.tree import Group, Items, Node, Place, Refused, Scalar, shown
 
 
 class Reader:
@@ -63,6 +65,10 @@ class Reader:
         for name, (place, child) in node.entries.items():
             if name in fields:
                 values[name] = self.value(types[name], child, inside + name, rest[name])
+                if words := misfit(fields[name].metadata, values[name]):
+                    values[name] = self.mistake(
+                        child.place, f"{inside}{name} is {words}, got {said(child, values[name])}"
+                    )
                 continue
             near = nearest(name, fields)
             meant.add(near)  # not also reported as missing
@@ -78,7 +84,9 @@ class Reader:
         try:
             return kind(**values)
         except ValueError as error:
-            return self.mistake(blamed(node), one_line(str(error)))
+            for sentence in str(error).splitlines():
+                self.mistake(blamed(node, sentence, inside), sentence)
+            return BAD
 
     def either(self, kind: Any, node: Node, path: str, default: object) -> Any:
         """`int | None`: a scalar is what it reads as first, and text only if nothing else."""
@@ -130,11 +138,33 @@ def default_of(field: dataclasses.Field[Any], group: object, kind: type) -> Any:
     return BAD if field.default is dataclasses.MISSING else field.default
 
 
-def blamed(group: Group) -> Place:
-    """Where a group's own check failed: an override in it may be the reason, so it is named."""
-    others = [text for text in dict.fromkeys(group.overrides) if text != group.place.text]
+def said(node: Node, value: Any) -> str:
+    return shown(node) if isinstance(node, Scalar) else str([*value])
+
+
+def blamed(group: Group, sentence: str, inside: str) -> Place:
+    """Where a group's own check failed: at the first field that its sentence names, else the group.
+
+    An override in the group may be the reason, so it is named too.
+    """
+    place = group.place
+    for name in re.findall(r"[a-z_.]+", sentence):
+        if found := within(group, name.removeprefix(inside).strip(".").split(".")):
+            place = found
+            break
+    others = [text for text in dict.fromkeys(group.overrides) if text != place.text]
     with_these = f" with {' '.join(others)}" if others else ""
-    return replace(group.place, text=group.place.text + with_these)
+    return replace(place, text=place.text + with_these)
+
+
+def within(group: Node, names: Sequence[str]) -> Place | None:
+    """The place of a field of a field of a group, where it was said; a group is no such field."""
+    if not isinstance(group, Group) or names[0] not in group.entries:
+        return None
+    place, child = group.entries[names[0]]
+    if names[1:]:
+        return within(child, names[1:])
+    return None if isinstance(child, Group) else place
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -21,6 +21,7 @@ from manyheads.attention.places import line, packed
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.batches import Packing, Padding
 from manyheads.data.shards import Shard
+from manyheads.declare import check, setting
 from manyheads.model.build import Network, guesser
 from manyheads.model.networks import Encoder, Tokens
 from manyheads.tasks.pairs import Ints, Layout, split, within_rows
@@ -79,19 +80,19 @@ class Windows:
 class Masking:
     """How much is hidden, and how: as BERT does, unless told."""
 
-    share: float = 0.15  # of all tokens
-    masked: float = 0.8  # of those become the mask
-    changed: float = 0.1  # become another; the rest stay, and are to be guessed too
-    whole_words: bool = False  # all pieces of a word at once
+    share: float = setting(0.15, "Of all tokens, so many are hidden.", above=0, below=1)
+    masked: float = setting(0.8, "Of those, so many become the mask.", least=0)
+    changed: float = setting(
+        0.1, "So many become another; the rest stay, and are to be guessed too.", least=0
+    )
+    whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise ValueError(f"the share of hidden words is above 0 and below 1, got {self.share}")
-        if self.masked < 0 or self.changed < 0 or self.masked + self.changed > 1:
-            raise ValueError(
-                "masked and changed are shares of what is hidden and together 1 at most, "
-                f"got {self.masked} and {self.changed}"
-            )
+        together = (
+            "masked and changed are shares of what is hidden and together 1 at most, "
+            f"got {self.masked} and {self.changed}"
+        )
+        check(self, (together,) if self.masked + self.changed > 1 else ())
 
 
 class Hiding:

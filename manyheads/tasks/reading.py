@@ -10,6 +10,7 @@ import numpy as np
 
 from manyheads.data.corpus import Filters
 from manyheads.data.sources import Example, aligned, columns
+from manyheads.declare import check, setting
 from manyheads.tasks.kinds import KINDS, Kind
 
 
@@ -20,43 +21,44 @@ class Data:
     Two files of lines, or one of pairs: .tsv with a tab between, .jsonl with an object a line.
     """
 
-    source: Path | None = None
-    target: Path | None = None
-    valid_source: Path | None = None
-    valid_target: Path | None = None
-    pairs: Path | None = None
-    valid_pairs: Path | None = None
-    held_out: int = 500  # for validation, where no files for it are given; a tenth at most
-    longest_tokens: int = 512
-    filters: Filters | None = None  # those of the task, unless given
-    capitals: float = 0.05  # of the pairs, drawn anew in each epoch, are learned in ALL CAPS
-    imported: Path | None = None  # where a model came from that was not trained here
+    source: Path | None = setting(None, "Texts to read, one a line.")
+    target: Path | None = setting(None, "What is to be written for each.")
+    valid_source: Path | None = setting(None, "Texts to read, for validation.")
+    valid_target: Path | None = setting(None, "What is wanted for each of those.")
+    pairs: Path | None = setting(None, "Both in one file, .tsv or .jsonl.")
+    valid_pairs: Path | None = setting(None, "Both in one file, for validation.")
+    held_out: int = setting(
+        500, "Pairs to validate on, where no files for it are given; a tenth at most.", least=1
+    )
+    longest_tokens: int = setting(
+        512, "Pairs with a longer side are not learned from.", least=2, most=10**7
+    )
+    filters: Filters | None = setting(None, "Which pairs are left out; null: as suits the task.")
+    capitals: float = setting(
+        0.05,
+        "Share of the pairs, drawn anew in each epoch, that are learned in ALL CAPS.",
+        least=0,
+        most=1,
+    )
+    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
-        for names in (
-            ("source", "target", "pairs"),
-            ("valid_source", "valid_target", "valid_pairs"),
-        ):
-            self.check(*names)
-        if not (self.pairs or self.source or self.imported):
-            raise ValueError("nothing to learn from: give source and target, or pairs")
-        if self.longest_tokens < 2:
-            raise ValueError(f"longest_tokens is 2 or more, got {self.longest_tokens}")
-        if self.held_out < 1:
-            raise ValueError(f"held_out is 1 or more, got {self.held_out}")
-        if not 0 <= self.capitals < 1:
-            raise ValueError(f"capitals is a share of the pairs, 0 to 1, got {self.capitals}")
+        check(self, self.misfits())
 
-    def check(self, source: str, target: str, pairs: str) -> None:
+    def misfits(self) -> Iterator[str]:
+        yield from self.halves("source", "target", "pairs")
+        yield from self.halves("valid_source", "valid_target", "valid_pairs")
+        if not (self.pairs or self.source or self.target or self.imported):
+            yield "nothing to learn from: give source and target, or pairs"
+
+    def halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
         """Two files that belong together, or one that holds both; not half of either."""
         one, other, both = (getattr(self, name) is not None for name in (source, target, pairs))
         if one != other:
             here, missing = (source, target) if one else (target, source)
-            raise ValueError(f"{here} was given without {missing}; they come together")
-        if one and both:
-            raise ValueError(
-                f"{source} and {target} were given and {pairs} too; one of them is enough"
-            )
+            yield f"{here} was given without {missing}; they come together"
+        elif one and both:
+            yield f"{source} and {target} were given and {pairs} too; one of them is enough"
 
     def train(self, kind: Kind) -> Iterator[Example]:
         return read(kind, self.source, self.target, self.pairs)

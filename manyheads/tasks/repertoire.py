@@ -17,6 +17,7 @@ from manyheads.codecs.performance import Performance
 from manyheads.data.chorales import grids
 from manyheads.data.midi import Report, pieces
 from manyheads.data.shards import write as write_shard
+from manyheads.declare import check, setting
 from manyheads.tasks.crops import Varied
 from manyheads.training.runs import CORPUS, Run
 
@@ -31,25 +32,33 @@ VARIED = "train.varied.json"
 class Repertoire:
     """Where music comes from, how it is varied, and how much of it is read at a time."""
 
-    music: tuple[Path, ...] = ()  # MIDI files and folders of them, or an .npz of chorales
-    valid_music: tuple[Path, ...] = ()
-    held_out: float = 0.1  # of the pieces, where neither an .npz nor valid_music has others
-    context: int = 1024  # tokens
-    augment: tuple[Augment, ...] | None = None  # null: all that the codec can
-    semitones: int = 3  # up and down, where a piece has room for them
-    stretches: tuple[float, ...] = (0.95, 0.975, 1.0, 1.025, 1.05)
+    music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
+    valid_music: tuple[Path, ...] = setting((), "The same, for validation.")
+    held_out: float = setting(
+        0.1,
+        "Share of the pieces to validate on, where neither an .npz nor valid_music has others.",
+        above=0,
+        below=1,
+    )
+    context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
+    augment: tuple[Augment, ...] | None = setting(
+        None, "How a piece is varied, anew in each epoch; null: as the codec can."
+    )
+    semitones: int = setting(
+        3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24
+    )
+    stretches: tuple[float, ...] = setting(
+        (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
+    )
 
     def __post_init__(self) -> None:
+        check(self, self.missing())
+
+    def missing(self) -> Iterator[str]:
         if not self.music:
-            raise ValueError("nothing to learn from: give music, a folder of MIDI files or an .npz")
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}")
-        if self.context < 8:
-            raise ValueError(f"context is 8 tokens or more, got {self.context}")
-        if not 0 <= self.semitones <= 24:
-            raise ValueError(f"semitones are 0 to 24 each way, got {self.semitones}")
-        if not self.stretches or not all(0.1 <= factor <= 10 for factor in self.stretches):
-            raise ValueError(f"stretches are factors from 0.1 to 10, got {self.stretches}")
+            yield "nothing to learn from: give music, a folder of MIDI files or an .npz"
+        if not self.stretches:
+            yield "stretches are one factor at least; [1.0] would do"
 
     def varied(self, kind: str) -> tuple[str, ...]:
         """What is done to the pieces of such a codec."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from manyheads.codecs.text import Text
 from manyheads.data.documents import check_split, documents, hold_out
 from manyheads.data.shards import write as write_shard
+from manyheads.declare import check, setting
 from manyheads.tasks.windows import framed as between_signs
 from manyheads.training.files import write_text
 from manyheads.training.runs import CORPUS, Run
@@ -21,22 +22,26 @@ CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character
 class Running:
     """Where running text comes from, and how much of it is read at a time."""
 
-    text: tuple[Path, ...] = ()
-    valid_text: tuple[Path, ...] = ()
-    split: str = "file"  # a document is a file, a line, what is between blank lines (blank) or
-    # between separators: any other text, such as <|endoftext|>
-    held_out: float = 0.1  # the last of it, where no text to validate on is given
-    context: int = 256  # tokens
-    imported: Path | None = None  # where a model came from that was not trained here
+    text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
+    valid_text: tuple[Path, ...] = setting((), "The same, for validation.")
+    split: str = setting(
+        "file",
+        "What a document is: a file, a line, what is between blank lines (blank), or between "
+        "separators, which are any other text, such as <|endoftext|>.",
+    )
+    held_out: float = setting(
+        0.1,
+        "Share to validate on, the last of it, where no text for it is given.",
+        above=0,
+        below=1,
+    )
+    context: int = setting(256, "Tokens that are read at a time.", least=4, most=10**7)
+    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
-        if not self.text and self.imported is None:
-            raise ValueError("nothing to learn from: give text, a file or a folder")
+        nothing = "nothing to learn from: give text, a file or a folder"
+        check(self, () if self.text or self.imported else (nothing,))
         check_split(self.split)
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"held_out is a share between 0 and 1, got {self.held_out}")
-        if self.context < 4:
-            raise ValueError(f"context is 4 tokens or more, got {self.context}")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import Normalize, Signs, Text
+from manyheads.declare import check, setting
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.model.build import Network, encoder_decoder
 from manyheads.model.networks import EncoderDecoder
@@ -31,11 +32,18 @@ VALIDATED_AT_ONCE = 16384  # tokens
 class Codec:
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = "bpe"
-    size: int = 8000
-    joint: bool = True  # one vocabulary for both sides, or one each
-    # Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.
-    normalize: Normalize = "nfkc"
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
+        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
+    )
+    size: int = setting(8000, "Pieces of a vocabulary, at most.", least=1, most=10**7)
+    joint: bool = setting(True, "One vocabulary for both sides, or one each.")
+    normalize: Normalize = setting(
+        "nfkc",
+        "Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from manyheads.declare import check, setting
 from manyheads.training.averages import Average, load_weights, weights_of
 from manyheads.training.causality import ROUNDING, is_causal, largest_leak
 from manyheads.training.files import fitting
@@ -30,65 +30,71 @@ Precision = Literal["float32", "bfloat16"]
 class Training:
     """How long, how fast and on how much at a time to learn."""
 
-    steps: int = 1000
-    tokens_per_batch: int = 4096  # of a step, on its larger side, over all processes
-    accumulate: int = 1  # parts a batch is cut into, where it does not fit at once
+    steps: int = setting(1000, "Batches to learn from, one after another.", least=1)
+    tokens_per_batch: int = setting(
+        4096,
+        "Tokens of a step, counted on its larger side, padding too, over all processes.",
+        least=1,
+        most=10**9,
+    )
+    accumulate: int = setting(
+        1,
+        "Parts that a batch is cut into where it does not fit into memory at once.",
+        least=1,
+        most=10**6,
+    )
 
-    learning_rate: float = 2e-3
-    schedule: Schedule = "linear"
-    warmup_steps: int = 100
-    weight_decay: float = 0.01
-    betas: tuple[float, float] = (0.9, 0.98)
-    clip_norm: float = 1.0
-    label_smoothing: float = 0.0
+    learning_rate: float = setting(2e-3, "How far a step goes, after the warm-up.", above=0)
+    schedule: Schedule = setting(
+        "linear",
+        "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "
+        "the steps, or not at all before the last fifth.",
+    )
+    warmup_steps: int = setting(
+        100, "Steps in which the rate grows from zero; half of all at most.", least=0
+    )
+    weight_decay: float = setting(0.01, "How fast matrices are pulled towards zero.", least=0)
+    betas: tuple[float, float] = setting(
+        (0.9, 0.98), "AdamW's memory of gradients, and of their squares.", least=0, below=1
+    )
+    clip_norm: float = setting(1.0, "Longer gradients are shortened to this; 0: none.", least=0)
+    label_smoothing: float = setting(
+        0.0, "Share of a label that is spread over all others.", least=0, below=1
+    )
 
-    precision: Precision = "float32"
-    compile: bool = False
-    seed: int = 0
+    precision: Precision = setting("float32", "What is computed in; weights stay float32.")
+    compile: bool = setting(False, "Compile the network block by block with torch.compile.")
+    seed: int = setting(0, "Where all that is random begins: weights, order, dropout.", least=0)
 
-    validate_every: int = 500
-    checkpoint_every: int = 500
-    log_every: int = 50
-    best_by: Literal["score", "loss"] = "score"  # which of a validation's numbers says how good
-    patience: int = 0  # validations without a better one before it stops; 0: never
-    ema: float = 0.0  # decay of a running average of the weights, which is then what is used
-    average: int = 1  # of so many of the best weights the result is the mean
+    validate_every: int = setting(500, "Steps between validations.", least=1)
+    checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
+    log_every: int = setting(50, "Steps between lines of the log.", least=1)
+    best_by: Literal["score", "loss"] = setting(
+        "score", "Which of a validation's numbers says which weights are kept as the best."
+    )
+    patience: int = setting(
+        0, "Validations without a better one before it stops; 0: it never does.", least=0
+    )
+    ema: float = setting(
+        0.0,
+        "Decay of a running average of the weights, which is then what is used; 0: none.",
+        least=0,
+        below=1,
+    )
+    average: int = setting(
+        1, "The result is the mean of so many of the best weights.", least=1, most=1000
+    )
 
     def __post_init__(self) -> None:
-        for name in LEAST:
-            if getattr(self, name) < LEAST[name]:
-                raise ValueError(f"{name} is {LEAST[name]} or more, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate is above 0, got {self.learning_rate}")
-        for name in ("label_smoothing", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas are shares from 0 to below 1, got {list(self.betas)}")
+        check(self, self.unknown())
+
+    def unknown(self) -> Iterator[str]:
         if self.schedule not in SCHEDULES:
-            raise ValueError(
-                f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
-            )
+            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
 
     def rate(self, step: int) -> float:
         """A factor of the learning rate; a warm-up takes half of all steps at most."""
         return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
-
-
-LEAST = {
-    "steps": 1,
-    "tokens_per_batch": 1,
-    "accumulate": 1,
-    "warmup_steps": 0,
-    "weight_decay": 0,
-    "clip_norm": 0,
-    "validate_every": 1,
-    "checkpoint_every": 1,
-    "log_every": 1,
-    "patience": 0,
-    "average": 1,
-    "seed": 0,
-}
 
 
 class Learner:

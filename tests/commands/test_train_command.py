@@ -478,6 +478,68 @@ def test_all_mistakes_of_a_recipe_are_told_at_once_with_their_places(
     ]
 
 
+def test_what_does_not_fit_is_told_at_its_own_line_and_all_at_once(
+    manyheads: Command, files: Files, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"task: translation\ndata:\n  source: {files[0]}\n  valid_pairs: x\n"
+        "network:\n  width: 30\n  dropout: 1.5\n  heads: 4\n"
+        "training:\n  learning_rate: .inf\n  betas: [0.9, 1]\n  steps: 0\n",
+        encoding="utf-8",
+    )
+    done = manyheads("train", recipe, "network.dilations=[0, 1]", "--out", tmp_path / "run")
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "manyheads: 6 mistakes",
+        f"{recipe}:3:3: source was given without target; they come together",
+        f"{recipe}:7:12: network.dropout is a share from 0 to below 1, got '1.5'",
+        f"{recipe}:10:18: training.learning_rate is above 0, got '.inf'",
+        f"{recipe}:11:10: training.betas is a list, each a share from 0 to below 1, got [0.9, 1.0]",
+        f"{recipe}:12:10: training.steps is 1 or more, got '0'",
+        "network.dilations=[0, 1]: network.dilations is a list, each 1 or more, got [0, 1]",
+    ]
+
+
+def test_a_check_of_two_settings_is_told_where_one_of_them_stands(
+    refuses: Refuses, files: Files, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"task: translation\ndata: {{source: {files[0]}, target: {files[1]}}}\n"
+        "network:\n  heads: 4\n  width: 30\nlayout: packed\n",
+        encoding="utf-8",
+    )
+    refuses(f"{recipe}:4:3: 4 heads do not divide a width of 30", "train", recipe, "--dry-run")
+    refuses(
+        f"{recipe}:6:1 with network.kind=recurrent network.width=32: a recurrent network reads "
+        "one sequence a row; layout: padded would do",
+        *("train", recipe, "network.kind=recurrent", "network.width=32", "--dry-run"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("network.depth=1000000", "network.depth is 1000 at most, got '1000000'"),
+        ("network.width=4611686018427387904", "network.width is 131072 at most, got '461168601"),
+        (f"network.inner=1{'0' * 400}", "network.inner is 1048576 at most, got '1000"),
+        ("codec.size=2000000000", "codec.size is 10000000 at most, got '2000000000'"),
+        ("network.longest=10000000000", "network.longest is 16777216 at most, got '10000"),
+        ("data.longest_tokens=10000000000", "data.longest_tokens is 10000000 at most, got "),
+        ("training.average=1000000", "training.average is 1000 at most, got '1000000'"),
+    ],
+)
+def test_an_absurd_size_is_refused_before_anything_is_read(
+    setting: str, sentence: str, manyheads: Command, tmp_path: Path
+) -> None:
+    given = ("--source", "unread", "--target", "unread", "--out", tmp_path / "run", *CPU)
+    done = manyheads("train", "translation", *given, setting)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"manyheads: {setting}: {sentence}")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_cannot_be_a_new_run_is_refused_before_the_corpus_is_read(
     refuses: Refuses, run: Path, tmp_path: Path
 ) -> None:

@@ -82,7 +82,9 @@ def test_what_could_never_run_is_refused_before_it_is_begun() -> None:
         )
     with pytest.raises(ValueError, match="for 100 places meets texts of 512 tokens"):
         Recipe("translation", DATA, network=Network(position="learned", longest=100))
-    with pytest.raises(ValueError, match=r"betas are shares from 0 to below 1, got \[1\.5, 0\.9\]"):
+    with pytest.raises(
+        ValueError, match=r"betas is a list, each a share from 0 to below 1, got \[1\.5, 0\.9\]"
+    ):
         Training(betas=(1.5, 0.9))
     with pytest.raises(ValueError, match="a recurrent network's width is even, got 251"):
         Network(kind="recurrent", width=251)

@@ -203,7 +203,7 @@ def test_what_is_drawn_is_even_and_apart() -> None:
 def test_what_cannot_be_hidden_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no sign for a hidden word; Text.train\(lines, masked="):
         Hiding(Text.train(LINES, "word", 40))
-    with pytest.raises(ValueError, match=r"above 0 and below 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"share is a share between 0 and 1, got 1.5"):
         Masking(share=1.5)
     with pytest.raises(ValueError, match=r"together 1 at most, got 0.8 and 0.3"):
         Masking(changed=0.3)

@@ -131,7 +131,7 @@ A, B = Path("a"), Path("b")
         ),
         ({"pairs": A, "longest_tokens": 1}, "longest_tokens is 2 or more, got 1"),
         ({"pairs": A, "held_out": 0}, "held_out is 1 or more, got 0"),
-        ({"pairs": A, "capitals": 5}, "capitals is a share of the pairs, 0 to 1, got 5"),
+        ({"pairs": A, "capitals": 5}, "capitals is 1 at most, got 5"),
     ],
 )
 def test_files_that_do_not_go_together_are_refused(files: dict[str, Any], sentence: str) -> None:

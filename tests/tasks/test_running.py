@@ -85,7 +85,7 @@ def test_tokens_are_reckoned_by_what_a_token_is() -> None:
     [
         ({"text": ()}, "nothing to learn from: give text, a file or a folder"),
         ({"held_out": 1.0}, "held_out is a share between 0 and 1, got 1.0"),
-        ({"context": 3}, "context is 4 tokens or more, got 3"),
+        ({"context": 3}, "context is 4 or more, got 3"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(settings: dict[str, object], sentence: str) -> None:

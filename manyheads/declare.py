@@ -1,0 +1,68 @@
+"""What a setting is: its default, what it does in a sentence, and how large it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, field, fields
+from typing import Any
+
+
+def setting(
+    default: Any = MISSING,
+    about: str = "",
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A field of a dataclass that says what it is for; of a list, the limits are of each item."""
+    limits = {"least": least, "most": most, "above": above, "below": below}
+    return field(default=default, metadata={"about": about, **limits})
+
+
+def misfit(limits: Mapping[str, Any], value: Any) -> str:
+    """What a value had to be, after `is`; empty where it is that."""
+    if isinstance(value, tuple):
+        each = next((words for one in value if (words := misfit(limits, one))), "")
+        return each and f"a list, each {each}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    least, most, above, below = (limits.get(name) for name in ("least", "most", "above", "below"))
+    if least is None and above is None:
+        return ""
+    if (
+        (isinstance(value, int) or math.isfinite(value))
+        and (least is None or value >= least)
+        and (most is None or value <= most)
+        and (above is None or value > above)
+        and (below is None or value < below)
+    ):
+        return ""
+    if below == 1:
+        return "a share from 0 to below 1" if above is None else "a share between 0 and 1"
+    if most is not None and value > most:
+        return f"{most} at most"
+    return f"{least} or more" if above is None else f"above {above:g}"
+
+
+def check(settings: Any, more: Iterable[str] = ()) -> None:
+    """Refuse settings that do not fit, with a line for each thing that is wrong."""
+    if wrong := [*out_of_range(settings), *more]:
+        raise ValueError("\n".join(wrong))
+
+
+def out_of_range(settings: Any) -> Iterator[str]:
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if words := misfit(one.metadata, value):
+            yield f"{one.name} is {words}, got {shown(value)}"
+
+
+def shown(value: Any) -> str:
+    return str([*value] if isinstance(value, tuple) else value)
+
+
+def about(one: Field[Any]) -> str:
+    return str(one.metadata.get("about", ""))
