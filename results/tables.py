@@ -1,7 +1,7 @@
 """The README's tables, made from the files beside this one.
 
 python results/tables.py            print them
-python results/tables.py --write    put them into README.md, between their marks
+python results/tables.py --write    put them into README.md, between their marks; docs/settings.md
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from manyheads.recipes.describing import page
+
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+SETTINGS = HERE.parent / "docs" / "settings.md"
 
 
 def claims() -> str:
@@ -308,5 +311,6 @@ def with_tables(readme: str) -> str:
 if __name__ == "__main__":
     if "--write" in sys.argv:
         README.write_text(with_tables(README.read_text()))
+        SETTINGS.write_text(page())
     else:
         print("\n\n".join(made() for made in TABLES.values()))

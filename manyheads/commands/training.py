@@ -158,6 +158,14 @@ def train(
             rich_help_panel=MODEL,
         ),
     ] = None,
+    list_settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings",
+            help="List every setting of the task and what it does; stop.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
     device: DeviceOption = None,
     minutes: Annotated[
         float | None,
@@ -177,6 +185,9 @@ def train(
     from manyheads.training.runs import CORPUS, Run
     from manyheads.training.world import join
 
+    if list_settings:
+        print(listing(what))
+        return
     refuse_files(settings or [])
     if minutes is not None:
         refuse_minutes(minutes, settings or [], int(os.environ.get("WORLD_SIZE", "1")))
@@ -326,6 +337,17 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
     with run.alone():
         recipe, _ = load_recipe(run / RECIPE, settings)
         run.text(RECIPE, write(recipe))
+
+
+def listing(what: str) -> str:
+    """Every setting of a task, or of a recipe's."""
+    from manyheads.recipes.choosing import Said
+    from manyheads.recipes.describing import listed
+
+    if what in TASKS:
+        return listed(what)
+    refuse_no_recipe(Wish(what, [], {}, "cpu"))
+    return listed(Said.in_file(Path(what), []).task)
 
 
 class Wish(NamedTuple):

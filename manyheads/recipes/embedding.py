@@ -21,6 +21,7 @@ from manyheads.training.runs import Run
 
 FILES: tuple[str, ...] = ()
 USE = "embed"
+PRESETS: dict[str, Any] = {}
 UNTRAINED = (
     "vectors of texts are not trained by themselves; `manyheads train classification "
     "--start-from` goes on from such a model, `manyheads train masked` makes one from text"

@@ -40,6 +40,7 @@ class Family(Protocol):
 
     FILES: tuple[str, ...]  # the options that say what to learn from, as fields of its data
     USE: str  # the command that a trained model is for
+    PRESETS: dict[str, Any]  # good settings by name; none where nothing is trained
 
     @property
     def Recipe(self) -> Any: ...  # noqa: N802 - it is a class

@@ -100,7 +100,7 @@ def small(tokens: int, cuda: bool) -> dict[str, Any]:
     }
 
 
-PRESETS = {"tiny": tiny, "small": small}
+PRESETS: dict[str, Any] = {"tiny": tiny, "small": small}
 
 
 def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:

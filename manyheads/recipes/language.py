@@ -120,7 +120,7 @@ def base(tokens: int, cuda: bool) -> dict[str, Any]:
     }
 
 
-PRESETS = {"tiny": tiny, "small": small, "base": base}
+PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 
 def fitting(tokens: int, cuda: bool) -> str:

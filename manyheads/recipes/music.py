@@ -178,7 +178,7 @@ def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     }
 
 
-PRESETS = {"tiny": tiny, "small": small, "base": base}
+PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 
 def fitting(tokens: int, cuda: bool) -> str:

@@ -102,7 +102,7 @@ def base(corpus: int, cuda: bool) -> dict[str, Any]:
     }
 
 
-PRESETS = {"tiny": tiny, "small": small, "base": base}
+PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 # Learning rates by preset and kind of network (results/README.md says how they were found).
 RATES = {

@@ -44,7 +44,11 @@ class Training:
         most=10**6,
     )
 
-    learning_rate: float = setting(2e-3, "How far a step goes, after the warm-up.", above=0)
+    learning_rate: float = setting(
+        2e-3,
+        "How far a step goes after the warm-up; a preset knows one for each kind of network.",
+        above=0,
+    )
     schedule: Schedule = setting(
         "linear",
         "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "

@@ -158,6 +158,16 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     assert (tmp_path / "late" / "weights.safetensors").exists(), "what was learned is not lost"
 
 
+def test_settings_are_listed_with_their_defaults_and_what_they_do(
+    manyheads: Command, run: Path
+) -> None:
+    done = manyheads("train", "translation", "--settings")
+    assert (done.code, done.err) == (0, "")
+    told = "  training.patience = 0   (a whole number)\n      Validations without a better one"
+    assert told in done.out
+    assert manyheads("train", run / "recipe.yaml", "--settings").out == done.out
+
+
 def test_a_dry_run_prints_a_recipe_and_writes_nothing(
     manyheads: Command, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
