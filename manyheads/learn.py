@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from manyheads.codecs.text import Text
 from manyheads.recipes.table import family_of, load_recipe
 from manyheads.settings import write
 from manyheads.training.averages import load_weights, weights_of
 from manyheads.training.course import Course, Job, Watch
 from manyheads.training.curves import curves
 from manyheads.training.files import read_tensors, write_tensors
-from manyheads.training.runs import RECIPE, START, WEIGHTS, Run
+from manyheads.training.runs import CORPUS, RECIPE, START, WEIGHTS, Run
 from manyheads.training.world import World
 
 HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
@@ -30,12 +31,25 @@ def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -
         with run.created():
             gathered = family.gather(recipe) if gathered is None else gathered
             family.prepare(gathered, recipe, run)
+            if short := unreached(recipe, run):
+                run.text(CORPUS, (run / CORPUS).read_text(encoding="utf-8") + f"  {short}\n")
             if recipe.start_from is not None:
                 weights, note = read_tensors(recipe.start_from / WEIGHTS)
                 write_tensors(run / START, weights, note)
             tried(recipe, run)
             run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
     world.wait()
+
+
+def unreached(recipe: Any, run: Run) -> str:
+    """Where texts are too few for all the pieces that were asked for: how many there are."""
+    if recipe.start_from is not None or recipe.codec.kind not in ("bpe", "unigram"):
+        return ""
+    names = ("tokenizer.json", "source.json", "target.json")
+    sizes = [Text.load(run / name).size for name in names if (run / name).exists()]
+    if min(sizes) >= recipe.codec.size:
+        return ""
+    return f"codec.size is {recipe.codec.size:,}, these texts have {min(sizes):,} pieces"
 
 
 def tried(recipe: Any, run: Run) -> None:

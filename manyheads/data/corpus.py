@@ -61,12 +61,13 @@ class Report:
     read: int = 0
     kept: int = 0
     findings: dict[str, Finding] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     def note(self, reason: str, example: Example) -> None:
         self.findings.setdefault(reason, Finding()).add(example)
 
     def __str__(self) -> str:
-        lines = [f"{self.read:,} pairs read, {self.kept:,} kept"]
+        lines = [f"{self.read:,} pairs read, {self.kept:,} kept", *(f"  {r}" for r in self.remarks)]
         for reason, finding in sorted(self.findings.items(), key=lambda item: -item[1].count):
             lines.append(f"  {finding.count:,} left out: {reason}")
             for example in finding.examples:

@@ -54,7 +54,7 @@ class Data:
     held_out: int = setting(
         1000, "Texts to validate on, where no file for it is given; a tenth at most.", least=1
     )
-    longest_tokens: int = setting(128, "Of longer texts the end is not read.", least=4, most=10**7)
+    longest_tokens: int = setting(128, "Of longer texts the end is not read.", least=1, most=10**7)
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from manyheads.declare import misfit
+from manyheads.declare import shown as number
 from manyheads.settings.kinds import BAD, bad, described, scalar, shape
 from manyheads.settings.tree import Group, Items, Node, Place, Refused, Scalar, shown
 
@@ -67,7 +68,7 @@ class Reader:
                 values[name] = self.value(types[name], child, inside + name, rest[name])
                 if words := misfit(fields[name].metadata, values[name]):
                     values[name] = self.mistake(
-                        child.place, f"{inside}{name} is {words}, got {said(child, values[name])}"
+                        child.place, f"{inside}{name} is {words}, got {number(values[name])}"
                     )
                 continue
             near = nearest(name, fields)
@@ -136,10 +137,6 @@ def default_of(field: dataclasses.Field[Any], group: object, kind: type) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return BAD if field.default is dataclasses.MISSING else field.default
-
-
-def said(node: Node, value: Any) -> str:
-    return shown(node) if isinstance(node, Scalar) else str([*value])
 
 
 def blamed(group: Group, sentence: str, inside: str) -> Place:

@@ -20,7 +20,7 @@ from manyheads.data.shards import write as write_shard
 from manyheads.data.sources import Example
 from manyheads.tasks.kinds import KINDS, Kind
 from manyheads.tasks.pairs import Corpus, Ints
-from manyheads.tasks.reading import Data, hold_out
+from manyheads.tasks.reading import Data, columns_left, hold_out
 from manyheads.tasks.texts import Codec, Codecs
 from manyheads.training.files import write_text
 from manyheads.training.runs import CORPUS, Run
@@ -56,6 +56,8 @@ def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
     filters = data.filters or KINDS[kind].filters
     train = list(clean(data.train(kind), report, filters, held_out=valid))
     some_left(report, "the corpus")
+    for path in (data.pairs, data.valid_pairs):
+        report.remarks += columns_left(path)
     if not data.validated:
         train, valid = hold_out(train, data.held_out, seed)
     if not valid:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from manyheads.data.corpus import Filters
-from manyheads.data.sources import Example, aligned, columns
+from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.declare import check, setting
 from manyheads.tasks.kinds import KINDS, Kind
 
@@ -71,13 +71,26 @@ class Data:
         return bool(self.valid_source or self.valid_pairs)
 
 
+def columns_left(path: Path | None) -> Iterator[str]:
+    """What a file of more than two columns is told with: its first line is looked at."""
+    if path is None or not is_table(path):
+        return
+    count = next((line.count("\t") + 1 for line in lines(path)), 0)
+    if count > 2:
+        yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
+
+
+def is_table(path: Path) -> bool:
+    return ".tsv" in (path.suffix, Path(path.stem).suffix)
+
+
 def read(
     kind: Kind, source: Path | None, target: Path | None, pairs: Path | None
 ) -> Iterator[Example]:
     """The examples of a task, from whichever files were given."""
     if pairs is None:
         yield from aligned(Path(source or ""), Path(target or ""))
-    elif pairs.name.removesuffix(pairs.suffix).endswith(".tsv") or pairs.suffix == ".tsv":
+    elif is_table(pairs):
         yield from columns(pairs)
     else:
         yield from KINDS[kind].records.examples(pairs)

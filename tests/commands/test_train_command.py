@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,22 @@ def test_a_setting_of_the_data_is_heeded_while_it_is_read(
     manyheads("train", "translation", *given, *CPU, *SETTINGS, "data.held_out=3")
     kept = (tmp_path / "run" / "data" / "valid.jsonl").read_text(encoding="utf-8")
     assert len(kept.splitlines()) == 3
+
+
+def test_columns_that_are_left_and_pieces_that_are_not_there_are_told(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    source, target = texts(tmp_path)
+    both = zip(source.read_text().splitlines(), target.read_text().splitlines(), strict=True)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{one}\t{other}\tby me\n" for one, other in both))
+    small = [*SETTINGS, "training.steps=1", "codec.kind=bpe", "codec.size=5000"]
+    given = ("--pairs", pairs, "--out", tmp_path / "run", *CPU)
+    done = manyheads("train", "translation", *given, *small)
+    assert done.code == 0, done.err
+    assert f"  {pairs} has 3 columns: 1 is read, 2 is written, the rest is left\n" in done.err
+    assert re.search(r"\n  codec.size is 5,000, these texts have \d\d\d pieces\n", done.err)
+    assert "codec.size is" in (tmp_path / "run" / "corpus.txt").read_text(encoding="utf-8")
 
 
 def test_a_line_of_a_million_characters_is_left_out_and_reported(
@@ -503,10 +520,10 @@ def test_what_does_not_fit_is_told_at_its_own_line_and_all_at_once(
     assert done.err.splitlines() == [
         "manyheads: 6 mistakes",
         f"{recipe}:3:3: source was given without target; they come together",
-        f"{recipe}:7:12: network.dropout is a share from 0 to below 1, got '1.5'",
-        f"{recipe}:10:18: training.learning_rate is above 0, got '.inf'",
+        f"{recipe}:7:12: network.dropout is a share from 0 to below 1, got 1.5",
+        f"{recipe}:10:18: training.learning_rate is above 0, got inf",
         f"{recipe}:11:10: training.betas is a list, each a share from 0 to below 1, got [0.9, 1.0]",
-        f"{recipe}:12:10: training.steps is 1 or more, got '0'",
+        f"{recipe}:12:10: training.steps is 1 or more, got 0",
         "network.dilations=[0, 1]: network.dilations is a list, each 1 or more, got [0, 1]",
     ]
 
@@ -531,13 +548,13 @@ def test_a_check_of_two_settings_is_told_where_one_of_them_stands(
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("network.depth=1000000", "network.depth is 1000 at most, got '1000000'"),
-        ("network.width=4611686018427387904", "network.width is 131072 at most, got '461168601"),
-        (f"network.inner=1{'0' * 400}", "network.inner is 1048576 at most, got '1000"),
-        ("codec.size=2000000000", "codec.size is 10000000 at most, got '2000000000'"),
-        ("network.longest=10000000000", "network.longest is 16777216 at most, got '10000"),
+        ("network.depth=1000000", "network.depth is 1000 at most, got 1000000"),
+        ("network.width=4611686018427387904", "network.width is 131072 at most, got 461168601"),
+        (f"network.inner=1{'0' * 400}", "network.inner is 1048576 at most, got 1000"),
+        ("codec.size=2000000000", "codec.size is 10000000 at most, got 2000000000"),
+        ("network.longest=10000000000", "network.longest is 16777216 at most, got 10000"),
         ("data.longest_tokens=10000000000", "data.longest_tokens is 10000000 at most, got "),
-        ("training.average=1000000", "training.average is 1000 at most, got '1000000'"),
+        ("training.average=1000000", "training.average is 1000 at most, got 1000000"),
     ],
 )
 def test_an_absurd_size_is_refused_before_anything_is_read(

@@ -174,7 +174,7 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "language --text {0}/book.txt network.position=learned network.longest=10",
-            "network.position=learned with network.longest=10: a learned position "
+            "network.longest=10 with network.position=learned: a learned position "
             "for 10 places meets windows of 128 tokens; network.longest: 128 or data.context: 10 "
             "would do",
         ),
