@@ -166,7 +166,7 @@ def read_signs(path: Path, size: int) -> Signs | None:
         for name in ("starts", "opens", "ends", "forbidden"):
             held[name] = tuple(held.get(name, ()))
         signs = Signs(**held)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path.name} beside it does not say what its signs are") from None
     numbers = [signs.pad, *signs.stops, *signs.starts, *signs.opens, *signs.forbidden]
     numbers += [sign for sign in (signs.unknown, signs.mask) if sign is not None]

@@ -27,10 +27,10 @@ LONGEST = 64  # tokens that are written to be compared
 def real(tokens: Tokens) -> Tensor:
     """(B, T), 1 where a token is no padding."""
     counts = getattr(tokens.seen, "lengths", None)
-    batch, length = tokens.ids.shape
+    length = tokens.ids.shape[1]
     if counts is None:
-        return torch.ones(batch, length, dtype=torch.long)
-    return (torch.arange(length) < counts[:, None]).long()
+        return torch.ones_like(tokens.ids)
+    return (torch.arange(length, device=counts.device) < counts[:, None]).long()
 
 
 def apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:

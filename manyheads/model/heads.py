@@ -64,4 +64,6 @@ class Reader(nn.Module):
             states = torch.tanh(self.pooler(states[:, 0]))
         elif self.pooling == "mean":
             states = mean(states, tokens.seen, tokens.at)
-        return self.head(self.dropout(states))
+        with torch.autocast(states.device.type, enabled=False):
+            # In 16 bits a number has three digits, and its squared distance fewer.
+            return self.head(self.dropout(states).to(self.head.weight.dtype))

@@ -214,7 +214,9 @@ def test_what_cannot_be_composed_is_refused() -> None:
         model.compose(count=0)
     with pytest.raises(ValueError, match="a chorale has 4 voices, each in a track of its own; th"):
         model.compose(performance())
-    with pytest.raises(ValueError, match=r"a temperature is 0 \(greedy\) or more, got -1"):
+    with pytest.raises(
+        ValueError, match=r"a temperature is a finite number from 0 \(greedy\) up, got -1"
+    ):
         model.compose(temperature=-1)
     with pytest.raises(ValueError, match="top_k, top_p and min_p narrow what is drawn"):
         Composing(temperature=0, top_p=0.5)
