@@ -31,7 +31,7 @@ SAME = 1e-2
 CORPUS = Path("manyheads/builtin/tatoeba-short.tsv.gz")
 COMMAND = (
     "import sys, torch._inductor.config as inductor; inductor.fallback_random = True; "
-    "from manyheads.cli import main; main()"
+    "from manyheads.cli.app import main; main()"
 )
 QUICK = ["network.width=32", "network.heads=2", "network.inner=64", "training.tokens_per_batch=512"]
 
@@ -151,8 +151,8 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
 
 
 def performances(folder: Path) -> Path:
-    from manyheads.codecs.notes import Note, Piece
-    from manyheads.data.midi import save
+    from manyheads.tasks.music.midi import save
+    from manyheads.tasks.music.notes import Note, Piece
 
     folder.mkdir()
     for number in range(40):

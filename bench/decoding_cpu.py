@@ -36,13 +36,13 @@ from typing import Any, cast
 import torch
 
 from manyheads.codecs.text import PAD, START, STOP
-from manyheads.door import ctranslate2 as door
+from manyheads.interop import ctranslate2 as door
 from manyheads.metrics.bleu import bleu
-from manyheads.model.build import Network, encoder_decoder
-from manyheads.model.networks import EncoderDecoder
 from manyheads.models import load
-from manyheads.tasks.writing import Writing, write
-from manyheads.trained.translator import Translator
+from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.transformer import EncoderDecoder
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.writing import Writing, write
 
 SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and how far apart a group's may be
 SPECIAL = 4  # the first words of the vocabulary are none

@@ -38,8 +38,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads import Bounds, CachedStep, Decoder, Everything, Sampling, Tokens, line, sample
-from manyheads.decoding.captured import Captured
-from manyheads.model.build import Network, decoder
+from manyheads.decoding.cuda_graph import Captured
+from manyheads.modules.build import Network, decoder
 
 PEAK_FLOPS = 790e12  # of an H200 in bfloat16
 APART = 0.05  # what a log-probability in bfloat16 may be off on average

@@ -67,8 +67,8 @@ from manyheads.attention.cache import Growing as Growing, Static as Static
 from manyheads.attention.layer import Attention as Attention
 
 # models
-from manyheads.model.stack import Shape as Shape, Stack as Stack, Memory as Memory
-from manyheads.model.networks import (
+from manyheads.modules.stack import Shape as Shape, Stack as Stack, Memory as Memory
+from manyheads.modules.transformer import (
     Tokens as Tokens,
     Embedding as Embedding,
     Tied as Tied,
@@ -83,7 +83,7 @@ from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
 from manyheads.decoding.beam import Beam as Beam, beam as beam
 from manyheads.decoding.sample import Sampling as Sampling, sample as sample
-from manyheads.decoding.captured import Captured as Captured
+from manyheads.decoding.cuda_graph import Captured as Captured
 
 # looking inside
 from manyheads.inspect.record import recording as recording
@@ -91,8 +91,8 @@ from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
 # trained models
 from manyheads.models import load as load
-from manyheads.trained.translator import Translator as Translator
-from manyheads.trained.language import LanguageModel as LanguageModel
-from manyheads.tasks.generation import Generation as Generation
+from manyheads.tasks.seq2seq.model import Translator as Translator
+from manyheads.tasks.language.model import LanguageModel as LanguageModel
+from manyheads.tasks.language.generate import Generation as Generation
 
 __version__: str

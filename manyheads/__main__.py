@@ -1,5 +1,5 @@
 """`python -m manyheads` is `manyheads`."""
 
-from manyheads.cli import main
+from manyheads.cli.app import main
 
 main()

@@ -17,17 +17,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
+from manyheads.config import load
 from manyheads.estimate import counted
 from manyheads.learn import begin, go_on
-from manyheads.model.build import Network, encoder_decoder
-from manyheads.model.networks import Tokens
-from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load
-from manyheads.tasks.prepare import Gathered, load_codecs
-from manyheads.tasks.texts import Texts
-from manyheads.training.course import Watch
-from manyheads.training.runs import METRICS, RECIPE, TIMES, Run
-from manyheads.training.world import World
+from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.seq2seq.prepare import Gathered, load_codecs
+from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.tasks.seq2seq.task import Texts
+from manyheads.training.distributed import World
+from manyheads.training.run import METRICS, RECIPE, TIMES, Run
+from manyheads.training.trainer import Watch
 
 WORDS = 64  # of the little vocabulary that a layer is measured with
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.cli.screen import Screen
 from manyheads.learn import begin, go_on
-from manyheads.model.build import Network
 from manyheads.models import BUILT_IN, load
-from manyheads.recipes.pairs import Recipe
-from manyheads.screen import Screen
-from manyheads.tasks.reading import Data
-from manyheads.tasks.texts import Codec
-from manyheads.trained.translator import Translator
-from manyheads.training.loop import Training
-from manyheads.training.runs import Run
+from manyheads.modules.build import Network
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.tasks.seq2seq.task import Codec
+from manyheads.training.learner import Training
+from manyheads.training.run import Run
 
 CORPUS = BUILT_IN / "tatoeba-short.tsv.gz"
 BEAM = 5

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from manyheads.learn import begin, learning
-from manyheads.recipes.table import family_of
-from manyheads.training.course import Course
+from manyheads.tasks.table import family_of
+from manyheads.training.distributed import World
 from manyheads.training.pace import STEPS, measure, memory_of
-from manyheads.training.runs import Run
-from manyheads.training.world import World
+from manyheads.training.run import Run
+from manyheads.training.trainer import Course
 
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:

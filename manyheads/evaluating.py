@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from manyheads.codecs.notes import Piece
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.sources import Example
-from manyheads.inspect.statistics import Statistics, beside, distance, opening
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
-from manyheads.tasks.judging import readable
-from manyheads.tasks.kinds import measures_of
-from manyheads.tasks.labels import tags_of
-from manyheads.tasks.verdicts import measures
-from manyheads.tasks.writing import Writing
-from manyheads.trained.language import LanguageModel
-from manyheads.trained.music import Musician
-from manyheads.trained.reader import Judge
-from manyheads.trained.translator import Translator, Written
+from manyheads.tasks.classification.labels import tags_of
+from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.classification.predictions import measures
+from manyheads.tasks.classification.task import readable
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
+from manyheads.tasks.seq2seq.kinds import measures_of
+from manyheads.tasks.seq2seq.model import Translator, Written
+from manyheads.tasks.seq2seq.writing import Writing
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
 

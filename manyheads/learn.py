@@ -12,14 +12,14 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Text
-from manyheads.recipes.table import family_of, load_recipe
-from manyheads.settings import write
+from manyheads.config import write
+from manyheads.tasks.table import family_of, load_recipe
 from manyheads.training.averages import load_weights, weights_of
-from manyheads.training.course import Course, Job, Watch
 from manyheads.training.curves import curves
+from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, write_tensors
-from manyheads.training.runs import CORPUS, RECIPE, START, WEIGHTS, Run
-from manyheads.training.world import World
+from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
+from manyheads.training.trainer import Course, Job, Watch
 
 HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
 

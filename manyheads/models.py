@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manyheads.model.build import Network
-from manyheads.recipes.table import load_recipe
+from manyheads.modules.build import Network
+from manyheads.tasks.table import load_recipe
 from manyheads.training.averages import load_weights, weights_of
+from manyheads.training.distributed import chosen
 from manyheads.training.files import fitting, measured, read_tensors, refuse_what_is_no_number
-from manyheads.training.runs import RECIPE, WEIGHTS
-from manyheads.training.world import chosen
+from manyheads.training.run import RECIPE, WEIGHTS
 
 BUILT_IN = Path(__file__).parent / "builtin"
 

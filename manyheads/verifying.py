@@ -17,10 +17,7 @@ from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.door.exports import worst
-from manyheads.door.own import OWN
-from manyheads.door.parity import real, row
-from manyheads.exchange import (
+from manyheads.interop.exchange import (
     SAME,
     WAYS,
     Model,
@@ -31,9 +28,12 @@ from manyheads.exchange import (
     refuse_music,
     signs_of,
 )
-from manyheads.model.networks import EncoderDecoder, Tokens
-from manyheads.trained.language import LanguageModel
-from manyheads.trained.translator import Translator
+from manyheads.interop.exports import worst
+from manyheads.interop.own import OWN
+from manyheads.interop.parity import real, row
+from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.causality import ROUNDING, largest_leak
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}

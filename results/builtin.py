@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
+from manyheads.config import write
 from manyheads.evaluating import Evaluation, report
 from manyheads.models import BUILT_IN, load
-from manyheads.recipes.table import load_recipe
-from manyheads.settings import write
-from manyheads.tasks.reading import read
-from manyheads.tasks.writing import Writing
+from manyheads.tasks.seq2seq.reading import read
+from manyheads.tasks.seq2seq.writing import Writing
+from manyheads.tasks.table import load_recipe
 from manyheads.training.files import read_tensors, write_tensors, write_text
-from manyheads.training.runs import RECIPE, WEIGHTS
+from manyheads.training.run import RECIPE, WEIGHTS
 
 LANGUAGES = {"de": "German", "en": "English"}
 ABOUT = """\

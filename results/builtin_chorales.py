@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from builtin import packed
 
-from manyheads.codecs.chorales import piece_of
-from manyheads.data.chorales import grids
 from manyheads.evaluating import of_music
 from manyheads.models import BUILT_IN, load
+from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.grids import grids
 from manyheads.training.files import write_text
 
 NAME, SECONDS = "chorales", 60.0

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from manyheads.recipes.describing import page
+from manyheads.tasks.describing import page
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 
 from manyheads import models
-from manyheads.codecs.chorales import piece_of
-from manyheads.codecs.notes import Piece, begun
-from manyheads.data.chorales import grids
-from manyheads.data.midi import pieces
-from manyheads.inspect.statistics import Statistics, opening
-from manyheads.tasks.composing import VOICE_LEADING
-from manyheads.trained.music import Musician
+from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.compose import VOICE_LEADING
+from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.midi import pieces
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Piece, begun
+from manyheads.tasks.music.statistics import Statistics, opening
 
 COMPOSED, COMPOSED_SECONDS = 24, 20.0
 HARMONIZED, HARMONIZED_SECONDS = 12, 12.0

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.learn import begin, learning
-from manyheads.model.build import Network
-from manyheads.recipes.pairs import Recipe
-from manyheads.tasks.reading import Data
-from manyheads.tasks.texts import Codec
-from manyheads.training.course import Course, Watch
-from manyheads.training.loop import Training
-from manyheads.training.runs import METRICS, SAMPLES, WEIGHTS, Run
-from manyheads.training.world import World
+from manyheads.modules.build import Network
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.tasks.seq2seq.task import Codec
+from manyheads.training.distributed import World
+from manyheads.training.learner import Training
+from manyheads.training.run import METRICS, SAMPLES, WEIGHTS, Run
+from manyheads.training.trainer import Course, Watch
 
 SAME = (METRICS, SAMPLES, WEIGHTS)  # the files that do not know how often a run was stopped
 

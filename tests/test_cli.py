@@ -9,7 +9,7 @@ import pytest
 import torch
 import typer
 
-from manyheads.cli import app, main
+from manyheads.cli.app import app, main
 from manyheads.threads import using
 
 
@@ -22,7 +22,7 @@ def manyheads(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 
 def test_help_answers_without_loading_torch() -> None:
     code = (
-        "import sys; from manyheads.cli import app; from typer.testing import CliRunner; "
+        "import sys; from manyheads.cli.app import app; from typer.testing import CliRunner; "
         "result = CliRunner().invoke(app, ['--help']); "
         "assert result.exit_code == 0 and 'draw' in result.output, result.output; "
         "assert 'torch' not in sys.modules, 'torch was loaded'"

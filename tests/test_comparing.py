@@ -13,14 +13,14 @@ from click.testing import Result
 from small import contents, recipe_in
 from typer.testing import CliRunner
 
-from manyheads.cli import app
+from manyheads.cli.app import app
 from manyheads.comparing import compare, layer_of
-from manyheads.model.build import BUILDERS, Network
-from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load
-from manyheads.tasks.prepare import gather
-from manyheads.training.course import Watch
-from manyheads.training.runs import Run
+from manyheads.config import load
+from manyheads.modules.build import BUILDERS, Network
+from manyheads.tasks.seq2seq.prepare import gather
+from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.training.run import Run
+from manyheads.training.trainer import Watch
 
 KINDS = list(BUILDERS)
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from small import begun, recipe_in
 
-from manyheads.data.corpus import Filters
+from manyheads.data.filters import Filters
 from manyheads.estimate import estimate, minutes
 from manyheads.learn import learning
-from manyheads.tasks.prepare import gather
-from manyheads.tasks.reading import Data
-from manyheads.tasks.texts import Codec
+from manyheads.tasks.seq2seq.prepare import gather
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.seq2seq.task import Codec
 
 
 @pytest.mark.parametrize(

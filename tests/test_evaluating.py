@@ -9,8 +9,8 @@ from typed import learned
 from manyheads.data.sources import Example
 from manyheads.evaluating import Evaluation, report, table
 from manyheads.models import load
-from manyheads.tasks.writing import Writing
-from manyheads.trained.translator import Translator, Written
+from manyheads.tasks.seq2seq.model import Translator, Written
+from manyheads.tasks.seq2seq.writing import Writing
 
 EXAMPLES = [Example("ba du", "one two", 1), Example("ki lo", "three four", 2)]
 

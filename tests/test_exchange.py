@@ -10,11 +10,11 @@ import torch
 from toys import judging, speaking, translating
 from tunes import singer
 
-from manyheads.exchange import TEXTS, as_imported, bring, export
+from manyheads.interop.exchange import TEXTS, as_imported, bring, export
 from manyheads.models import load
-from manyheads.trained.language import LanguageModel
-from manyheads.trained.reader import Embedder
-from manyheads.trained.translator import Translator
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.masked.model import Embedder
+from manyheads.tasks.seq2seq.model import Translator
 
 SENTENCES = [
     "A dog runs.",
@@ -77,7 +77,7 @@ def test_what_judges_judges_the_same_there(tmp_path: Path) -> None:
 
 def test_another_network_is_told_apart(tmp_path: Path) -> None:
     """The comparison can fail: the weights are changed after the export."""
-    from manyheads.exchange import WAYS
+    from manyheads.interop.exchange import WAYS
 
     model = speaking()
     export(model, "huggingface", tmp_path / "out")
@@ -156,7 +156,7 @@ def test_a_folder_that_is_computed_otherwise_is_not_imported(
 ) -> None:
     """The comparison can fail: the library is asked about another folder."""
     pytest.importorskip("transformers")
-    from manyheads.door import own
+    from manyheads.interop import own
 
     export(speaking(), "huggingface", tmp_path / "out")
     other = speaking()

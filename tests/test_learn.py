@@ -17,19 +17,22 @@ import pytest
 import torch
 from small import SAME, begun, contents, copied, course_of, recipe_in
 
+from manyheads.config import load, write
 from manyheads.learn import begin, go_on
-from manyheads.model.build import Network
-from manyheads.recipes import labels, language, masked, music
-from manyheads.recipes.pairs import Recipe
-from manyheads.settings import load, write
-from manyheads.tasks.repertoire import Repertoire
-from manyheads.tasks.running import Running
-from manyheads.tasks.texts import Codec
+from manyheads.modules.build import Network
+from manyheads.tasks.classification import settings as labels
+from manyheads.tasks.language import settings as language
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.masked import settings as masked
+from manyheads.tasks.music import settings as music
+from manyheads.tasks.music.corpus import Repertoire
+from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.tasks.seq2seq.task import Codec
 from manyheads.training.averages import weights_of
-from manyheads.training.course import Note, Watch
 from manyheads.training.files import read_tensors
-from manyheads.training.loop import Training
-from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
+from manyheads.training.learner import Training
+from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
+from manyheads.training.trainer import Note, Watch
 
 EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumulate": 2}
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 from typed import learned
 
-from manyheads.commands.options import loaded_as
+from manyheads.cli.options import loaded_as
 from manyheads.models import load
-from manyheads.trained.language import LanguageModel
-from manyheads.trained.reader import Guesser, Judge, Reader
-from manyheads.trained.translator import Translator
+from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.masked.model import Guesser, Reader
+from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors, write_tensors
-from manyheads.training.runs import WEIGHTS
+from manyheads.training.run import WEIGHTS
 
 Run = Callable[[Path], Path]
 KINDS: list[tuple[Run, type, str, str]] = [

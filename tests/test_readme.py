@@ -86,7 +86,7 @@ def test_the_translation_shown_is_the_one_that_is_written() -> None:
 
 
 def test_every_command_it_names_is_one() -> None:
-    from manyheads.cli import app
+    from manyheads.cli.app import app
 
     known = {
         command.name or command.callback.__name__

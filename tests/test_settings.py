@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.settings import Mistakes, load, read, write
+from manyheads.config import Mistakes, load, read, write
 
 
 @dataclass(frozen=True)

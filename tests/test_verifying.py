@@ -8,7 +8,7 @@ from toys import guessing, judging, speaking, translating
 from tunes import singer
 
 from manyheads import Causal, Window
-from manyheads.exchange import TEXTS
+from manyheads.interop.exchange import TEXTS
 from manyheads.verifying import Check, verified
 
 SOME = TEXTS[:3]

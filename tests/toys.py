@@ -7,15 +7,16 @@ from typing import Any
 import torch
 
 from manyheads.codecs.text import Text
-from manyheads.model.build import Network
-from manyheads.tasks.judging import Judging
-from manyheads.tasks.labels import Labels
-from manyheads.tasks.language import Language
-from manyheads.tasks.masked import Masked
-from manyheads.tasks.texts import Codecs, Texts
-from manyheads.trained.language import LanguageModel
-from manyheads.trained.reader import Guesser, Judge
-from manyheads.trained.translator import Translator
+from manyheads.modules.build import Network
+from manyheads.tasks.classification.labels import Labels
+from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.classification.task import Judging
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.language.task import Language
+from manyheads.tasks.masked.model import Guesser
+from manyheads.tasks.masked.task import Masked
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.task import Codecs, Texts
 
 LINES = ["a dog runs", "Ein Hund rennt über die Wiese", "the film was long", "0123456789 .,;"]
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.1}

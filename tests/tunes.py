@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from typed import trained
 
-from manyheads.codecs.chorales import Chorales, gridded, piece_of
-from manyheads.codecs.music import MusicCodec
-from manyheads.codecs.notes import Note, Piece
-from manyheads.codecs.performance import Performance
-from manyheads.data.midi import save
-from manyheads.model.build import Network
-from manyheads.tasks.music import Music
-from manyheads.trained.music import Musician
+from manyheads.modules.build import Network
+from manyheads.tasks.music.chorales import Chorales, gridded, piece_of
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.midi import save
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.music.performance import Performance
+from manyheads.tasks.music.task import Music
 
 SETTINGS = [
     "network.width=16",

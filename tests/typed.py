@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from manyheads.cli import main
+from manyheads.cli.app import main
 
 WORDS = {"ba": "one", "du": "two", "ki": "three", "lo": "four", "me": "five", "nu": "six"}
 SETTINGS = [

@@ -10,8 +10,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from manyheads.config.declare import setting
 from manyheads.data.sources import OPENERS, lines, objects
-from manyheads.declare import setting
 
 LOOKED_AT = 1000  # lines, to tell columns without names apart
 SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word

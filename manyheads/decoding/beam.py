@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
-from manyheads.decoding.chances import few, log_probabilities, promising
+from manyheads.decoding.log_probs import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
 LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
-from manyheads.decoding.chances import few, log_probabilities, promising
+from manyheads.decoding.log_probs import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).

@@ -13,8 +13,8 @@ from torch import Tensor
 from manyheads.attention.cache import Static
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, line
-from manyheads.model.networks import Tokens
-from manyheads.model.stack import Memory
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Tokens
 from manyheads.threads import sharing, using, work_of
 
 

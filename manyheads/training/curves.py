@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.training.runs import METRICS, Run
+from manyheads.training.run import METRICS, Run
 
 
 def curves(run: Run) -> None:

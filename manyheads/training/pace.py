@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from manyheads.threads import using
-from manyheads.training.course import Course
-from manyheads.training.loop import Training
+from manyheads.training.learner import Training
+from manyheads.training.trainer import Course
 
 STEPS = 3  # that are timed
 PATIENCE_SECONDS = 30.0  # with a validation: a network that knows nothing yet writes at length

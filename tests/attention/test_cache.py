@@ -31,7 +31,7 @@ from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
-from manyheads.model.stack import Memory
+from manyheads.modules.stack import Memory
 
 B, T, D, H = 2, 12, 32, 4
 C = D // H

@@ -255,7 +255,7 @@ def test_interpreted_every_argument_of_a_program_is_told_in_its_place(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is started again is told tensors, numbers and constants without their names."""
-    from manyheads.attention.kernels.relative_launch import Program
+    from manyheads.attention.kernels.triton.launch import Program
 
     started, through = [], Program.through_triton
 
@@ -275,7 +275,7 @@ def test_interpreted_every_argument_of_a_program_is_told_in_its_place(
 
 @interpreted
 def test_interpreted_what_was_compiled_is_told_where_tensors_lie() -> None:
-    from manyheads.attention.kernels.relative_launch import Program
+    from manyheads.attention.kernels.triton.launch import Program
 
     calls: list[tuple[Any, ...]] = []
 

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs import midi
-from manyheads.codecs.chorales import (
+from manyheads.codecs.text import START, STOP
+from manyheads.tasks.music import midi_bytes as midi
+from manyheads.tasks.music.chorales import (
     LONGEST_STEPS,
     Chorales,
     Grid,
     gridded,
     piece_of,
 )
-from manyheads.codecs.notes import Note, Piece, Tempo, Voice
-from manyheads.codecs.text import START, STOP
+from manyheads.tasks.music.notes import Note, Piece, Tempo, Voice
 
 CODEC = Chorales()
 VOICES = tuple(Voice(name) for name in "SATB")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.midi import length, read, variable, write
-from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice
+from manyheads.tasks.music.midi_bytes import length, read, variable, write
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice
 
 OVER = bytes([0, 0xFF, 0x2F, 0])
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.codecs.music import KINDS, MusicCodec, load, new, save
-from manyheads.codecs.notes import Note, Piece, Voice
-from manyheads.codecs.performance import Performance
 from manyheads.codecs.text import PAD, START, STOP
+from manyheads.tasks.music.codec import KINDS, MusicCodec, load, new, save
+from manyheads.tasks.music.notes import Note, Piece, Voice
+from manyheads.tasks.music.performance import Performance
 
 NOTES = tuple(Note(i * 0.5, i * 0.5 + 0.5, 48 + 5 * i, 79, voice=i) for i in range(4))
 PIECE = Piece(NOTES, (Voice(),) * 4)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.notes import (
+from manyheads.tasks.music.notes import (
     Meter,
     Note,
     Piece,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.notes import Note, Piece, apart, stretched, transposed
-from manyheads.codecs.performance import DOWN, SHIFT, UP, Performance
 from manyheads.codecs.text import PAD, START, STOP
+from manyheads.tasks.music.notes import Note, Piece, apart, stretched, transposed
+from manyheads.tasks.music.performance import DOWN, SHIFT, UP, Performance
 
 CODEC = Performance()
 

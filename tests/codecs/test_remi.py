@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from manyheads.codecs.notes import Note, Piece
-from manyheads.codecs.remi import Remi
 from manyheads.codecs.text import STOP
+from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.music.remi import Remi
 
 
 @pytest.fixture(scope="module")

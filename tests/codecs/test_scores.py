@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.codecs.notes import Meter, Tempo
-from manyheads.data.midi import load
+from manyheads.tasks.music.midi import load
+from manyheads.tasks.music.notes import Meter, Tempo
 
 TUNE = 'X:1\nM:3/4\nL:1/4\nQ:1/4=100\nK:G\nG B d | "C"c A F |\n'
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typed import Command, Done, Files, Refuses, learned
 
-from manyheads.cli import main
+from manyheads.cli.app import main
 
 
 @pytest.fixture

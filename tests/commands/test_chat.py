@@ -10,16 +10,16 @@ import torch
 from toys import LINES, speaking
 from typed import Command, Refuses
 
-from manyheads.codecs.chat import CHAT, Chat
 from manyheads.codecs.text import Text
-from manyheads.exchange import bring, export
+from manyheads.interop.exchange import bring, export
 from manyheads.learn import begin
 from manyheads.models import load
-from manyheads.recipes.language import Recipe
-from manyheads.recipes.table import load_recipe
-from manyheads.tasks.generation import Generation, framed, read
-from manyheads.tasks.running import Running
-from manyheads.training.runs import RECIPE, Run
+from manyheads.tasks.language.chat import CHAT, Chat
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.generate import Generation, framed, read
+from manyheads.tasks.language.settings import Recipe
+from manyheads.tasks.table import load_recipe
+from manyheads.training.run import RECIPE, Run
 
 TEMPLATE = """{{ bos_token }}{% for message in messages %}
     {%- if message.role not in ("user", "assistant") %}

@@ -9,7 +9,7 @@ import books
 import pytest
 from typed import Command, Refuses
 
-from manyheads.commands import understanding
+from manyheads.cli import understanding
 
 
 @pytest.fixture(scope="module")

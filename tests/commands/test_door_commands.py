@@ -40,8 +40,8 @@ def test_texts_to_compare_on_are_read_from_a_file(
 def test_an_export_that_says_something_else_is_told(
     manyheads: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyheads.door.exports import Parity
-    from manyheads.exchange import WAYS, Way
+    from manyheads.interop.exchange import WAYS, Way
+    from manyheads.interop.exports import Parity
 
     way = WAYS["huggingface"]
     wrong = Way(way.needs, way.send, lambda *_: Parity(0.5, 3, 8))

@@ -10,7 +10,7 @@ import pytest
 from typed import Command, Files, Refuses
 from typer.main import get_command
 
-from manyheads.cli import app
+from manyheads.cli.app import app
 
 CPU = ("--device", "cpu")
 
@@ -110,7 +110,7 @@ def test_without_built_in_models_it_is_said_how_to_come_by_one(
 
 def test_the_help_of_every_command_answers_without_loading_torch() -> None:
     code = (
-        "import sys; from manyheads.cli import app; from typer.testing import CliRunner\n"
+        "import sys; from manyheads.cli.app import app; from typer.testing import CliRunner\n"
         "for name in sys.argv[1:]:\n"
         "    result = CliRunner().invoke(app, [name, '--help'])\n"
         "    assert result.exit_code == 0 and f' {name} ' in result.output, result.output\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manyheads.commands.incoming import CHUNK_BYTES, Incoming
+from manyheads.cli.incoming import CHUNK_BYTES, Incoming
 
 
 class Pipe:

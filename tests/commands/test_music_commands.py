@@ -12,12 +12,12 @@ import tunes
 from typed import Command, Refuses
 
 from manyheads import models
-from manyheads.codecs.chorales import gridded, piece_of
-from manyheads.codecs.notes import Note, Piece, Voice
-from manyheads.commands.music import VOICE_LEADING, events
-from manyheads.data.chorales import grids
-from manyheads.data.midi import load
-from manyheads.tasks import composing
+from manyheads.tasks.music import compose as composing
+from manyheads.tasks.music.chorales import gridded, piece_of
+from manyheads.tasks.music.commands import VOICE_LEADING, events
+from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.midi import load
+from manyheads.tasks.music.notes import Note, Piece, Voice
 
 CPU = ("--device", "cpu")
 
@@ -252,7 +252,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     asked: list[Path] = []
     monkeypatch.setattr("os.access", lambda path, how: asked.append(path))
-    monkeypatch.setattr("manyheads.trained.music.compose", None)  # it would not be found
+    monkeypatch.setattr("manyheads.tasks.music.model.compose", None)  # it would not be found
     given = ("--model", choir, *CPU)
     for out in (tmp_path / "new.mid", tmp_path / "new"):
         sentence = f"--out {out} cannot be written: you lack the permission"

@@ -13,9 +13,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
-from manyheads.commands.training import stoppable
+from manyheads.cli.train import stoppable
 from manyheads.training.pace import Pace
-from manyheads.training.runs import LOCK, Run
+from manyheads.training.run import LOCK, Run
 
 CPU = ("--device", "cpu")
 

@@ -11,10 +11,10 @@ import pytest
 import tunes
 from typed import Command, Refuses
 
-from manyheads.codecs.chorales import gridded
 from manyheads.models import load
-from manyheads.recipes.table import load_recipe
-from manyheads.training.runs import CORPUS, METRICS, RECIPE, Run
+from manyheads.tasks.music.chorales import gridded
+from manyheads.tasks.table import load_recipe
+from manyheads.training.run import CORPUS, METRICS, RECIPE, Run
 
 CPU = ("--device", "cpu")
 FEW = [*books.SMALL, "data.context=32", "training.steps=3", "training.validate_every=3"]

@@ -13,12 +13,12 @@ import pytest
 import torch
 from typed import Command, Refuses, texts
 
-from manyheads.commands.training import TASKS
+from manyheads.cli.train import TASKS
 from manyheads.learn import learning
-from manyheads.recipes.table import load_recipe
+from manyheads.tasks.table import load_recipe
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors
-from manyheads.training.runs import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
+from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
 
 CPU = ("--device", "cpu")
 Base = Callable[[Path], Path]

@@ -12,8 +12,8 @@ import pytest
 from typed import SETTINGS, Command, Files, Refuses, trained
 
 from manyheads.models import load
-from manyheads.tasks.writing import Writing
-from manyheads.trained.translator import AT_ONCE
+from manyheads.tasks.seq2seq.model import AT_ONCE
+from manyheads.tasks.seq2seq.writing import Writing
 
 FEW = ("--max-new-tokens", "3", "--device", "cpu")
 UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.data.corpus import Filters, Report, clean, some_left
+from manyheads.data.filters import Filters, Report, clean, some_left
 from manyheads.data.sources import Example
 
 GOOD = Example("Ein Hund rennt.", "A dog runs.", 1)

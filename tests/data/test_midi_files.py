@@ -5,9 +5,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from manyheads.codecs.midi import write
-from manyheads.codecs.notes import Note, Piece
-from manyheads.data.midi import LARGEST, Report, load, pieces, save
+from manyheads.tasks.music.midi import LARGEST, Report, load, pieces, save
+from manyheads.tasks.music.midi_bytes import write
+from manyheads.tasks.music.notes import Note, Piece
 
 PIECE = Piece((Note(0.0, 1.0, 60),))
 

@@ -9,8 +9,8 @@ from writers import translator
 
 from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
 from manyheads.decoding import sample as plain
-from manyheads.decoding.captured import BLOCK, Captured, biases_apart, pick, swapped, weights
-from manyheads.model.build import Network, decoder
+from manyheads.decoding.cuda_graph import BLOCK, Captured, biases_apart, pick, swapped, weights
+from manyheads.modules.build import Network, decoder
 
 STOP, VOCABULARY = 7, 2 * BLOCK + 11
 NETWORK = Network(

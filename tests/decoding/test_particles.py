@@ -10,7 +10,7 @@ from torch import Tensor
 from writers import Chain, Fixed, begin
 
 from manyheads import Bounds, Sampling, sample
-from manyheads.decoding.particles import FREE, around, effective, systematic
+from manyheads.decoding.smc import FREE, around, effective, systematic
 
 GIVEN = [FREE, 2, FREE, 0, FREE, 1]
 VOCABULARY = 3

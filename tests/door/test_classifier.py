@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from manyheads.cli import app
+from manyheads.cli.app import app
 from manyheads.models import load
 
 transformers: Any = pytest.importorskip("transformers")

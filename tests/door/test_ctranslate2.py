@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.door import ctranslate2, exports
-from manyheads.model import build
-from manyheads.model.build import Network
+from manyheads.interop import ctranslate2, exports
+from manyheads.modules import build
+from manyheads.modules.build import Network
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)

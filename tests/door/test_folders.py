@@ -12,10 +12,10 @@ import torch
 from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.door.family import Kind, built, skeleton
-from manyheads.door.huggingface import FAMILIES, read, write
-from manyheads.door.names import Pair, given, taken
-from manyheads.model.build import Network
+from manyheads.interop.family import Kind, built, skeleton
+from manyheads.interop.huggingface import FAMILIES, read, write
+from manyheads.interop.names import Pair, given, taken
+from manyheads.modules.build import Network
 from manyheads.training.averages import weights_of
 
 LINES = [" ".join(f"w{i + j}" for j in range(9)) for i in range(18)]

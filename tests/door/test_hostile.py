@@ -14,11 +14,11 @@ from test_folders import change, folder_of, put, refused
 from toys import judging, speaking
 
 from manyheads.codecs.text import Text
-from manyheads.door.exports import Parity, worst
-from manyheads.door.huggingface import read
-from manyheads.exchange import TEXTS, bring, export, together
-from manyheads.model.build import Network
+from manyheads.interop.exchange import TEXTS, bring, export, together
+from manyheads.interop.exports import Parity, worst
+from manyheads.interop.huggingface import read
 from manyheads.models import load
+from manyheads.modules.build import Network
 from manyheads.verifying import Check, verified
 
 HUGE: list[tuple[str, dict[str, Any], str]] = [

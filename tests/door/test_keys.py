@@ -13,12 +13,12 @@ import torch
 from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
-from manyheads.door.family import Kind
-from manyheads.door.folders import Config
-from manyheads.door.huggingface import FAMILIES, key_tables, read
-from manyheads.door.keys import EVERY, WRITING, Idle, Left, Only, Read
-from manyheads.door.parity import ours_written, theirs_written
-from manyheads.model.networks import Tokens
+from manyheads.interop.family import Kind
+from manyheads.interop.folders import Config
+from manyheads.interop.huggingface import FAMILIES, key_tables, read
+from manyheads.interop.keys import EVERY, WRITING, Idle, Left, Only, Read
+from manyheads.interop.parity import ours_written, theirs_written
+from manyheads.modules.transformer import Tokens
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; pip install transformers"
@@ -199,7 +199,7 @@ def test_a_key_that_is_set_to_something_else_is_read_idle_or_refused(
 def test_a_way_to_write_is_read_told_or_refused(
     family: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.door.parity.LONGEST", 12)
+    monkeypatch.setattr("manyheads.interop.parity.LONGEST", 12)
     plain = json.loads((folders[family] / "generation_config.json").read_text())
     told, refused, followed = [], [], []
     before = written(folders[family], family)

@@ -14,10 +14,11 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
-from manyheads.door import exports, onnx, parity
-from manyheads.model import build
-from manyheads.model.build import Network
-from manyheads.model.networks import Tokens
+from manyheads.interop import exports, onnx, parity
+from manyheads.modules import build
+from manyheads.modules.build import Network
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.music.network import music_decoder
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
@@ -211,7 +212,7 @@ def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> N
 
 def test_a_network_that_reads_voices_is_refused(tmp_path: Path) -> None:
     design = Network(**SMALL | {"types": 4})
-    network: Any = build.decoder(design, WORDS, pitches=[0] * WORDS, voices=4)
+    network: Any = music_decoder(design, WORDS, [0] * WORDS, 4)
     sentence = "^a network that reads voices, steps or pitches of music is not exported to ONNX; "
     with pytest.raises(ValueError, match=sentence):
         onnx.language(network, design, CODEC, tmp_path / "out")

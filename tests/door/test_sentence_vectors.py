@@ -11,11 +11,11 @@ import pytest
 from test_folders import BERT, change
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.door.family import built
-from manyheads.door.huggingface import read, write
-from manyheads.exchange import bring, export
-from manyheads.model.build import Network
+from manyheads.interop.exchange import bring, export
+from manyheads.interop.family import built
+from manyheads.interop.huggingface import read, write
 from manyheads.models import load
+from manyheads.modules.build import Network
 from manyheads.training.averages import weights_of
 
 library = pytest.importorskip("sentence_transformers")

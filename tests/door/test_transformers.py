@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.door.family import Kind, built
-from manyheads.door.huggingface import Imported, read, write
-from manyheads.model.build import Network
-from manyheads.model.networks import Tokens
+from manyheads.interop.family import Kind, built
+from manyheads.interop.huggingface import Imported, read, write
+from manyheads.modules.build import Network
+from manyheads.modules.transformer import Tokens
 from manyheads.training.averages import load_weights, weights_of
 
 transformers = pytest.importorskip(
@@ -143,7 +143,7 @@ def saved(name: str, folder: Path) -> Any:
 
 
 def dressed(text: Text, kind: Kind, folder: Path) -> None:
-    from manyheads.door import signs
+    from manyheads.interop import special_tokens as signs
 
     (folder / "tokenizer.json").write_text(signs.dressed(text, kind).to_str())
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from tunes import chorale, singer
 
-from manyheads.codecs.notes import Note, Piece
-from manyheads.inspect.arcs import Arcs
+from manyheads.tasks.music.arcs import Arcs
+from manyheads.tasks.music.notes import Note, Piece
 
 TUNE = Piece((Note(0, 1, 60), Note(1, 2, 64), Note(2, 3, 67)))
 SPOTS = [None, (0.0, 60), (1.0, 64), (1.0, 64), (2.0, 67)]

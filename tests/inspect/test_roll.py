@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.codecs.chorales import piece_of
-from manyheads.codecs.notes import Meter, Note, Piece, Tempo
-from manyheads.inspect.roll import Roll, bar_lines, box, clock, lanes
+from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo
+from manyheads.tasks.music.roll import Roll, bar_lines, box, clock, lanes
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i, 10 + 10 * i) for i in range(8)))
 

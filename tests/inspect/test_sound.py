@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.codecs.midi import write
-from manyheads.codecs.notes import Note, Piece, Voice
-from manyheads.inspect.sound import RATE, TAIL_SECONDS, samples, save
+from manyheads.tasks.music.midi_bytes import write
+from manyheads.tasks.music.notes import Note, Piece, Voice
+from manyheads.tasks.music.sound import RATE, TAIL_SECONDS, samples, save
 
 
 def recorded(path: Path) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from manyheads.codecs.notes import Note, Piece, Voice
-from manyheads.inspect.statistics import Statistics, beside, distance, opening
+from manyheads.tasks.music.notes import Note, Piece, Voice
+from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
 
 
 def tune(*pitches: int, each: float = 0.5) -> Piece:

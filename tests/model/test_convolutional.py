@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from toy_tasks import LETTERS, Rewriting, reversed_word
 
 from manyheads import (
     Embedding,
@@ -23,13 +24,12 @@ from manyheads import (
     kernel,
     line,
 )
-from manyheads.model.convolutional import (
+from manyheads.modules.convolutional import (
     ConvolutionalDecoder,
     ConvolutionalEncoder,
     Gated,
     Recent,
 )
-from manyheads.tasks.toys import LETTERS, Rewriting, reversed_word
 
 WIDTH = 12
 SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from toy_tasks import LETTERS, Rewriting, reversed_word
 
 from manyheads import (
     Additive,
@@ -23,8 +24,7 @@ from manyheads import (
     kernel,
     line,
 )
-from manyheads.model.recurrent import SCORES, Carried, RecurrentDecoder, RecurrentEncoder
-from manyheads.tasks.toys import LETTERS, Rewriting, reversed_word
+from manyheads.modules.recurrent import SCORES, Carried, RecurrentDecoder, RecurrentEncoder
 
 WIDTH = 12
 SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]

@@ -9,16 +9,16 @@ from torch import Tensor
 from manyheads.attention.cache import Growing, Static
 from manyheads.attention.places import grid, line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.codecs.chorales import Chorales
-from manyheads.codecs.music import MusicCodec
-from manyheads.codecs.performance import Performance
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.captured import Captured
+from manyheads.decoding.cuda_graph import Captured
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
-from manyheads.model.build import Network, decoder, encoder
-from manyheads.model.networks import Decoder, Tokens
-from manyheads.model.score import Score, Timed
+from manyheads.modules.build import Network, decoder, encoder
+from manyheads.modules.transformer import Decoder, Tokens
+from manyheads.tasks.music.chorales import Chorales
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.network import Score, Timed, music_decoder
+from manyheads.tasks.music.performance import Performance
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 24, "dropout": 0.0}
 SCORE: dict[str, Any] = {"relative": "score", "position": "none", "longest": 64}
@@ -36,7 +36,7 @@ DESIGNS: list[dict[str, Any]] = [
 def built(design: dict[str, Any], codec: MusicCodec = Chorales()) -> Any:
     torch.manual_seed(0)
     network = Network(**SMALL, **design)
-    return decoder(network, codec.size, codec.pitches(), codec.beat).double().eval()
+    return music_decoder(network, codec.size, codec.pitches(), codec.beat).double().eval()
 
 
 def chords(batch: int, length: int, seed: int = 0) -> Tensor:
@@ -221,7 +221,7 @@ def test_pitches_are_no_weights() -> None:
 
 def test_only_music_is_read_as_a_score() -> None:
     codec = Chorales()
-    plain = decoder(Network(**SMALL, position="rotary"), codec.size, codec.pitches(), 4)
+    plain = music_decoder(Network(**SMALL, position="rotary"), codec.size, codec.pitches(), 4)
     assert type(plain) is Decoder
     assert type(decoder(Network(**SMALL, types=4), 9)) is Decoder
     assert isinstance(built({"types": 4}), Score)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.recipes.describing import listed, page, settings_of
-from manyheads.recipes.table import FAMILIES
+from manyheads.tasks.describing import listed, page, settings_of
+from manyheads.tasks.table import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
 TRAINED = [task for task, family in FAMILIES.items() if family.FILES]

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from manyheads.model.build import Network
-from manyheads.recipes import labels, language, masked, music, pairs
-from manyheads.recipes.family import Asked
-from manyheads.recipes.table import FAMILIES
-from manyheads.tasks.reading import Data
-from manyheads.tasks.repertoire import Repertoire
-from manyheads.tasks.running import Running
+from manyheads.modules.build import Network
+from manyheads.tasks.classification import settings as labels
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language import settings as language
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.masked import settings as masked
+from manyheads.tasks.music import settings as music
+from manyheads.tasks.music.corpus import Repertoire
+from manyheads.tasks.seq2seq import settings as pairs
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.table import FAMILIES
 
 PAIRS, TEXT = Data(Path("a.de"), Path("a.en")), Running((Path("book.txt"),))
 LABELS, MUSIC = labels.Data(Path("a.tsv")), Repertoire((Path("songs"),))

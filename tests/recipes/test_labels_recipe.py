@@ -5,15 +5,22 @@ from typing import Any
 
 import pytest
 
-from manyheads.model.build import Network
-from manyheads.recipes.family import Asked
-from manyheads.recipes.labels import PRESETS, Data, Recipe, counted, gather, recipe_for
-from manyheads.recipes.language import recipe_for as language_recipe
-from manyheads.recipes.masked import Codec
-from manyheads.recipes.masked import Recipe as MaskedRecipe
-from manyheads.settings import read, write
-from manyheads.tasks.labels import tags_of
-from manyheads.tasks.running import Running
+from manyheads.config import read, write
+from manyheads.modules.build import Network
+from manyheads.tasks.classification.labels import tags_of
+from manyheads.tasks.classification.settings import (
+    PRESETS,
+    Data,
+    Recipe,
+    counted,
+    gather,
+    recipe_for,
+)
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.settings import recipe_for as language_recipe
+from manyheads.tasks.masked.settings import Codec
+from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
 
 DATA, TEXT = Data(Path("judged.tsv")), Running((Path("book.txt"),))
 KINDS: Any = ["classification", "regression", "labelling"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from manyheads.model.build import Network
-from manyheads.recipes.family import Asked
-from manyheads.recipes.language import PRESETS, Codec, Recipe, fitting, recipe_for
-from manyheads.recipes.masked import Recipe as MaskedRecipe
-from manyheads.settings import read, write
-from manyheads.tasks.running import Running
-from manyheads.training.loop import Training
+from manyheads.config import read, write
+from manyheads.modules.build import Network
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.settings import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
+from manyheads.training.learner import Training
 
 DATA = Running((Path("book.txt"),))
 

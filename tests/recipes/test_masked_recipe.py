@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.model.build import Network
-from manyheads.recipes.family import Asked
-from manyheads.recipes.language import recipe_for as language_recipe
-from manyheads.recipes.masked import PRESETS, Codec, Recipe, fitting, recipe_for
-from manyheads.settings import read, write
-from manyheads.tasks.running import Running
+from manyheads.config import read, write
+from manyheads.modules.build import Network
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.settings import recipe_for as language_recipe
+from manyheads.tasks.masked.settings import PRESETS, Codec, Recipe, fitting, recipe_for
 
 DATA = Running((Path("book.txt"),))
 

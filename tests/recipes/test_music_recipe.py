@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from manyheads.codecs.chorales import Chorales
-from manyheads.codecs.music import CODEC, save
-from manyheads.model.build import Network
-from manyheads.recipes.family import Asked
-from manyheads.recipes.language import Recipe as LanguageRecipe
-from manyheads.recipes.music import PRESETS, Codec, Recipe, codec_of, fitting, recipe_for
-from manyheads.settings import read, write
-from manyheads.tasks.repertoire import Repertoire
-from manyheads.tasks.running import Running
-from manyheads.training.loop import Training
+from manyheads.config import read, write
+from manyheads.modules.build import Network
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.settings import Recipe as LanguageRecipe
+from manyheads.tasks.music.chorales import Chorales
+from manyheads.tasks.music.codec import CODEC, save
+from manyheads.tasks.music.corpus import Repertoire
+from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, fitting, recipe_for
+from manyheads.training.learner import Training
 
 FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
 
@@ -170,7 +170,7 @@ def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
 
 def test_training_asks_for_nothing_that_is_extra() -> None:
     code = (
-        "import sys, manyheads.learn, manyheads.recipes.music;"
+        "import sys, manyheads.learn, manyheads.tasks.music.settings;"
         "print({'miditok', 'symusic', 'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

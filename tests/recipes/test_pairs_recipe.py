@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.data.corpus import Filters
-from manyheads.model.build import Network
-from manyheads.recipes.family import Asked
-from manyheads.recipes.pairs import PRESETS, Recipe, fitting, recipe_for
-from manyheads.settings import read, write
-from manyheads.tasks.reading import Data
-from manyheads.training.loop import Training
+from manyheads.config import read, write
+from manyheads.data.filters import Filters
+from manyheads.modules.build import Network
+from manyheads.tasks.family import Asked
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.seq2seq.settings import PRESETS, Recipe, fitting, recipe_for
+from manyheads.training.learner import Training
 
 DATA = Data(Path("a.de"), Path("a.en"))
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Labelled, Tagged
-from manyheads.model.build import Network
-from manyheads.tasks.examples import Corpus, lay_down
-from manyheads.tasks.judging import Judging
-from manyheads.tasks.labels import Example, Labels
+from manyheads.modules.build import Network
+from manyheads.tasks.classification.batches import Corpus, lay_down
+from manyheads.tasks.classification.labels import Example, Labels
+from manyheads.tasks.classification.task import Judging
 
 KINDS = ["classification", "regression", "labelling"]
 DESIGN = Network(width=16, depth=1, heads=2, inner=32, dropout=0.0)

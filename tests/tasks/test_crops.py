@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyheads.attention.patterns import Segments
-from manyheads.codecs.chorales import Chorales
-from manyheads.codecs.performance import Performance
 from manyheads.codecs.text import START, STOP
+from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write
-from manyheads.tasks.crops import Crops, Varied
-from manyheads.tasks.pairs import NOTHING
-from manyheads.tasks.windows import Batch
+from manyheads.data.windows import Batch
+from manyheads.tasks.music.chorales import Chorales
+from manyheads.tasks.music.performance import Performance
+from manyheads.tasks.music.windows import Crops, Varied
 
 CODEC = Chorales()
 STEPS = [3, 40, 11, 1, 64, 25]  # of each piece

@@ -10,8 +10,8 @@ from films import DESIGN, KINDS, LINES, corpus_of, examples, task_of
 
 from manyheads.codecs.text import PAD, START, STOP, Text
 from manyheads.data.labelled import Labelled, Tagged
-from manyheads.tasks.examples import Batches, Corpus, lay_down
-from manyheads.tasks.pairs import NOTHING
+from manyheads.data.layout import NOTHING
+from manyheads.tasks.classification.batches import Batches, Corpus, lay_down
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.decoding.captured import Captured
-from manyheads.model.build import Network, decoder
-from manyheads.model.networks import Tokens
-from manyheads.tasks.generation import Generation, generate, stream
+from manyheads.decoding.cuda_graph import Captured
+from manyheads.modules.build import Network, decoder
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.language.generate import Generation, generate, stream
 
 CODEC = Text.train(["ein hund läuft", "日本 a b c"], "byte")
 SMALL = Network(width=16, depth=1, heads=2, inner=32, position="rotary")
@@ -125,7 +125,7 @@ def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPat
         asked.append(writer.batch)
         return whole(writer, *given)
 
-    monkeypatch.setattr("manyheads.tasks.generation.RECORDED_ON", ("cpu",))
+    monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
     monkeypatch.setattr(Captured, "sample", counted)
     assert generate(network, CODEC, PROMPTS, how, context=64) == plain
     assert sum(asked) == len(PROMPTS)
@@ -143,7 +143,7 @@ def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPat
 def test_what_the_host_has_a_say_in_is_not_recorded(
     changed: dict[str, Any], context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.tasks.generation.RECORDED_ON", ("cpu",))
+    monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
     monkeypatch.setattr(Captured, "sample", lambda *_: pytest.fail("it was recorded"))
     generate(model(), CODEC, PROMPTS[:1], replace(WAYS["drawn"], **changed), context)
 

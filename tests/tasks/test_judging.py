@@ -7,7 +7,7 @@ import pytest
 from films import DESIGN, LINES, task_of
 
 from manyheads.codecs.text import START, STOP, Text
-from manyheads.tasks.verdicts import Tags, judge_texts
+from manyheads.tasks.classification.predictions import Tags, judge_texts
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from films import examples
 
 from manyheads.data.labelled import Labelled
-from manyheads.tasks.labels import Labels
+from manyheads.tasks.classification.labels import Labels
 
 
 def test_classes_are_numbered_in_sorted_order_and_kept(tmp_path: Path) -> None:

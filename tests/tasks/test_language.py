@@ -10,10 +10,10 @@ from torch import nn
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.shards import Shard, write
-from manyheads.model.build import Network
-from manyheads.model.networks import Tokens
-from manyheads.tasks.language import HeldOut, Language, Learning, places, scored
-from manyheads.tasks.windows import Windows, framed
+from manyheads.data.windows import Windows, framed
+from manyheads.modules.build import Network
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.language.task import HeldOut, Language, Learning, places, scored
 
 TEXTS = ["ein hund läuft und ein hund schläft. " * 4, "eine katze läuft", "ja 日本"]
 CODEC = Text.train(TEXTS, "byte")

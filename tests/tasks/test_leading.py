@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from tunes import chorale, singer
 
-from manyheads.codecs.chorales import SILENCE
-from manyheads.codecs.notes import PITCHES
-from manyheads.inspect.statistics import Statistics
-from manyheads.tasks.leading import Leading
+from manyheads.tasks.music.chorales import SILENCE
+from manyheads.tasks.music.leading import Leading
+from manyheads.tasks.music.notes import PITCHES
+from manyheads.tasks.music.statistics import Statistics
 
 BEFORE = [67, 64, 60, 48]  # a fifth from soprano to tenor, octaves from tenor to bass
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from manyheads.codecs.text import START, STOP, Text
 from manyheads.data.shards import Shard, write
-from manyheads.model.build import Network
-from manyheads.tasks.masked import (
+from manyheads.modules.build import Network
+from manyheads.tasks.masked.task import (
     Batches,
     Hiding,
     Learning,

@@ -11,18 +11,18 @@ import pytest
 import torch
 import tunes
 
-from manyheads.codecs.chorales import Chorales
-from manyheads.codecs.music import MusicCodec, load, new
-from manyheads.codecs.performance import Performance
 from manyheads.codecs.text import START, STOP
-from manyheads.data.midi import save
 from manyheads.data.shards import Shard, write
-from manyheads.model.build import Network
-from manyheads.model.networks import Tokens
-from manyheads.tasks.crops import Varied
-from manyheads.tasks.music import Learning, Music
-from manyheads.tasks.repertoire import VARIED, Pieces, Repertoire, gather, prepare
-from manyheads.training.runs import CORPUS, Run
+from manyheads.modules.build import Network
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.music.chorales import Chorales
+from manyheads.tasks.music.codec import MusicCodec, load, new
+from manyheads.tasks.music.corpus import VARIED, Pieces, Repertoire, gather, prepare
+from manyheads.tasks.music.midi import save
+from manyheads.tasks.music.performance import Performance
+from manyheads.tasks.music.task import Learning, Music
+from manyheads.tasks.music.windows import Varied
+from manyheads.training.run import CORPUS, Run
 
 GRIDS = [np.full((6, 4), [72, 67, 64, 48], np.int16) + np.int16(i) for i in range(4)]
 

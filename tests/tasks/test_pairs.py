@@ -8,20 +8,12 @@ import torch
 
 from manyheads.codecs.text import PAD, START, STOP
 from manyheads.data.batches import Packing, Padding, Row
+from manyheads.data.layout import NOTHING, split, within_rows
 from manyheads.data.shards import Shard, write
-from manyheads.model.build import Network, encoder_decoder
-from manyheads.model.networks import EncoderDecoder, Tokens
-from manyheads.tasks.pairs import (
-    NOTHING,
-    Batch,
-    Batches,
-    Corpus,
-    packing,
-    spans,
-    split,
-    within_rows,
-)
-from manyheads.tasks.texts import Codecs, Texts
+from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.seq2seq.batches import Batch, Batches, Corpus, packing, spans
+from manyheads.tasks.seq2seq.task import Codecs, Texts
 
 VOCABULARY = 30
 LAYOUTS = ["packed", "padded"]

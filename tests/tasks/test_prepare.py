@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from small import pairs
 
-from manyheads.data.corpus import Filters
-from manyheads.tasks.prepare import corpus, gather, load_codecs, prepare
-from manyheads.tasks.reading import Data
-from manyheads.tasks.texts import Codec
-from manyheads.training.runs import Run
+from manyheads.data.filters import Filters
+from manyheads.tasks.seq2seq.prepare import corpus, gather, load_codecs, prepare
+from manyheads.tasks.seq2seq.reading import Data
+from manyheads.tasks.seq2seq.task import Codec
+from manyheads.training.run import Run
 
 
 def tsv(path: Path, rows: list[tuple[str, str]]) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from manyheads.data.corpus import Filters
+from manyheads.data.filters import Filters
 from manyheads.data.sources import Example
-from manyheads.tasks.reading import Data, hold_out, read
+from manyheads.tasks.seq2seq.reading import Data, hold_out, read
 
 PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, "": open}
 

@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
-from manyheads.tasks.running import (
+from manyheads.tasks.language.corpus import (
     Running,
     Texts,
     about,
@@ -16,7 +16,7 @@ from manyheads.tasks.running import (
     pieces,
     prepare,
 )
-from manyheads.training.runs import CORPUS, Run
+from manyheads.training.run import CORPUS, Run
 
 TEXTS = Texts(["ein Hund läuft\n", "ein Hund"], ["läuft ein Hund\n"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.tasks.sentences import halves, join, sentences
+from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 
 LINES = {
     "Er kam. Sie ging! Und du?": ["Er kam.", "Sie ging!", "Und du?"],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from manyheads.codecs.text import Text
-from manyheads.tasks.telling import BROKEN, Telling, begun
+from manyheads.decoding.detokenize import BROKEN, Telling, begun
 
 LINES = ["Der Hund läuft schnell.", "日本語 und 🙂🙃", "naïve café — ja, ja", "a b c a b"]
 CODECS = {

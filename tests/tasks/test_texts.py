@@ -7,10 +7,11 @@ import pytest
 import torch
 from small import begun, recipe_in
 
+from manyheads.data.layout import NOTHING
 from manyheads.learn import learning
-from manyheads.tasks.kinds import KINDS
-from manyheads.tasks.pairs import NOTHING, Batch, Batches
-from manyheads.tasks.texts import Learning, Texts
+from manyheads.tasks.seq2seq.batches import Batch, Batches
+from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.task import Learning, Texts
 
 
 @pytest.fixture

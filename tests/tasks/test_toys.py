@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from toy_tasks import COPY, REVERSAL, Majority, read, spelled
+from toy_training import Task, evaluate, train
 
-from manyheads.tasks.task import Task, evaluate, train
-from manyheads.tasks.toys import COPY, REVERSAL, Majority, read, spelled
-from manyheads.training.loop import Training
+from manyheads.training.learner import Training
 
 QUICK = Training(steps=800, learning_rate=3e-3, warmup_steps=100)
 

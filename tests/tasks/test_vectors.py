@@ -9,8 +9,8 @@ import torch
 from films import DESIGN, LINES, task_of
 
 from manyheads.codecs.text import Text
-from manyheads.model.build import encoder, guesser
-from manyheads.tasks.vectors import embed
+from manyheads.modules.build import encoder, guesser
+from manyheads.tasks.masked.vectors import embed
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from films import DESIGN, KINDS, LINES, corpus_of, examples, task_of
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged
-from manyheads.tasks.examples import Corpus, lay_down
-from manyheads.tasks.judging import Judging
-from manyheads.tasks.labels import Example, Labels
-from manyheads.tasks.verdicts import Learning, Tags, Value, Verdict, judge_texts
+from manyheads.tasks.classification.batches import Corpus, lay_down
+from manyheads.tasks.classification.labels import Example, Labels
+from manyheads.tasks.classification.predictions import Learning, Tags, Value, Verdict, judge_texts
+from manyheads.tasks.classification.task import Judging
 
 
 @pytest.fixture(scope="module")

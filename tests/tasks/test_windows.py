@@ -11,11 +11,11 @@ import torch
 
 from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import PAD, START, STOP, Text
+from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write
-from manyheads.model.build import Network, decoder
-from manyheads.model.networks import Tokens
-from manyheads.tasks.pairs import NOTHING
-from manyheads.tasks.windows import Batch, Rows, Windows, framed, pieces, whole
+from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
+from manyheads.modules.build import Network, decoder
+from manyheads.modules.transformer import Tokens
 
 LAYOUTS = ["packed", "padded"]
 LENGTHS = [2, 40, 5, 1, 9, 8, 100, 3, 17, 2, 6, 33]

@@ -6,8 +6,9 @@ import pytest
 from small import begun, course_of, pairs, recipe_in
 
 from manyheads.codecs.text import Text
-from manyheads.model.networks import EncoderDecoder
-from manyheads.tasks.writing import Writing, alike, write
+from manyheads.data.layout import alike
+from manyheads.modules.transformer import EncoderDecoder
+from manyheads.tasks.seq2seq.writing import Writing, write
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 from manyheads.codecs.text import Text
 from manyheads.models import load
-from manyheads.tasks.generation import Generation
-from manyheads.trained.language import LanguageModel, Scored
+from manyheads.tasks.language.generate import Generation
+from manyheads.tasks.language.model import LanguageModel, Scored
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ import torch
 from tunes import chorale, musician, performance, pianist, singer
 
 from manyheads.attention.places import line
-from manyheads.codecs.chorales import VOICES, gridded
-from manyheads.codecs.music import new
-from manyheads.codecs.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretched
-from manyheads.codecs.performance import SHIFT
-from manyheads.inspect.statistics import opening
-from manyheads.model.networks import Tokens
-from manyheads.tasks.composing import SHORTEST, Composing, bounded, ending, melody_of, takes
-from manyheads.trained.music import Musician
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.music.chorales import VOICES, gridded
+from manyheads.tasks.music.codec import new
+from manyheads.tasks.music.compose import SHORTEST, Composing, bounded, ending, melody_of, takes
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretched
+from manyheads.tasks.music.performance import SHIFT
+from manyheads.tasks.music.statistics import opening
 
 KINDS = [
     pytest.param({}, id="transformer"),

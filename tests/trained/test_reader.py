@@ -8,8 +8,9 @@ import pytest
 from typed import trained
 
 from manyheads.models import load
-from manyheads.tasks.verdicts import Tags, Value, Verdict
-from manyheads.trained.reader import Guesser, Judge
+from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.classification.predictions import Tags, Value, Verdict
+from manyheads.tasks.masked.model import Guesser
 
 
 @pytest.fixture(scope="module")

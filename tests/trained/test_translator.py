@@ -7,11 +7,10 @@ import pytest
 import torch
 from typed import learned
 
+from manyheads.cli import options
 from manyheads.codecs.text import Text
-from manyheads.commands import options
 from manyheads.models import load
-from manyheads.tasks.writing import Writing
-from manyheads.trained.translator import (
+from manyheads.tasks.seq2seq.model import (
     FIRST,
     LONG_CHARACTERS,
     MOST_TOKENS,
@@ -22,6 +21,7 @@ from manyheads.trained.translator import (
     together,
     units,
 )
+from manyheads.tasks.seq2seq.writing import Writing
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_a_layer_that_is_not_there_is_refused(model: Translator) -> None:
 def test_without_attention_only_looking_at_it_is_refused(
     model: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.trained.translator.looked", lambda *_: [])
+    monkeypatch.setattr("manyheads.tasks.seq2seq.model.looked", lambda *_: [])
     ((best,),) = model.write(["ba du"])
     assert model.alignment("ba du", best) == []
     with pytest.raises(

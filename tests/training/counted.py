@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.training.course import Course, Sample, Watch
-from manyheads.training.loop import Training
-from manyheads.training.runs import Run
+from manyheads.training.learner import Training
+from manyheads.training.run import Run
+from manyheads.training.trainer import Course, Sample, Watch
 
 
 class Numbers:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from manyheads.model.build import Network, encoder_decoder
+from manyheads.modules.build import Network, encoder_decoder
 from manyheads.training.averages import Average, load_weights, mean_of, weights_of
 
 

@@ -23,9 +23,10 @@ from manyheads import (
     Tokens,
     Window,
 )
-from manyheads.model.build import Network, decoder, encoder_decoder
-from manyheads.training.course import Watch
-from manyheads.training.loop import Learner, Training
+from manyheads.modules.build import Network, decoder, encoder_decoder
+from manyheads.tasks.music.network import music_decoder
+from manyheads.training.learner import Learner, Training
+from manyheads.training.trainer import Watch
 
 ROWS = [[3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 13]]
 PADDED = (Tokens.padded(ROWS),)
@@ -54,7 +55,7 @@ CAUSAL: dict[str, tuple[Callable[[], nn.Module], tuple[Tokens, ...]]] = {
     "equal": (writer, EQUAL),
     "packed": (writer, PACKED),
     "narrow": (lambda: writer(Causal() & Window(2)), PACKED),
-    "music": (lambda: decoder(replace(SMALL, relative="score"), 20, [*range(20)], 4), PACKED),
+    "music": (lambda: music_decoder(replace(SMALL, relative="score"), 20, [*range(20)], 4), PACKED),
     "recurrent": (lambda: decoder(replace(SMALL, kind="recurrent"), 20), PADDED),
     "translation": (lambda: encoder_decoder(SMALL, 20, 20, True), PACKED * 2),
     "translation, recurrent": (

@@ -19,11 +19,11 @@ from torch import Tensor
 from manyheads.threads import SAID, fastest, using
 from manyheads.training import files
 from manyheads.training.averages import mean_of
-from manyheads.training.course import Course, Note, Watch, borrowed
+from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors
-from manyheads.training.loop import Training
-from manyheads.training.runs import CHECKPOINT, METRICS, TIMES, WEIGHTS, Run
-from manyheads.training.world import World
+from manyheads.training.learner import Training
+from manyheads.training.run import CHECKPOINT, METRICS, TIMES, WEIGHTS, Run
+from manyheads.training.trainer import Course, Note, Watch, borrowed
 
 
 class Killed(BaseException):
@@ -148,7 +148,7 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
         asked.append(1)
         return 1, {1: 0.1, 2: 0.9}
 
-    monkeypatch.setattr("manyheads.training.course.fastest", clock)
+    monkeypatch.setattr("manyheads.training.trainer.fastest", clock)
     step = Course.step
     monkeypatch.setattr(
         Course, "step", lambda *given: (used.append(torch.get_num_threads()), step(*given))
@@ -161,7 +161,7 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
         assert "1 of 2 threads: a batch takes 0.1 s with one and 0.9 s with all" in heard.said
         assert not stopped_at(3, weighing(run))
         assert asked == [1, 1]
-        monkeypatch.setattr("manyheads.training.course.fastest", None)  # nobody looks again
+        monkeypatch.setattr("manyheads.training.trainer.fastest", None)  # nobody looks again
         assert weighing(run).go()
         assert torch.get_num_threads() == 2
         assert set(used) == {1}

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from manyheads.training.curves import curves
-from manyheads.training.runs import METRICS, Run
+from manyheads.training.run import METRICS, Run
 
 
 def test_a_picture_is_written_with_and_without_validations(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from counted import OFTEN, weighing
 from small import contents
 
 from manyheads.training.files import fitting, read_tensors, write_tensors, write_text
-from manyheads.training.runs import CHECKPOINT, Run
+from manyheads.training.run import CHECKPOINT, Run
 
 
 def test_tensors_and_their_note_come_back(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyheads.training.loop import Learner, Progress, Training, fit
-from manyheads.training.world import World
+from manyheads.training.distributed import World
+from manyheads.training.learner import Learner, Progress, Training, fit
 
 
 def test_the_rate_rises_over_the_warm_up_and_falls_to_nothing() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from counted import OFTEN, Weighing, weighing
 
-from manyheads.training.course import Course
-from manyheads.training.loop import Training
+from manyheads.training.learner import Training
 from manyheads.training.pace import Pace, measure, within
-from manyheads.training.runs import CHECKPOINT, METRICS, Run
+from manyheads.training.run import CHECKPOINT, METRICS, Run
+from manyheads.training.trainer import Course
 
 
 class Slow(Weighing):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from counted import weighing
 
-from manyheads.training.runs import LOCK, METRICS, RECIPE, Run, Standing, cut_to
+from manyheads.training.run import LOCK, METRICS, RECIPE, Run, Standing, cut_to
 
 
 def test_what_was_logged_before_the_first_checkpoint_does_not_count(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_an_empty_folder_that_was_there_is_left_empty_where_it_fails(tmp_path: P
 KILLED = """
 import os, sys
 from pathlib import Path
-from manyheads.training.runs import Run
+from manyheads.training.run import Run
 run = Run(Path(sys.argv[1]))
 with run.created():
     (run / "data").mkdir()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.training.world import World, chosen, join, leave
+from manyheads.training.distributed import World, chosen, join, leave
 
 
 def test_alone_everything_is_what_it_is() -> None:

@@ -294,14 +294,14 @@ def relative_attention_backward(*inputs: Any) -> list[Tensor]:
 
 
 def output_of(inputs: Any) -> tuple[Tensor, Tensor]:
-    from manyheads.attention.kernels import relative_launch as launch
+    from manyheads.attention.kernels.triton import launch
 
     *tensors, scale, numbers = inputs
     return launch.run_forward(launch.Tensors(*tensors), scale, Asked(*numbers))
 
 
 def gradients_of(inputs: Any) -> list[Tensor]:
-    from manyheads.attention.kernels import relative_launch as launch
+    from manyheads.attention.kernels.triton import launch
 
     *tensors, scale, numbers, out, largest, grad = inputs
     return launch.run_backward(launch.Tensors(*tensors), scale, Asked(*numbers), out, largest, grad)

@@ -70,7 +70,7 @@ class Single:
 )
 def one_query(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
     """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
-    from manyheads.attention.kernels import single_triton
+    from manyheads.attention.kernels.triton import single as single_triton
 
     return single_triton.launched(query, key, value, place, scale)
 

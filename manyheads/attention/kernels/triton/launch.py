@@ -1,0 +1,370 @@
+"""How the programs of relative_triton.py are started, with little work for the host.
+
+Triton asks at each start what every argument is: a host spends more time on that than the device
+on short sequences. So a layout of tensors (shapes, strides, types) is worked out once; what was
+compiled for it is kept with it and started directly, told only where the tensors lie.
+
+B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, N distances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.kernels.relative import Asked, as_tokens, token_strides
+from manyheads.attention.kernels.triton import relative as programs
+
+LAYOUTS = 1024  # that are kept
+ROWS = 32  # distances that one program adds up
+LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
+ALIGNED = 16  # bytes; Triton compiles for tensors that begin at a multiple of it, or do not
+
+
+class Tensors(NamedTuple):
+    """What the programs read, in the order in which torch's operation is given it."""
+
+    query: Tensor  # (B, H, Q, C)
+    asked: Tensor | None  # the query before it was turned, None where it was not
+    key: Tensor  # (B, G, K, C)
+    value: Tensor
+    key_table: Tensor  # (1 or H, N, C)
+    value_table: Tensor | None
+    by_query: Tensor  # (1 or B, tiles, 4): which tiles of keys, and which need no mask
+    by_key: Tensor  # the same of queries, for each tile of keys
+    ids: Tensor | None  # (B, Q)
+    key_ids: Tensor | None  # (B, K)
+    ends: Tensor | None  # (B,)
+
+    def readable(self) -> Tensors:
+        """Channels side by side, tables in the type of the query."""
+        dtype, asked, values = self.query.dtype, self.asked, self.value_table
+        return self._replace(
+            query=beside(self.query),
+            asked=None if asked is None else beside(asked),
+            key=beside(self.key),
+            value=beside(self.value),
+            key_table=self.key_table.to(dtype).contiguous(),
+            value_table=None if values is None else values.to(dtype).contiguous(),
+        )
+
+
+def beside(x: Tensor) -> Tensor:
+    """Its channels lying side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+class Laid(NamedTuple):
+    """A tensor without its numbers."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def step(self) -> int:
+        """From one sequence or head to the next, none where all share one."""
+        return self.stride[0] if self.shape[0] > 1 else 0
+
+
+def laid(x: Tensor) -> Laid:
+    """How it lies."""
+    return Laid(x.shape, x.stride(), x.dtype, x.device)
+
+
+# ---- starting ----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Program:
+    """One of Triton's programs in one layout: all that it is told but where the tensors lie."""
+
+    source: Any
+    count: int  # how many run
+    numbers: tuple[float, ...]
+    constants: dict[str, Any]  # the rest of its arguments
+    options: dict[str, int]
+    compiled: Any = field(default=None, init=False)
+
+    def __call__(self, *tensors: Tensor) -> None:
+        places = [x.data_ptr() for x in tensors]
+        if any(place % ALIGNED for place in places):
+            self.through_triton(tensors)
+        elif self.compiled is None:
+            self.compiled = self.through_triton(tensors)
+        else:
+            told = *places, *self.numbers, *self.constants.values()
+            self.compiled[(self.count, 1, 1)](*told)
+
+    def through_triton(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What it compiled; nothing in its interpreter."""
+        start = self.source[(self.count,)]
+        return start(*tensors, *self.numbers, **self.constants, **self.options)
+
+
+@dataclass(eq=False)
+class Layout:
+    """How tensors lie, and the numbers of a plan; the programs for them, made when first wanted."""
+
+    query: Laid
+    asked: Laid | None
+    key: Laid
+    value: Laid
+    key_table: Laid
+    value_table: Laid | None
+    by_query: Laid
+    by_key: Laid
+    ids: Laid | None
+    key_ids: Laid | None
+    ends: Laid | None
+    scale: float
+    numbers: Asked
+    backward: dict[Laid, Backward] = field(default_factory=dict, init=False)  # by the gradient
+    folds: dict[torch.dtype, Fold] = field(default_factory=dict, init=False)  # by the table's type
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, int, int, int, int]:
+        """B, H, Q, K, tiles of queries, tiles of keys"""
+        batch, heads, queries, _ = self.query.shape
+        keys, tile = self.key.shape[2], self.numbers.tile
+        return batch, heads, queries, keys, -(-queries // tile), -(-keys // tile)
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        _, _, queries, keys, _, _ = self.sizes
+        tile, channels = self.numbers.tile, self.query.shape[-1]
+        width = wide(channels)
+        return {
+            "C": channels,
+            "WIDTH": width,
+            "B": tile,
+            # Three products in place of one keep the 24 bits of a float32.
+            "PRECISION": "tf32x3" if self.query.dtype == torch.float32 else "tf32",
+            "CAUSAL": bool(self.numbers.causal),
+            "WINDOW": self.numbers.radius >= 0,
+            "SEGMENTS": self.ids is not None,
+            "ENDS": self.ends is not None,
+            "EDGE": self.ends is not None or keys % tile > 0,
+            "EVEN": queries % tile == keys % tile == 0 and channels == width,
+            "TURNED": self.asked is not None,
+            "VALUES": self.value_table is not None,
+        }
+
+    def strides(self, bounds: Laid, *others: Laid) -> tuple[int, ...]:
+        """Of all that is read, in the order in which every program is told of it."""
+        sides = self.query, self.asked or self.query, self.key, self.value
+        documents = (0 if x is None else x.stride[0] for x in (self.ids, self.key_ids))
+        shared = self.key_table.step(), bounds.step(), *documents
+        return (
+            *(n for side in sides for n in side.stride[:3]),
+            *shared,
+            *(n for other in others for n in other.stride[:3]),
+        )
+
+    @cached_property
+    def groups(self) -> int:
+        return self.query.shape[1] // self.key.shape[1]
+
+    @cached_property
+    def out(self) -> Laid:
+        return self.query._replace(stride=token_strides(self.query.shape))
+
+    @cached_property
+    def rest(self) -> tuple[int, int, int]:
+        """The last numbers of every program."""
+        return self.numbers.shift, self.numbers.reach, self.numbers.radius
+
+    @cached_property
+    def diagonals(self) -> tuple[int, int]:
+        return self.numbers.diagonals(*self.sizes[4:])
+
+    @cached_property
+    def forward(self) -> Program:
+        batch, heads, queries, keys, tiles, _ = self.sizes
+        return Program(
+            programs.forward,
+            batch * heads * tiles,
+            (
+                *self.strides(self.by_query, self.out),
+                self.scale * LOG2_E,
+                *(heads, self.groups, queries, keys, tiles, *self.rest),
+            ),
+            self.constants,
+            {"num_warps": self.numbers.warps, "num_stages": self.numbers.stages},
+        )
+
+    def backward_for(self, grad: Laid) -> Backward:
+        """The programs for gradients that lie so."""
+        made = self.backward.get(grad)
+        return made or self.backward.setdefault(grad, self.made_backward(grad))
+
+    def made_backward(self, grad: Laid) -> Backward:
+        batch, heads, queries, keys, tiles, key_tiles = self.sizes
+        numbers, scales = self.numbers, (self.scale * LOG2_E, self.scale)
+        sizes = heads, self.groups, queries, keys
+        to_key = self.key._replace(stride=token_strides(self.key.shape))
+        lowest, diagonals = self.diagonals
+        half = batch * heads * diagonals * numbers.tile * self.query.shape[-1]
+
+        def program(
+            source: Any, count: int, stages: int, strides: tuple[int, ...], *more: int
+        ) -> Program:
+            told = *strides, *scales, *sizes, *more, *self.rest
+            options = {"num_warps": numbers.backward_warps, "num_stages": stages}
+            return Program(source, count, told, self.constants, options)
+
+        return Backward(
+            program(
+                programs.by_query,
+                batch * heads * tiles,
+                numbers.query_stages,
+                self.strides(self.by_query, self.out, grad),
+                tiles,
+            ),
+            program(
+                programs.by_key,
+                batch * self.key.shape[1] * key_tiles,
+                numbers.key_stages,
+                self.strides(self.by_key, to_key, grad),
+                key_tiles,
+            ),
+            program(
+                programs.by_distance,
+                batch * heads * diagonals,
+                numbers.distance_stages,
+                self.strides(self.by_query, grad),
+                *(tiles, key_tiles, lowest, diagonals, half),
+            ),
+        )
+
+    def fold_for(self, table: Tensor) -> Fold:
+        """A table may be kept in more bits than it is read."""
+        made = self.folds.get(table.dtype)
+        return made or self.folds.setdefault(table.dtype, Fold(self, table.dtype))
+
+
+class Backward(NamedTuple):
+    """The gradients of queries, of keys and values, and of distances, in this order."""
+
+    by_query: Program
+    by_key: Program
+    by_distance: Program
+
+
+class Fold:
+    """What each diagonal found of its distances, added up to the gradient of a table."""
+
+    def __init__(self, layout: Layout, dtype: torch.dtype):
+        numbers, (lowest, diagonals) = layout.numbers, layout.diagonals
+        self.shape, self.dtype = layout.key_table.shape, dtype
+        heads, rows, channels = self.shape
+        tile, self.shared = numbers.tile, heads == 1
+        distances = diagonals * tile
+        first = (lowest - 1) * tile + 1 + numbers.shift  # the lowest distance of all
+        # A table has those between.
+        below, above = -numbers.reach - first, numbers.reach + 1 - first
+        self.clipped = below > 0 or above < distances + tile
+        self.beyond = (0, 0, below), (-1, above, distances + tile)
+        self.tile = tile
+        batch = 1 if self.shared else layout.sizes[0]
+        self.program = Program(
+            programs.fold,
+            heads * -(-rows // ROWS),
+            (batch, heads, distances, rows, first, numbers.reach, tile),
+            {"C": channels, "WIDTH": wide(channels), "ROWS": ROWS},
+            {},
+        )
+
+    def __call__(self, found: Tensor) -> Tensor:
+        """Distances that the table does not have are added to its ends.
+
+        (2, B, H, distances, C), the second a tile further on -> (1 or H, N, C)
+        """
+        if self.shared:
+            found = found.sum((1, 2), keepdim=True)
+        dtype = torch.float32 if self.clipped else self.dtype
+        whole = found.new_empty(self.shape, dtype=dtype)
+        self.program(found, whole)
+        if self.clipped:
+            for n, low, high in self.beyond:
+                for part, ahead in zip(found, (0, self.tile), strict=True):
+                    low_part, high_part = max(0, low - ahead), max(0, high - ahead)
+                    whole[:, n] += part[:, :, low_part:high_part].sum((0, 2))
+        return whole.to(self.dtype)
+
+
+known = lru_cache(LAYOUTS)(Layout)
+
+
+def layout_for(tensors: Tensors, scale: float, numbers: Asked) -> Layout:
+    """The one that was made for tensors that lie as these do."""
+    return known(*(None if x is None else laid(x) for x in tensors), scale, numbers)
+
+
+def wide(channels: int) -> int:
+    """How many a program takes: a power of two."""
+    return max(16, 1 << (channels - 1).bit_length())
+
+
+# ---- forward and backward ----------------------------------------------------------------------
+
+
+def run_forward(tensors: Tensors, scale: float, numbers: Asked) -> tuple[Tensor, Tensor]:
+    """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
+    tensors = tensors.readable()
+    query = tensors.query
+    out = as_tokens(query)
+    largest = query.new_empty(query.shape[:3], dtype=torch.float32)
+    layout_for(tensors, scale, numbers).forward(*read(tensors, tensors.by_query), largest, out)
+    return out, largest
+
+
+def run_backward(
+    tensors: Tensors, scale: float, numbers: Asked, out: Tensor, largest: Tensor, grad: Tensor
+) -> list[Tensor]:
+    """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
+    tables = tensors.key_table, tensors.value_table
+    tensors, grad = tensors.readable(), beside(grad)
+    query, asked, key, value, *_ = tensors
+    layout = layout_for(tensors, scale, numbers)
+    run = layout.backward_for(laid(grad))
+    if laid(out) != layout.out:
+        out = as_tokens(query).copy_(out)
+    to_query, to_key, to_value = as_tokens(query), as_tokens(key), as_tokens(value)
+    # Two returned tensors are never one, not even empty ones.
+    to_asked = query.new_empty(0) if asked is None else as_tokens(query)
+    deltas = torch.empty_like(largest)
+    told = *read(tensors, tensors.by_query), largest
+    run.by_query(*told, out, grad, to_query, to_query if asked is None else to_asked, deltas)
+    run.by_key(*read(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
+    batch, heads, _, channels = query.shape
+    rows = 2, batch, heads, layout.diagonals[1] * numbers.tile, channels
+    to_keys = query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks of distances
+    to_values = to_keys if tables[1] is None else torch.empty_like(to_keys)
+    run.by_distance(*told, grad, to_keys, to_values, deltas)
+    of_tables = [
+        query.new_empty(0) if table is None else layout.fold_for(table)(blocks)
+        for table, blocks in zip(tables, (to_keys, to_values), strict=True)
+    ]
+    return [to_query, to_asked, to_key, to_value, *of_tables]
+
+
+def read(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
+    """In the order in which every program is told of them; what it does not read is any of them."""
+    query, asked, key, value, key_table, value_table, _, _, ids, key_ids, ends = tensors
+    return (
+        query,
+        query if asked is None else asked,
+        key,
+        value,
+        key_table,
+        key_table if value_table is None else value_table,
+        bounds,
+        bounds if ids is None else ids,
+        bounds if key_ids is None else key_ids,
+        bounds if ends is None else ends,
+    )

@@ -1,0 +1,249 @@
+"""The commands. Each loads what it needs when it runs, so that --help answers at once."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from manyheads import __version__
+from manyheads.cli import about, language, understanding, writing
+from manyheads.cli import compare as comparing
+from manyheads.cli import interop as door
+from manyheads.cli import train as training
+from manyheads.tasks.music import commands as music
+
+if TYPE_CHECKING:
+    from manyheads.attention.places import Places
+
+app = typer.Typer(
+    help="Train, run and look inside Transformer sequence models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+FULL = (
+    "the GPU's memory is full; a smaller --beam or training.tokens_per_batch, "
+    "or --device cpu, would do"
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    if version:
+        print(f"manyheads {__version__}")
+        raise typer.Exit
+
+
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="CPU threads that share the work.", show_default="what is fastest, of all"
+    ),
+]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
+    described = inspect.signature(function, eval_str=True)
+
+    def run(*args: Any, threads: int | None = None, **named: Any) -> None:
+        if threads is not None:
+            share_among(threads)
+        try:
+            function(*args, **named)
+        except KeyboardInterrupt as error:
+            sentence = str(error) or "stopped; the same command begins again"
+            print(f"manyheads: {sentence}", file=sys.stderr)
+            raise SystemExit(130) from None
+
+    own = inspect.Parameter(
+        "threads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ThreadsOption
+    )
+    parameters = [*described.parameters.values(), own]
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__signature__ = described.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def share_among(threads: int) -> None:
+    """So many, as if OMP_NUM_THREADS had said so: what a person says stands."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
+    import torch  # after that: it reads it once
+
+    torch.set_num_threads(threads)
+
+
+app.command("import")(command(door.import_))
+for one in (
+    training.train,
+    training.resume,
+    writing.translate,
+    writing.evaluate,
+    language.generate,
+    language.score,
+    music.look,
+    understanding.classify,
+    understanding.embed,
+    door.export,
+    door.verify,
+    comparing.compare,
+    about.models,
+    about.env,
+):
+    app.command()(command(one))
+
+
+@app.command()
+@command
+def draw(
+    pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
+    line: Annotated[int | None, typer.Option(help="Tokens on a line.", show_default="16")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Rows x columns of an image, x channels if it has them: 8x8")
+    ] = None,
+    blocks: Annotated[
+        str | None, typer.Option(help="With --grid: generate block by block, of this size: 4x4")
+    ] = None,
+    graph: Annotated[str | None, typer.Option(help="The edges of a graph: 0-1,1-2,2-3")] = None,
+    query: Annotated[
+        int | None, typer.Option(help="With --grid: the token whose view is shown.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture to this file too.")] = None,
+) -> None:
+    """Show who may attend to whom."""
+    from manyheads.attention.notation import read
+    from manyheads.inspect.drawing import draw as drawn
+
+    if png is not None and png.is_dir():
+        raise ValueError(f"--png names a file to write, {png} is a folder")
+    picture = drawn(read(pattern), places_of(line, grid, blocks, graph), query)
+    print(picture)
+    if png is not None:
+        picture.save(png)
+        print(f"\npicture: {png}")
+
+
+@app.command()
+@command
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the run and the picture.")] = Path(
+        "demo"
+    ),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps; else as many as take a minute.")
+    ] = None,
+) -> None:
+    """A trained model translates, a small one learns to before your eyes."""
+    from manyheads.demo import run
+
+    run(out, steps)
+
+
+def places_of(
+    line_: int | None, grid_: str | None, blocks: str | None, graph_: str | None
+) -> Places:
+    """The one geometry that was asked for; a line of 16 where none was."""
+    from manyheads.attention.places import graph, grid, line
+
+    asked = [
+        f"--{name}"
+        for name, value in (("line", line_), ("grid", grid_), ("graph", graph_))
+        if value is not None
+    ]
+    if len(asked) > 1:
+        raise ValueError(f"one geometry at a time, got {' and '.join(asked)}")
+    if blocks is not None and grid_ is None:
+        raise ValueError("--blocks says in which order a --grid is generated, and no --grid came")
+    if grid_ is not None:
+        sizes = measures(grid_, "--grid", "8x8 or 8x8x3", (2, 3))
+        cut = measures(blocks, "--blocks", "4x4", (2,)) if blocks else None
+        within(math.prod(sizes))
+        return grid(*sizes, blocks=(cut[0], cut[1]) if cut else None)
+    if graph_ is not None:
+        edges = edges_of(graph_)
+        return graph(edges, 1 + max(max(edge) for edge in edges))
+    length = 16 if line_ is None else line_
+    if length < 1:
+        raise ValueError(f"a line has 1 token or more, got --line {length}")
+    within(length)
+    return line(length)
+
+
+def within(tokens: int) -> None:
+    """Before places for them are made."""
+    from manyheads.inspect.drawing import MOST
+
+    if tokens > MOST:
+        raise ValueError(f"a drawing holds {MOST} tokens at most, got {tokens}")
+
+
+def measures(text: str, option: str, example: str, counts: tuple[int, ...]) -> list[int]:
+    """ "8x8" -> [8, 8]"""
+    parts = text.strip().lower().split("x")
+    if len(parts) not in counts or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{option} reads like {example}, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def edges_of(text: str) -> list[tuple[int, int]]:
+    """ "0-1,1-2" -> [(0, 1), (1, 2)]"""
+    edges = [re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", part) for part in text.split(",")]
+    if not all(edges):
+        raise ValueError(f"--graph reads like 0-1,1-2,2-3, got {text!r}")
+    pairs = [(int(edge[1]), int(edge[2])) for edge in edges if edge]
+    if max(max(pair) for pair in pairs) >= 1024:
+        raise ValueError("--graph draws nodes numbered 0 to 1023")
+    return pairs
+
+
+def told(error: ValueError | OSError) -> str:
+    """A sentence; of several mistakes a line each, as editors find them: recipe.yaml:4:10: ..."""
+    from manyheads.config import Mistakes
+
+    if isinstance(error, Mistakes) and len(error.lines) > 1:
+        return "\n".join([f"{len(error.lines)} mistakes", *error.lines])
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {str(error.filename)!r}"
+    return str(error)
+
+
+def refuse(sentence: str) -> NoReturn:
+    print(f"manyheads: {sentence}", file=sys.stderr)
+    raise SystemExit(2) from None
+
+
+def main() -> None:
+    """A mistake of the user's is one sentence and exit code 2; --debug shows where it arose."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    for stream in (sys.stdout, sys.stderr):  # a terminal without these signs shows others
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        app(arguments)
+    except (ValueError, OSError) as error:
+        if debug:
+            raise
+        refuse(told(error))
+    except RuntimeError as error:
+        from torch import OutOfMemoryError  # not above: it takes seconds to load
+
+        if debug or not isinstance(error, OutOfMemoryError):
+            raise
+        refuse(FULL)

@@ -1,0 +1,107 @@
+"""import, export, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from manyheads.cli.options import DeviceOption, ModelOption
+
+if TYPE_CHECKING:
+    from manyheads.interop.exports import Parity
+
+LINES = 200
+
+
+def import_(
+    folder: Annotated[
+        Path, typer.Argument(help="config.json, safetensors, tokenizer.json.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The folder of the run: a new one.")],
+) -> None:
+    """Take in a Hugging Face folder: GPT-2, Llama, Mistral, BERT, Marian, BART, mBART, Pegasus.
+
+    What comes of it is a run like any other: it is used, looked into, trained on from, exported.
+    """
+    from manyheads.interop.exchange import bring
+    from manyheads.tasks.table import FAMILIES
+
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    task = bring(folder, out, print)
+    use = FAMILIES[task].USE
+    print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
+
+
+def export(
+    out: Annotated[Path, typer.Argument(help="A folder: a new one.", show_default=False)],
+    model: ModelOption,
+    to: Annotated[str, typer.Option(help="huggingface, ctranslate2 or onnx.")],
+    quantization: Annotated[
+        str, typer.Option(help="For ctranslate2: int8, float16 and others; else 32 bits.")
+    ] = "",
+    check: Annotated[
+        Path | None,
+        typer.Option(help=f"Texts to compare on, one a line: the first {LINES}; else a few."),
+    ] = None,
+) -> None:
+    """Write a model for others to run, and compare what it says there with what it says here."""
+    from manyheads.interop.exchange import SAME, TEXTS
+    from manyheads.interop.exchange import export as send
+    from manyheads.models import load
+
+    texts = TEXTS if check is None else first_lines(check)
+    found = send(load(model, "cpu"), to, out, texts, quantization)
+    print(f"exported to {out}; {told(found)}")
+    if not quantization and (not found.largest <= SAME or found.different):
+        raise ValueError(
+            f"the export in {out} says something else than {model}: {told(found)}; "
+            "do not use it, and report it with the recipe"
+        )
+
+
+def verify(
+    model: ModelOption,
+    check: Annotated[
+        Path | None,
+        typer.Option(help=f"Texts to verify on, one a line: the first {LINES}; else a few."),
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Check on your own model that every way to run it says the same."""
+    from manyheads.interop.exchange import TEXTS
+    from manyheads.models import found, load
+    from manyheads.verifying import verified
+
+    texts = TEXTS if check is None else first_lines(check)
+    failed = 0
+    for one in verified(load(model, device), texts, found(model)):
+        failed += not one.holds
+        print(one, flush=True)
+    if failed:
+        print(f"{failed} of these do not hold")
+        raise typer.Exit(1)
+
+
+def first_lines(path: Path) -> list[str]:
+    from manyheads.data.sources import lines
+
+    found: list[str] = []
+    for line in lines(path):
+        if line.strip():
+            found.append(line)
+        if len(found) == LINES:
+            break
+    if not found:
+        raise ValueError(f"{path} has no lines to compare on")
+    return found
+
+
+def told(found: Parity) -> str:
+    return (
+        f"largest difference {found.largest:.2g}, "
+        f"{found.texts - found.different} of {found.texts} texts alike"
+        + (f", {found.by}" if found.by else "")
+    )

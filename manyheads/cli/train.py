@@ -1,0 +1,550 @@
+"""train, resume."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from manyheads.cli.options import DeviceOption
+
+if TYPE_CHECKING:
+    from manyheads.tasks.choosing import Said
+    from manyheads.training.distributed import World
+    from manyheads.training.run import Run
+    from manyheads.training.trainer import Watch
+
+TASKS = (
+    "translation",
+    "summarization",
+    "answering",
+    "language",
+    "masked",
+    "classification",
+    "regression",
+    "labelling",
+    "music",
+)
+# What a run may go on with otherwise than it began: all else its batches and weights depend on.
+CHANGEABLE = (
+    "steps",
+    "learning_rate",
+    "schedule",
+    "warmup_steps",
+    "validate_every",
+    "checkpoint_every",
+    "log_every",
+    "best_by",
+    "patience",
+)
+PAIRS, TEXT, LABELS = "Text in, text out", "Running text", "Texts with labels"
+MUSIC = "Music"
+MODEL = "What to learn with"
+
+
+def train(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|RECIPE", help=f"{', '.join(TASKS)}; or a recipe.yaml.", show_default=False
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SETTING=VALUE",
+            help="Any setting of a recipe: training.steps=20000 network.width=512",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of the run: a new one; of a recipe, else one beside it."),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=PAIRS)
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(help="What is to be written for each.", rich_help_panel=PAIRS),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Or both in one file, .tsv or .jsonl. All files may be .gz, .xz or .bz2 too.",
+            rich_help_panel=PAIRS,
+        ),
+    ] = None,
+    valid_source: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for validation; else some pairs are held out.", rich_help_panel=PAIRS
+        ),
+    ] = None,
+    valid_target: Annotated[
+        Path | None, typer.Option(help="What is wanted for each.", rich_help_panel=PAIRS)
+    ] = None,
+    valid_pairs: Annotated[
+        Path | None, typer.Option(help="Or both in one file.", rich_help_panel=PAIRS)
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Running text: a file, a folder, a .jsonl; may be given again.",
+            rich_help_panel=TEXT,
+        ),
+    ] = None,
+    valid_text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The same for validation; else the last tenth is held out.", rich_help_panel=TEXT
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts with their labels: .tsv, .csv or .jsonl; words with theirs: CoNLL, .jsonl.",
+            rich_help_panel=LABELS,
+        ),
+    ] = None,
+    valid_data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The same for validation; else some are held out.", rich_help_panel=LABELS
+        ),
+    ] = None,
+    music: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="MIDI files and folders of them, or chorales as .npz; may be given again.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    valid_music: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The same for validation; else some pieces are held out.", rich_help_panel=MUSIC
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="transpose, stretch, transpose,stretch or none; else all that fits.",
+            rich_help_panel=MUSIC,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="tiny, small or base; else by corpus and machine.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="transformer, recurrent or convolutional.", rich_help_panel=MODEL),
+    ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run or an imported model: its vocabulary, its network and its weights.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    list_settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings",
+            help="List every setting of the task and what it does; stop.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
+    device: DeviceOption = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Train for so long at most: as many steps as fit, by what the first take here."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the recipe and what it takes, by some steps; stop."),
+    ] = False,
+) -> None:
+    """Train a model from files: one command, no configuration.
+
+    Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
+    """
+    from manyheads.training.distributed import join
+    from manyheads.training.run import CORPUS, Run
+
+    if list_settings:
+        print(listing(what))
+        return
+    refuse_files(settings or [])
+    if minutes is not None:
+        refuse_minutes(minutes, settings or [], int(os.environ.get("WORLD_SIZE", "1")))
+    files = given(
+        source=source,
+        target=target,
+        pairs=pairs,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_pairs=valid_pairs,
+        text=tuple(text or ()),
+        valid_text=tuple(valid_text or ()),
+        data=data,
+        valid_data=valid_data,
+        music=tuple(music or ()),
+        valid_music=tuple(valid_music or ()),
+    )
+    world = join(device)
+    asked = Wish(
+        what,
+        settings or [],
+        files,
+        world.device.type,
+        network,
+        preset,
+        start_from,
+        augment,
+    )
+    if dry_run:
+        from manyheads.config import write
+        from manyheads.estimate import estimate
+
+        recipe, gathered = wanted(asked)
+        print(write(recipe))
+        for note in getattr(gathered, "notes", ()):  # what is left out, held out or there twice
+            print("".join(f"# {line}\n" for line in note.splitlines()), end="")
+        print(estimate(recipe, gathered, world.device))
+        return
+    if out is None and what in TASKS:
+        raise ValueError("a run needs a folder: --out runs/my-model")
+    from manyheads.learn import begin
+
+    beside = "" if out is not None else "no --out was given: the run is "
+    out = out or free_beside(Path(what), world)
+
+    run, deadline = Run(out), math.inf
+    if not world.first:
+        world.wait()  # one process reads the corpus; the others find it in the folder
+    else:
+        # The folder first: to read a long corpus for a folder that is refused helps nobody.
+        with run.created():
+            recipe, gathered = wanted(asked)
+            begin(recipe, run, gathered, world)
+            if minutes is not None:
+                deadline = time.monotonic() + 60 * minutes
+                run.write(CORPUS, f"{fit_into(minutes, recipe, run, world)}\n")
+    words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
+    carry_on(run, world, f"{beside}{out}\n{words}" if beside else words, deadline)
+
+
+def refuse_minutes(minutes: float, settings: Sequence[str], processes: int) -> None:
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes is above 0, got {minutes:g}")
+    if any(one.partition("=")[0].strip() == "training.steps" for one in settings):
+        raise ValueError("--minutes chooses training.steps, which was given too; ask for one")
+    if processes > 1:
+        raise ValueError("--minutes measures one process; for several give training.steps")
+
+
+def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
+    """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
+    from manyheads.config import write
+    from manyheads.learn import learning
+    from manyheads.training.pace import measure, within
+    from manyheads.training.run import RECIPE
+    from manyheads.training.trainer import Course
+
+    began, meant = time.monotonic(), recipe.training.steps
+    pace = measure(Course(learning(recipe, run), recipe.training, run, world))
+    left = 60 * minutes - (time.monotonic() - began)
+    training = within(left, recipe.training, pace)
+    run.text(RECIPE, write(replace(recipe, training=training)))
+    return (
+        f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "
+        f"{pace.step_seconds:.2g} s each"
+    )
+
+
+def free_beside(recipe: Path, world: World) -> Path:
+    """A folder that is not there yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
+    from manyheads.training.run import RECIPE
+
+    whole = recipe.absolute()
+    first = whole.parent if whole.name == RECIPE else whole.with_suffix("")
+    first = Path(os.path.relpath(first))
+    names = (first if number == 1 else Path(f"{first}-{number}") for number in count(1))
+    number = next(number for number, name in enumerate(names, start=1) if not name.exists())
+    number = world.told(number)  # all processes mean the same one
+    return first if number == 1 else Path(f"{first}-{number}")
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SETTING=VALUE",
+            help=f"What is to change from here on: training.{', '.join(CHANGEABLE)}.",
+        ),
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Go on with a run as if it had never stopped."""
+    from manyheads.training.distributed import join
+    from manyheads.training.run import LOCK, RECIPE, Run
+
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    if not (folder / RECIPE).exists() and (folder / LOCK).exists():
+        with Run(folder).alone():  # or it is being prepared at this moment, which is told
+            raise ValueError(
+                f"{folder} was stopped before its first step, while its corpus was read; "
+                f"`manyheads train` with --out {folder} begins again"
+            )
+    if not (folder / RECIPE).exists():
+        raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
+    run, world = Run(folder), join(device)
+    if settings:
+        if world.first:
+            change_training(run, settings)
+        world.wait()
+    carry_on(run, world)
+
+
+def change_training(run: Run, settings: Sequence[str]) -> None:
+    """Write into a run's recipe what is to change from here on."""
+    from manyheads.config import write
+    from manyheads.tasks.table import load_recipe
+    from manyheads.training.run import RECIPE
+
+    for setting in settings:
+        if setting.partition("=")[0].strip() not in {f"training.{name}" for name in CHANGEABLE}:
+            raise ValueError(
+                f"{setting} cannot change within a run, training.{', '.join(CHANGEABLE)} can; "
+                f"`manyheads train {run / RECIPE} {setting}` begins another"
+            )
+    with run.alone():
+        recipe, _ = load_recipe(run / RECIPE, settings)
+        run.text(RECIPE, write(recipe))
+
+
+def listing(what: str) -> str:
+    """Every setting of a task, or of a recipe's."""
+    from manyheads.tasks.choosing import Said
+    from manyheads.tasks.describing import listed
+
+    if what in TASKS:
+        return listed(what)
+    refuse_no_recipe(Wish(what, [], {}, "cpu"))
+    return listed(Said.in_file(Path(what), []).task)
+
+
+class Wish(NamedTuple):
+    """What a command line asks for."""
+
+    what: str
+    settings: list[str]
+    files: dict[str, Any]
+    device: str
+    network: str | None = None
+    preset: str | None = None
+    start_from: Path | None = None
+    augment: str | None = None
+
+
+def refuse_files(settings: Sequence[str]) -> None:
+    """--music *.mid names one file, and what the shell puts behind it are no settings."""
+    if one := next((one for one in settings if "=" not in one and Path(one).exists()), None):
+        raise ValueError(
+            f"{one} stands where settings do (training.steps=200): a file needs its option before "
+            "it, each time anew, and a folder would do for many"
+        )
+
+
+def given(**files: Any) -> dict[str, Any]:
+    """Those that were."""
+    return {name: path for name, path in files.items() if path}
+
+
+def varied(wish: Wish) -> dict[str, Any]:
+    """How music is varied, as a field of its data: "none" -> {"augment": ()}"""
+    if wish.augment is None:
+        return {}
+    if wish.what != "music":
+        raise ValueError(f"--augment varies music, {wish.what} was asked for")
+    names = [] if wish.augment == "none" else wish.augment.replace(" ", "").split(",")
+    if not set(names) <= {"transpose", "stretch"}:
+        raise ValueError(
+            "--augment is transpose, stretch, both with a comma between them, or none; "
+            f"got {wish.augment!r}"
+        )
+    return {"augment": tuple(names)}
+
+
+def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
+    """The recipe that was asked for, with every choice made, and its corpus."""
+    from manyheads.models import found
+    from manyheads.tasks.family import Asked
+
+    said = said_in(wish)
+    asked = Asked(wish.device, wish.network, wish.preset)
+    settled = said.choice(asked, wish.start_from, found)
+    chosen = settled(0)  # mistakes are told before a long corpus is read
+    if gathered is None:
+        gathered = said.family.gather(chosen)
+    recipe = with_measure(settled(said.family.tokens(gathered, chosen)), gathered)
+    return replace(recipe, data=absolute(recipe.data)), gathered
+
+
+def absolute(data: Any) -> Any:
+    """With whole paths, so that the recipe can be used from any folder."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(whole, value))
+        return value.absolute() if isinstance(value, Path) else value
+
+    return replace(data, **{field.name: whole(getattr(data, field.name)) for field in fields(data)})
+
+
+def with_measure(recipe: Any, gathered: Any) -> Any:
+    """The recipe with what the texts themselves say about how to judge them."""
+    from manyheads.tasks.seq2seq import settings as pairs
+
+    return pairs.with_tokenizer(recipe, gathered) if isinstance(recipe, pairs.Recipe) else recipe
+
+
+def said_in(wish: Wish) -> Said:
+    """A recipe's own words, or the files of a task."""
+    from manyheads.tasks.choosing import Said
+    from manyheads.tasks.table import FAMILIES
+
+    if wish.what not in FAMILIES:
+        refuse_no_recipe(wish)
+        return Said.in_file(Path(wish.what), wish.settings)
+    family = FAMILIES[wish.what]
+    if family.FILES:
+        refuse_foreign(wish, family.FILES)
+    data = family.data_of({**wish.files, **varied(wish)})
+    return Said(family, wish.what, data, wish.settings)
+
+
+def refuse_foreign(wish: Wish, files: Sequence[str]) -> None:
+    """Files of another task."""
+    foreign = next((name for name in wish.files if name not in files), None)
+    if foreign is not None:
+        own = " and ".join(option(name) for name in files if not name.startswith("valid"))
+        raise ValueError(f"{wish.what} learns from {own}, {option(foreign)} was given")
+
+
+def refuse_no_recipe(wish: Wish) -> None:
+    """What is no task is a recipe, and that says what the options would."""
+    what = wish.what
+    if Path(what).is_dir():
+        raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
+    if not Path(what).suffix:
+        raise ValueError(
+            f"there is no task {what!r}; there are {', '.join(TASKS)}, or name a recipe.yaml"
+        )
+    if wish.files:
+        first = option(next(iter(wish.files)))
+        raise ValueError(f"{what} says what to read; {first} is for a task without a recipe")
+    if wish.network:
+        raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
+    if wish.augment is not None:
+        raise ValueError(f"{what} says how music is varied; data.augment=[...] changes it")
+    if wish.start_from:
+        raise ValueError(f"{what} says where to start; start_from={wish.start_from} changes it")
+
+
+def option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
+    """Train until the end, until asked to stop or until a time, telling these words first."""
+    from manyheads.learn import go_on
+    from manyheads.tasks.table import load_recipe
+    from manyheads.training.distributed import leave
+    from manyheads.training.run import RECIPE
+
+    _, family = load_recipe(run / RECIPE)
+    with watching(world.first) as watch, stoppable() as asked:
+        if words:
+            watch.say(words)
+        try:
+            ended = go_on(run, world, watch, asked, deadline)
+        except KeyboardInterrupt:  # a second one
+            raise KeyboardInterrupt(
+                f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
+            ) from None
+    leave()
+    if ended:
+        watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
+        return
+    if deadline < math.inf and not asked():
+        watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")
+        return
+    watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
+    raise typer.Exit(asked.code)
+
+
+@contextmanager
+def watching(first: bool) -> Iterator[Watch]:
+    from manyheads.cli.screen import Screen
+    from manyheads.training.trainer import Watch
+
+    if not first:
+        yield Watch()
+        return
+    with Screen() as screen:
+        yield screen
+
+
+class Stop:
+    """Whether a stop was asked for, and what the process then ends with: 130 or 143."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def __call__(self) -> bool:
+        return bool(self.numbers)
+
+    @property
+    def code(self) -> int:
+        # Of several processes not each hears the signal itself.
+        return 128 + (self.numbers[0] if self.numbers else signal.SIGTERM)
+
+    def ask(self, number: int, frame: object) -> None:
+        if number == signal.SIGINT and number in self.numbers:
+            raise KeyboardInterrupt
+        self.numbers.append(number)
+        with suppress(OSError):  # not print: it may be in the middle of one
+            os.write(2, b"\nstopping after this step; a second Ctrl-C stops at once\n")
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
+
+    A second SIGTERM does not: launchers send several, and none is to cost the checkpoint.
+    """
+    asked = Stop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, asked.ask) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

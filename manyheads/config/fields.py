@@ -1,0 +1,168 @@
+"""The tree as what the fields of a dataclass declare."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from manyheads.config.declare import misfit
+from manyheads.config.declare import shown as number
+from manyheads.config.kinds import BAD, bad, described, scalar, shape
+from manyheads.config.tree import Group, Items, Node, Place, Refused, Scalar, shown
+
+
+class Reader:
+    """Reads nodes by declared type, and goes on after a mistake."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[tuple[Place, str]] = []
+
+    def mistake(self, place: Place, sentence: str) -> Any:
+        self.mistakes.append((place, sentence))
+        return BAD
+
+    def wrong(self, kind: Any, node: Node, path: str, hint: str = "") -> Any:
+        return self.mistake(node.place, f"{path} is {described(kind)}, got {shown(node)}{hint}")
+
+    def value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
+        """The default is that of the field: a group given in part keeps the rest of it."""
+        if isinstance(node, Refused):
+            return BAD
+        if dataclasses.is_dataclass(kind):
+            return self.group(kind, node, path, default)
+        if get_origin(kind) in (Union, UnionType):
+            return self.either(kind, node, path, default)
+        if get_origin(kind) is tuple:
+            return self.items(kind, node, path)
+        if get_origin(kind) is dict:
+            return self.table(kind, node, path)
+        found = scalar(kind, node) if isinstance(node, Scalar) else BAD
+        if found is not BAD:
+            return found
+        hint = ""
+        if get_origin(kind) is Literal and isinstance(node, Scalar):
+            near = nearest(node.text, map(str, get_args(kind)))
+            hint = f"; did you mean {near}?" if near else ""
+        return self.wrong(kind, node, path, hint)
+
+    def group(self, kind: Any, node: Node, path: str, default: object) -> Any:
+        called = path or kind.__name__.lower()
+        if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
+            node = Group(node.place, {})
+        if not isinstance(node, Group):
+            return self.wrong(kind, node, called)
+        inside = path and f"{path}."
+        types = get_type_hints(kind)
+        fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+        rest = {name: default_of(field, default, kind) for name, field in fields.items()}
+        values: dict[str, Any] = {}
+        meant: set[str | None] = set()
+        for name, (place, child) in node.entries.items():
+            if name in fields:
+                values[name] = self.value(types[name], child, inside + name, rest[name])
+                if words := misfit(fields[name].metadata, values[name]):
+                    values[name] = self.mistake(
+                        child.place, f"{inside}{name} is {words}, got {number(values[name])}"
+                    )
+                continue
+            near = nearest(name, fields)
+            meant.add(near)  # not also reported as missing
+            hint = f"did you mean {near}?" if near else f"its fields are {', '.join(fields)}"
+            self.mistake(place, f"{called} has no field {name!r}; {hint}")
+        for name in fields:
+            if name not in values and rest[name] is BAD and name not in meant:
+                what = described(types[name])
+                self.mistake(node.place, f"{inside}{name} is missing; it is {what}")
+        values = rest | values
+        if bad(values.values()):
+            return BAD
+        try:
+            return kind(**values)
+        except ValueError as error:
+            for sentence in str(error).splitlines():
+                self.mistake(blamed(node, sentence, inside), sentence)
+            return BAD
+
+    def either(self, kind: Any, node: Node, path: str, default: object) -> Any:
+        """`int | None`: a scalar is what it reads as first, and text only if nothing else."""
+        kinds = sorted(get_args(kind), key=lambda one: one in (str, Path))
+        if isinstance(node, Scalar):
+            found = (scalar(one, node) for one in kinds if shape(one) is Scalar)
+            value = next((one for one in found if one is not BAD), BAD)
+            return self.wrong(kind, node, path) if value is BAD else value
+        fitting = [one for one in kinds if shape(one) is type(node)]
+        if len(fitting) > 1:
+            raise TypeError(f"{path}: YAML does not tell the kinds of {kind} apart")
+        if not fitting:
+            return self.wrong(kind, node, path)
+        return self.value(fitting[0], node, path, default)
+
+    def items(self, kind: Any, node: Node, path: str) -> Any:
+        if not isinstance(node, Items):
+            return self.wrong(kind, node, path)
+        kinds = get_args(kind)
+        if kinds[1:] == (...,):
+            kinds = kinds[:1] * len(node.items)
+        if len(kinds) != len(node.items):
+            return self.wrong(kind, node, path, f" of {len(node.items)}")
+        values = [
+            self.value(one, item, f"{path}[{i}]")
+            for i, (one, item) in enumerate(zip(kinds, node.items, strict=True))
+        ]
+        return BAD if bad(values) else tuple(values)
+
+    def table(self, kind: Any, node: Node, path: str) -> Any:
+        if not isinstance(node, Group):
+            return self.wrong(kind, node, path)
+        key, item = get_args(kind)
+        if key is not str:
+            raise TypeError(f"{path}: the names in a dict are str, got {kind}")
+        values = {
+            name: self.value(item, child, f"{path}.{name}")
+            for name, (_, child) in node.entries.items()
+        }
+        return BAD if bad(values.values()) else values
+
+
+def default_of(field: dataclasses.Field[Any], group: object, kind: type) -> Any:
+    """From the default of the group where there is one; BAD where there is none at all."""
+    if isinstance(group, kind):
+        return getattr(group, field.name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return BAD if field.default is dataclasses.MISSING else field.default
+
+
+def blamed(group: Group, sentence: str, inside: str) -> Place:
+    """Where a group's own check failed: at the first field that its sentence names, else the group.
+
+    An override in the group may be the reason, so it is named too.
+    """
+    place = group.place
+    for name in re.findall(r"[a-z_.]+", sentence):
+        if found := within(group, name.removeprefix(inside).strip(".").split(".")):
+            place = found
+            break
+    others = [text for text in dict.fromkeys(group.overrides) if text != place.text]
+    with_these = f" with {' '.join(others)}" if others else ""
+    return replace(place, text=place.text + with_these)
+
+
+def within(group: Node, names: Sequence[str]) -> Place | None:
+    """The place of a field of a field of a group, where it was said; a group is no such field."""
+    if not isinstance(group, Group) or names[0] not in group.entries:
+        return None
+    place, child = group.entries[names[0]]
+    if names[1:]:
+        return within(child, names[1:])
+    return None if isinstance(child, Group) else place
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), None)

@@ -1,0 +1,129 @@
+"""What is wrong with a corpus of pairs, found before training and not after.
+
+Each filter has a name, a reason in words, and a place in the order in which they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from manyheads.config.declare import check, setting
+from manyheads.data.sources import Example
+
+SHOWN = 3  # examples of each finding
+CUT = 60  # characters of an example that are shown
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What is left out; a limit of 0 is no limit."""
+
+    longest_characters: int = setting(2000, "Pairs with a longer side are left out.", least=0)
+    ratio: float = setting(6.0, "How many times as long as the other one side may be.", least=0)
+    ratio_from: int = setting(
+        20, "Characters; of pairs whose sides are both shorter the ratio says nothing.", least=0
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def reason(self, example: Example) -> str:
+        """Why this pair is left out by itself; empty where it is kept."""
+        one, other = len(example.source.strip()), len(example.target.strip())
+        if not one or not other:
+            return "empty on one side" if one or other else "empty on both sides"
+        if self.longest_characters and max(one, other) > self.longest_characters:
+            return f"longer than {self.longest_characters} characters"
+        longer, shorter = max(one, other), min(one, other)
+        if self.ratio and longer >= self.ratio_from and longer > self.ratio * shorter:
+            return f"one side over {self.ratio:g} times as long as the other"
+        return ""
+
+
+@dataclass
+class Finding:
+    """How many pairs were left out for one reason, and the first of them."""
+
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+    def add(self, example: Example) -> None:
+        self.count += 1
+        if len(self.examples) < SHOWN:
+            self.examples.append(example)
+
+
+@dataclass
+class Report:
+    """What was read, kept and left out: prints as a person would want to read it."""
+
+    read: int = 0
+    kept: int = 0
+    findings: dict[str, Finding] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def note(self, reason: str, example: Example) -> None:
+        self.findings.setdefault(reason, Finding()).add(example)
+
+    def __str__(self) -> str:
+        lines = [f"{self.read:,} pairs read, {self.kept:,} kept", *(f"  {r}" for r in self.remarks)]
+        for reason, finding in sorted(self.findings.items(), key=lambda item: -item[1].count):
+            lines.append(f"  {finding.count:,} left out: {reason}")
+            for example in finding.examples:
+                lines.append(
+                    f"    line {example.line}: {cut(example.source)} | {cut(example.target)}"
+                )
+        return "\n".join(lines)
+
+
+def cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= CUT else text[: CUT - 1] + "…"
+
+
+def clean(
+    examples: Iterable[Example],
+    report: Report,
+    filters: Filters = Filters(),
+    *,
+    held_out: Iterable[Example] = (),
+) -> Iterator[Example]:
+    """The pairs worth training on, the report filled as they pass.
+
+    A pair met before is left out, and so is one that is also among those held out for validation: a
+    score on what was trained on says nothing.
+    """
+    leaks = {key(example) for example in held_out}
+    met: set[int] = set()
+    for example in examples:
+        report.read += 1
+        reason = filters.reason(example) or repeated(key(example), leaks, met)
+        if reason:
+            report.note(reason, example)
+            continue
+        report.kept += 1
+        yield example
+
+
+def repeated(this: int, leaks: set[int], met: set[int]) -> str:
+    if this in leaks:
+        return "also held out for validation"
+    if this in met:
+        return "met before"
+    met.add(this)
+    return ""
+
+
+def key(example: Example) -> int:
+    """A pair without its spacing, as one number: a corpus of millions fits in memory."""
+    return hash((" ".join(example.source.split()), " ".join(example.target.split())))
+
+
+def some_left(report: Report, what: str) -> None:
+    """Refuse to go on with nothing."""
+    if not report.read:
+        raise ValueError(f"nothing is in {what}: its files are empty")
+    if not report.kept:
+        why = "".join(f", {found.count:,} {reason}" for reason, found in report.findings.items())
+        raise ValueError(f"nothing is left of {what}: {report.read:,} pairs read, 0 kept{why}")

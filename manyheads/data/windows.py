@@ -1,0 +1,252 @@
+"""From documents to batches of windows.
+
+N documents, P pieces of them, R rows of a batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.attention.patterns import Everything, Lengths, Segments
+from manyheads.attention.places import line, packed
+from manyheads.codecs.text import PAD, Text
+from manyheads.data.batches import Packing, Padding
+from manyheads.data.layout import NOTHING, WIDTH, Ints, Layout, split, within_rows
+from manyheads.data.shards import Shard
+from manyheads.modules.transformer import Tokens
+
+SHARED = 8  # rows that a batch keeps at least, where it has them: several devices may share it
+Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places of a shard and tables -> numbers
+CHARACTERS_AT_ONCE = 1 << 20  # of the documents that are turned to numbers together
+
+
+def framed(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
+    """Each document as numbers, from its start to its stop: what a shard of them holds."""
+    signs = codec.signs
+    for some in by_size(texts):
+        for ids in codec.encode_all(some):
+            yield [*signs.starts, *ids, signs.stop]
+
+
+def by_size(texts: Iterable[str]) -> Iterator[list[str]]:
+    some, size = list[str](), 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size >= CHARACTERS_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+class Batch(NamedTuple):
+    """What is read, and what is wanted after each of its tokens."""
+
+    tokens: Tokens
+    wanted: Tensor  # (R, T), NOTHING where nothing is
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.tokens.to(device), self.wanted.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a batch, not yet laid out: the pieces that lie end to end in each."""
+
+    begins: Ints  # (P,) in the shard
+    lengths: Ints  # (P,) tokens read; as many are wanted, one step on
+    counts: Ints  # (R,) pieces of each row
+    tables: Ints  # (P,) which table each one's numbers go through, where there are tables
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, some: slice) -> Rows:
+        """rows[1::2]: every other one."""
+        chosen = np.zeros(len(self), bool)
+        chosen[some] = True
+        pieces = chosen[self.row_of()]
+        return Rows(
+            self.begins[pieces], self.lengths[pieces], self.counts[chosen], self.tables[pieces]
+        )
+
+    def row_of(self) -> Ints:
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def filled(self, rows: int) -> Rows:
+        """With empty ones, so many."""
+        more = max(0, rows - len(self))
+        return replace(self, counts=np.pad(self.counts, (0, more)))
+
+    def plain(self, context: int) -> bool:
+        """Whether each is one full window."""
+        return bool(len(self) and (self.counts == 1).all() and (self.lengths == context).all())
+
+
+class Windows:
+    """Which tokens make which batch of a language model, and the batches themselves.
+
+    Documents longer than the context are cut into windows of it, from another place in every epoch.
+    Full windows go together, a batch of them needs no mask. What is shorter is packed into rows,
+    or has a row to itself where the layout is padded. Every token of a document but its first is
+    wanted once an epoch.
+    """
+
+    def __init__(
+        self,
+        documents: Shard,
+        context: int,
+        tokens: int,
+        layout: Layout = "packed",
+        *,
+        seed: int = 0,
+        pad: int = PAD,
+    ):
+        if context < 1:
+            raise ValueError(f"a window has 1 token or more, a context of {context} was asked for")
+        if not (documents.lengths > 1).any():
+            raise ValueError("there is nothing to learn: no document has two tokens")
+        self.documents, self.context, self.seed, self.pad = documents, context, seed, pad
+        self.rows = max(1, tokens // context)
+        # As wide as a few windows where those are short: what is packed leaves less room unused.
+        wide = max(1, min(self.rows // SHARED, WIDTH // context))
+        self.plan: Packing | Padding = (
+            Packing(rows=self.rows // wide, widths=(wide * context,))
+            if layout == "packed"
+            else Padding(max(tokens, context))
+        )
+
+    @property
+    def longest(self) -> int:
+        return min(self.context, int(self.documents.lengths.max()) - 1)
+
+    def epoch(self, number: int) -> list[Rows]:
+        """The batches of an epoch, in random order."""
+        random = np.random.default_rng([self.seed, number])
+        offsets = random.integers(self.context, size=len(self.documents))
+        batches = self.planned(offsets, number)
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def planned(self, offsets: Ints, epoch: int) -> list[Rows]:
+        cut = pieces(self.documents.ends, self.context, offsets)
+        return self.batched(*cut, np.zeros(len(cut[0]), np.int64), epoch)
+
+    def batched(self, begins: Ints, lengths: Ints, tables: Ints, epoch: int) -> list[Rows]:
+        random = np.random.default_rng([self.seed, epoch, 1])
+        full = random.permutation(np.flatnonzero(lengths == self.context))
+        some = len(full) // self.rows * self.rows
+        once = np.ones(self.rows, np.int64)
+        batches = [
+            Rows(begins[one], lengths[one], once, tables[one])
+            for one in full[:some].reshape(-1, self.rows)
+        ]
+        # Those that make no batch of their own lie among the short ones.
+        others = np.concatenate([np.flatnonzero(lengths < self.context), full[some:]])
+        rest = self.plan.batches(lengths[others, None], seed=self.seed, epoch=epoch)
+        for rows in rest:
+            flat = others[np.concatenate([np.asarray(row, np.int64) for row in rows])]
+            counts = np.array([len(row) for row in rows], np.int64)
+            batches.append(Rows(begins[flat], lengths[flat], counts, tables[flat]))
+        return batches
+
+    def read(self, places: Ints, tables: Ints) -> Ints:
+        """The numbers at these places of the shard, each by its table where there are tables."""
+        return self.documents.tokens[places].astype(np.int64)
+
+    def count(self, rows: Rows) -> int:
+        """The tokens of these rows that are wanted."""
+        return int(rows.lengths.sum())
+
+    def area(self, rows: Rows) -> int:
+        """The tokens of a batch, what fills it up included."""
+        if rows.plain(self.context):
+            return len(rows) * self.context
+        if isinstance(self.plan, Packing):
+            return self.plan.rows * self.plan.widths[0]
+        return len(rows) * int(rows.lengths.max(initial=1))
+
+    def share(self, rows: Rows, part: int, parts: int) -> Rows:
+        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        if isinstance(self.plan, Packing) and not rows.plain(self.context):
+            rows = rows.filled(self.plan.rows)
+        return rows[part::parts]
+
+    def batch(self, rows: Rows) -> Batch:
+        """No rows are one in which nothing is wanted."""
+        if rows.plain(self.context):
+            return side_by_side(self.read, rows, self.context)
+        rows = rows.filled(1)
+        if isinstance(self.plan, Packing):
+            (width,) = self.plan.widths
+            ids, wanted = placed(self.read, rows, width, self.pad)
+            lengths = split(rows.lengths, rows.counts.tolist())
+            return Batch(Tokens(ids, packed(lengths, width), Segments.of(lengths, width)), wanted)
+        ids, wanted = placed(self.read, rows, int(rows.lengths.max(initial=1)), self.pad)
+        width = ids.shape[1]
+        same = (rows.lengths == width).all()
+        seen = Everything() if same else Lengths(torch.from_numpy(rows.lengths))
+        return Batch(Tokens(ids, line(width), seen), wanted)
+
+
+def lost(scores: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+    """Scores (R, T, V) and what was wanted (R, T) -> the sum over all that is."""
+    return F.cross_entropy(
+        scores.flatten(0, 1).float(),
+        wanted.flatten(),
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+
+
+def whole(
+    documents: Shard, context: int, tokens: int, layout: Layout = "packed", *, pad: int = PAD
+) -> Iterator[Batch]:
+    """Every token of each document once, in windows that do not overlap: to measure by."""
+    plan = Windows(documents, context, tokens, layout, pad=pad)
+    for rows in plan.planned(np.zeros(len(documents), np.int64), 0):
+        yield plan.batch(rows)
+
+
+def pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
+    """Where the pieces of documents begin, and how many tokens of each are read.
+
+    One that is longer than the context begins with a piece as long as its offset, if that is not 0.
+    Documents that end at [4, 12], context 3, offsets [2, 2] -> [0, 4, 6, 9] and [3, 2, 3, 2]
+    """
+    lengths = np.diff(ends, prepend=0)
+    reads = np.maximum(lengths - 1, 0)  # nothing follows the last token
+    heads = np.where(reads > context, offsets, 0)
+    first = heads - np.where(heads > 0, context, 0)  # where the first would begin, were it full
+    counts = -(-(reads - first) // context)
+    number = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    starts = np.repeat(first, counts) + number * context
+    stops = np.minimum(starts + context, np.repeat(reads, counts))
+    starts = np.maximum(starts, 0)
+    return np.repeat(ends - lengths, counts) + starts, stops - starts
+
+
+def side_by_side(read: Read, rows: Rows, context: int) -> Batch:
+    """A full window a row."""
+    held = read(rows.begins[:, None] + np.arange(context + 1), rows.tables[:, None])
+    ids, wanted = (torch.from_numpy(held[:, i : i + context].copy()) for i in range(2))
+    return Batch(Tokens(ids, line(context)), wanted)
+
+
+def placed(read: Read, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
+    """What is read and what is wanted, each (R, width): all pieces are copied at once."""
+    row_of, lengths = rows.row_of(), rows.lengths
+    starts = within_rows(lengths, row_of) + row_of * width
+    step = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+    there, here = np.repeat(rows.begins, lengths) + step, np.repeat(starts, lengths) + step
+    tables = np.repeat(rows.tables, lengths)
+    ids, wanted = (np.full((len(rows), width), fill, np.int64) for fill in (pad, NOTHING))
+    ids.flat[here], wanted.flat[here] = read(there, tables), read(there + 1, tables)
+    return torch.from_numpy(ids), torch.from_numpy(wanted)

@@ -1,0 +1,367 @@
+"""The step of writing, recorded once and played again.
+
+A step of a small network is hundreds of short kernels, and starting them from Python takes longer
+than they run. On CUDA all of a step, the choice of the token included, is one graph: the host
+starts it again and again and only looks now and then at what was written. Elsewhere the same code
+runs as it stands.
+
+B batch, S slots, V vocabulary, N blocks of tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from types import MethodType
+from typing import Any, TypeAlias, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.cache import KeyValue, Static
+from manyheads.attention.kernels import Fastest, Kernel
+from manyheads.attention.kernels.single import Single
+from manyheads.attention.layer import Attention
+from manyheads.attention.places import Grid, Pairs, line
+from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left, without
+from manyheads.decoding.sample import FEW, Sampling
+from manyheads.modules.stack import Block
+from manyheads.modules.transformer import Decoder, words_of
+
+# The tokens that each sequence has written since the last look; none where it is done.
+Look: TypeAlias = Callable[[list[list[int]]], None]
+BLOCK = 256  # tokens of the vocabulary that are summed before the one among them is looked for
+ROOM = 128  # slots
+WARM_UPS = 3  # steps before the one that is recorded: compilers and libraries settle
+
+
+@dataclass(frozen=True)
+class Rule:
+    """All that a recorded choice depends on and that no buffer holds."""
+
+    how: Sampling
+    never: tuple[int, ...]
+    stops: tuple[int, ...]
+    shortest: int
+
+    @staticmethod
+    def of(how: Sampling, bounds: Bounds) -> Rule:
+        return Rule(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
+
+
+class Captured:
+    """A decoder with a cache of `slots` tokens for a batch of sequences, its step recorded.
+
+    What is compiled is so by `compile`, the options of torch.compile; None records what is there.
+    Whole recordings are kept, one for each kind of choice, so that the same object is used again.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        batch: int,
+        slots: int,
+        *,
+        look_every: int = 32,
+        room: int | None = None,
+        compile: dict[str, Any] | None = None,
+    ):
+        """Where empty slots are read as well, a recording is for so many slots and the next one for
+        `room` more; compiled it is for all of them, unless room is given."""
+        if not isinstance(decoder, Decoder):
+            raise ValueError(
+                f"a Decoder's step can be recorded, a {type(decoder).__name__} came; "
+                "CachedStep writes with any network"
+            )
+        for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
+            if count < 1:
+                raise ValueError(f"{name} is 1 or more, got {count}")
+        blocks = cast(list[Block], decoder.stack.blocks)
+        if any(block.cross_attention is not None for block in blocks):
+            raise ValueError(
+                "this decoder looks at a memory, whose step is not recorded; CachedStep takes it"
+            )
+        if decoder.training:
+            raise ValueError("a step is recorded as it is used, not as it is trained: eval() first")
+        self.decoder, self.batch, self.slots = decoder, batch, slots
+        self.look_every, self.compile = look_every, compile
+        weight = next(decoder.parameters())
+        self.device, layers = weight.device, [attention_of(block) for block in blocks]
+        self.places = line(slots, device=self.device)
+        self.lines = {slots: self.places}
+        self.kept: dict[int, KeyValue] = {
+            i: cast(KeyValue, tuple(self.empty(layer, weight.dtype) for _ in range(2)))
+            for i, layer in enumerate(layers)
+        }
+        whole: Any = {"dtype": torch.long, "device": self.device}
+        self.token = torch.zeros(batch, 1, **whole)  # the last one written
+        self.place = torch.zeros(1, **whole)  # where it is
+        self.count = torch.zeros(1, **whole)  # tokens written
+        self.ids = torch.zeros(batch, slots, **whole)
+        self.logs = torch.zeros(batch, slots, device=self.device)
+        self.shares = torch.zeros(batch, slots, dtype=torch.double, device=self.device)
+        sparing = self.reads_only_filled(layers, weight)
+        self.kernel: Kernel = Single() if sparing else decoder.stack.kernel
+        self.room = slots if sparing else room or (ROOM if compile is None else slots)
+        self.recordings: dict[tuple[int, Rule], Callable[[], None]] = {}
+        self.pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+
+    def empty(self, layer: Attention, dtype: torch.dtype) -> Tensor:
+        shape = self.batch, layer.key_heads, self.slots, layer.channels
+        return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def reads_only_filled(self, layers: Sequence[Attention], weight: Tensor) -> bool:
+        """Whether every layer's work is such as `Single` does."""
+        stack, single = self.decoder.stack, Single()
+        at = Grid(self.place, (self.place,), (self.slots,))
+        works = (
+            layer.work(pattern, Pairs(self.batch, layer.heads, at, self.places), weight)
+            for layer, pattern in zip(layers, stack.patterns, strict=True)
+        )
+        return isinstance(stack.kernel, Fastest) and not any(map(single.refuses, works))
+
+    @torch.no_grad()
+    def sample(
+        self,
+        start: Tensor,
+        bounds: Bounds,
+        how: Sampling = Sampling(),
+        numbers: Sequence[int] | None = None,
+        look: Look | None = None,
+    ) -> list[Hypothesis]:
+        """What decoding.sample writes on from `start` (B, T) by the same seed and numbers; `look`
+        is given what is new whenever the host looks."""
+        numbers = range(len(start)) if numbers is None else numbers
+        limits = self.fitting(start, bounds, numbers)
+        rule, steps = Rule.of(how, bounds), max(limits, default=0)
+        papers = [Paper(limit, bounds.stops) for limit in limits]
+        if not steps:
+            return [paper.hypothesis() for paper in papers]
+        start = start.to(self.device)
+        self.begin(start, how.seed, numbers, steps)
+        scores = self.scores(start, line(start.shape[1], device=self.device), start.shape[1])
+        bounds.check(scores.shape[1])
+        self.choose(scores, rule)
+        done, seen = 1, 0
+        while True:
+            until = min(steps, seen + self.look_every)
+            for written in range(done, until):
+                self.recorded(start.shape[1] + written, rule)()
+            done = until
+            new = self.news(papers, seen, done)
+            if look is not None:
+                look(new)
+            seen = done
+            if done == steps or not any(paper.going for paper in papers):
+                return [paper.hypothesis() for paper in papers]
+
+    def fitting(self, start: Tensor, bounds: Bounds, numbers: Sequence[int]) -> list[int]:
+        """How long each may be; what cannot be written is refused."""
+        if not 1 <= len(start) <= self.batch or start.shape[1] < 1:
+            raise ValueError(
+                f"1 to {self.batch} sequences that have begun are written on, "
+                f"{tuple(start.shape)} arrived"
+            )
+        if len(numbers) != len(start):
+            raise ValueError(f"{len(numbers)} numbers came for {len(start)} sequences")
+        if bounds.prefix:
+            raise ValueError(
+                "a recorded step forces no prefix; begin with it, or write with a CachedStep"
+            )
+        limits = bounds.limits(len(start))
+        read = start.shape[1] + max(limits) - 1  # the last token is written and never read
+        if read > self.slots:
+            raise ValueError(
+                f"{start.shape[1]} tokens and {max(limits)} more need {read} slots, "
+                f"there are {self.slots}"
+            )
+        return limits
+
+    def begin(self, start: Tensor, seed: int, numbers: Sequence[int], steps: int) -> None:
+        """The buffers as they are before the first token; rows that nobody wants draw as row 0."""
+        rows = []
+        for number in (*numbers, *[numbers[0]] * (self.batch - len(numbers))):
+            chance = Random(f"{seed} {number}")
+            rows.append([chance.random() for _ in range(steps)])
+        self.shares[:, :steps] = torch.tensor(rows, dtype=torch.double).to(self.device)
+        self.count.zero_()
+        self.place.fill_(start.shape[1] - 1)
+
+    def scores(self, ids: Tensor, at: Grid, slots: int) -> Tensor:
+        """Of the next token (B, V), after ids (B, T) that go into the first slots of the cache."""
+        if len(ids) < self.batch:
+            ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
+        cache = Static(self.first(slots))
+        cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
+        places, types = self.decoder.dressed(ids, at)
+        words = words_of(self.decoder.embedding, ids, types)
+        states = self.decoder.stack(words, places, cache=cache)
+        return self.decoder.head(states[:, -1])
+
+    def first(self, slots: int) -> Grid:
+        """So many places of the cache, cut once: what is compiled cannot cut them."""
+        if slots not in self.lines:
+            self.lines[slots] = self.places[:slots]
+        return self.lines[slots]
+
+    def step(self, slots: int, rule: Rule) -> None:
+        """Read the last token, write the next: all of it on the device."""
+        at = Grid(self.place, (self.place,), (slots,))
+        self.choose(self.scores(self.token, at, slots), rule)
+
+    def choose(self, scores: Tensor, rule: Rule) -> None:
+        """A token for each sequence by its scores (B, V), into the buffers."""
+        logs = without(scores.log_softmax(-1, dtype=torch.float32), rule.never)
+        for stop in rule.stops if rule.shortest else ():
+            logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
+        token = pick(weights(rule.how, logs), self.shares.index_select(1, self.count))
+        self.ids.index_copy_(1, self.count, token)
+        self.logs.index_copy_(1, self.count, logs.gather(1, token))
+        self.token.copy_(token)
+        self.count.add_(1)
+        self.place.add_(1)
+
+    def news(self, papers: list[Paper], seen: int, done: int) -> list[list[int]]:
+        """What each has written from `seen` on: the one place where the host waits."""
+        ids, logs = self.ids[:, seen:done].tolist(), self.logs[:, seen:done].tolist()
+        return [paper.take(row, ids[row], logs[row], seen) for row, paper in enumerate(papers)]
+
+    # ---- recording ---------------------------------------------------------------------------
+
+    def recorded(self, read: int, rule: Rule) -> Callable[[], None]:
+        """The step after which `read` slots are filled."""
+        slots = min(self.slots, -(-read // self.room) * self.room)
+        if (slots, rule) not in self.recordings:
+            self.recordings[slots, rule] = self.record(slots, rule)
+        return self.recordings[slots, rule]
+
+    def record(self, slots: int, rule: Rule) -> Callable[[], None]:
+        self.first(slots)
+        run: Callable[[], None] = partial(self.step, slots, rule)
+        if self.compile is not None:
+            options = {"fullgraph": True, "dynamic": False, **self.compile}
+            run = torch.compile(run, **options)
+        if self.device.type != "cuda":
+            return run
+        buffers = self.token, self.place, self.count
+        before = [buffer.clone() for buffer in buffers]
+        apart = self.batch == 1 and self.compile is not None
+        with swapped(self.decoder, self.kernel), biases_apart(self.decoder, apart):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UPS):
+                    run()
+                    # As if it had not been: what else it wrote is written again before it is read.
+                    for buffer, value in zip(buffers, before, strict=True):
+                        buffer.copy_(value)
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
+                run()
+        return graph.replay
+
+
+class Paper:
+    """What one sequence has written, as far as the host has looked."""
+
+    def __init__(self, limit: int, stops: tuple[int, ...]):
+        self.limit, self.stops = limit, stops
+        self.ids: list[int] = []
+        self.logs: list[float] = []
+        self.going = limit > 0
+
+    def take(self, row: int, ids: list[int], logs: list[float], seen: int) -> list[int]:
+        """The tokens that are its own among these: up to its stop, and no more than it may have."""
+        had = len(self.ids)
+        for i, (token, log) in enumerate(zip(ids, logs, strict=True)):
+            if not self.going:
+                break
+            if not math.isfinite(log):
+                raise nothing_left(row, seen + i)
+            self.ids.append(token)
+            self.logs.append(log)
+            self.going = token not in self.stops and len(self.ids) < self.limit
+        return self.ids[had:]
+
+    def hypothesis(self) -> Hypothesis:
+        return Hypothesis.of(self.ids, self.logs, self.stops)
+
+
+# ---- the choice of a token, without asking the device anything -----------------------------------
+
+
+def weights(how: Sampling, logs: Tensor) -> Tensor:
+    """`how.weights(logs)`, which for `top_p` would look whether a few tokens are enough."""
+    if how.top_p == 1:
+        return how.weights(logs)
+    found, vocabulary = replace(how, top_p=1.0, min_p=0.0).weights(logs), logs.shape[1]
+    if vocabulary <= FEW or 0 < how.top_k < FEW:
+        falling, order = found.topk(min(FEW, vocabulary))
+    else:
+        falling, order = found.sort(-1, descending=True)
+    spare = falling.cumsum(-1) - falling >= how.top_p
+    found = torch.zeros_like(found).scatter(1, order, falling.masked_fill(spare, 0))
+    return found.masked_fill(found < how.min_p * found.amax(-1, keepdim=True), 0)
+
+
+def pick(weights: Tensor, shares: Tensor) -> Tensor:
+    """`sample.pick` for shares (B, 1) on the device -> tokens (B, 1).
+
+    First the block of tokens, then the one in it: to add up a vocabulary in its order takes longer
+    than the network. In 64 bits the sums differ in their last place alone.
+    """
+    blocks = F.pad(weights, (0, -weights.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    ends = blocks.sum(-1, dtype=torch.double).cumsum(-1)  # (B, N)
+    left = (1 - shares) * ends[:, -1:]
+    block = torch.searchsorted(ends, left).clamp(max=ends.shape[1] - 1)  # (B, 1)
+    behind = F.pad(ends, (1, 0)).gather(1, block)
+    chosen = blocks.gather(1, block[:, :, None].expand(-1, 1, BLOCK))[:, 0]
+    inside = chosen.double().cumsum(-1)  # (B, BLOCK)
+    # At most all of the block: rounding may not lead past it to a token without weight.
+    found = torch.searchsorted(inside, (left - behind).minimum(inside[:, -1:]))
+    return (block * BLOCK + found).clamp(max=weights.shape[1] - 1)
+
+
+# ---- what is changed while a step is recorded ----------------------------------------------------
+
+
+@contextmanager
+def swapped(decoder: Decoder, kernel: Kernel) -> Iterator[None]:
+    """The decoder with this kernel; it has its own again afterwards."""
+    own, decoder.stack.kernel = decoder.stack.kernel, kernel
+    try:
+        yield
+    finally:
+        decoder.stack.kernel = own
+
+
+@contextmanager
+def biases_apart(network: nn.Module, wanted: bool) -> Iterator[None]:
+    """Every bias added after its product and not by it.
+
+    A product of one row becomes part of what is around it when torch compiles it
+    (coordinate_descent_tuning), but not where the library's call adds a bias.
+    """
+    linears = [part for part in network.modules() if type(part) is nn.Linear and wanted]
+    for linear in linears:
+        cast(Any, linear).forward = MethodType(product_then_bias, linear)
+    try:
+        yield
+    finally:
+        for linear in linears:
+            del linear.forward
+
+
+def product_then_bias(linear: nn.Linear, x: Tensor) -> Tensor:
+    product = F.linear(x, linear.weight)
+    return product if linear.bias is None else product + linear.bias
+
+
+def attention_of(block: Block) -> Attention:
+    return cast(Attention, block.self_attention.part)

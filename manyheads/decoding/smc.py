@@ -1,0 +1,106 @@
+"""Tokens drawn around others that are given: what comes before knows of what comes after.
+
+Drawn from left to right, a voice does not know how the melody goes on. So many particles are drawn
+side by side, each weighted by how likely the given tokens were after what it wrote, and those that
+did not foresee them give way to copies of those that did: sequential Monte Carlo.
+
+K particles, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.decoding.bounds import UNLIKELY, nothing_left, without
+from manyheads.decoding.log_probs import log_probabilities
+from manyheads.decoding.sample import Sampling, drawn
+from manyheads.decoding.step import Step
+
+FREE = -1  # a token that is not given
+
+
+class Around(NamedTuple):
+    """The given tokens and those drawn around them."""
+
+    ids: list[int]
+    logs: list[float]  # what the model gives for each, the given ones too
+
+
+@torch.no_grad()
+def around(
+    step: Step,
+    start: Tensor,
+    given: Sequence[int],
+    how: Sampling = Sampling(),
+    *,
+    particles: int = 16,
+    never: Sequence[int] = (),
+    shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+) -> Around:
+    """Write on from `start` (1, T): at each turn the `given` token, or one drawn where it is FREE.
+
+    The more particles, the nearer to what the model would write if it knew all that is given;
+    one of them knows nothing of what is to come. `never` is not drawn, but may be given. `shown`
+    hands on what is given, for whoever wants to see how far it is.
+    """
+    if particles < 1:
+        raise ValueError(f"1 particle or more is drawn, got {particles}")
+    if len(start) != 1:
+        raise ValueError(f"tokens are drawn around one sequence at a time, {len(start)} came")
+    choose, rows = drawn(how, range(particles)), range(particles)
+    chance = Random(f"{how.seed} particles")
+    ids = start.new_empty((particles, 0))
+    logs = torch.empty((particles, 0), device=start.device)
+    weights = torch.zeros(particles, dtype=torch.double)  # their logarithms, up to a common factor
+    scores = step(start).repeat_interleave(particles, 0)  # the start is read once for all
+    step.select(torch.zeros(particles, dtype=torch.long, device=start.device))
+    for turn, known in enumerate(shown(given)):
+        chances = log_probabilities(scores)  # (K, V)
+        if known == FREE:
+            without(chances, never)
+        else:
+            own = chances[:, known].clamp(min=UNLIKELY)
+            weights += own.double().cpu()
+            chances.fill_(-torch.inf)[:, known] = own
+        token = choose(chances, rows)[:, None]  # (K, 1)
+        log = chances.gather(1, token)
+        if not log.isfinite().all():
+            raise nothing_left(0, turn)
+        ids, logs = torch.cat([ids, token], 1), torch.cat([logs, log], 1)
+        if known != FREE and effective(weights) < particles / 2:
+            kept = systematic(weights, chance.random()).to(start.device)
+            step.reorder(kept)
+            ids, logs = ids[kept], logs[kept]
+            weights.zero_()
+        if turn + 1 < len(given):
+            scores = step(ids[:, -1:])
+    one = chosen(weights, chance.random())
+    return Around(ids[one].tolist(), logs[one].tolist())
+
+
+def effective(weights: Tensor) -> float:
+    """How many particles of one weight would say as much, from logarithms (K,)."""
+    shares = weights.softmax(0)
+    return float(1 / (shares**2).sum())
+
+
+def systematic(weights: Tensor, share: float) -> Tensor:
+    """Which go on, each about as often as its weight says: one chance for all, evenly apart."""
+    count = len(weights)
+    at = (torch.arange(count, dtype=torch.double) + share) / count
+    return torch.searchsorted(behind(weights), at, right=True).clamp(max=count - 1)
+
+
+def chosen(weights: Tensor, share: float) -> int:
+    found = torch.searchsorted(behind(weights), torch.tensor(share).double(), right=True)
+    return min(int(found), len(weights) - 1)
+
+
+def behind(weights: Tensor) -> Tensor:
+    """Shares of all weight up to and with each particle."""
+    return weights.softmax(0).cumsum(0)

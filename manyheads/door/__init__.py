@@ -1,1 +1,0 @@
-"""Models of other libraries, in and out: one file a family, one table for both ways."""

@@ -1,1 +1,0 @@
-"""Transformers from parts: blocks, stacks, and the three shapes."""

@@ -1,0 +1,1 @@
+"""Networks and what they are made of."""

@@ -1,0 +1,229 @@
+"""Reading neighbours together: gated convolutions, wider with every layer (ConvS2S, ByteNet).
+
+B batch, T tokens, D model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Growing, Slot, same_batch
+from manyheads.attention.kernels import Kernel, Plan, plan
+from manyheads.attention.kernels import kernel as named_kernel
+from manyheads.attention.layer import Attention
+from manyheads.attention.places import Pairs
+from manyheads.attention.positions import Position
+from manyheads.modules.checks import counted, embedded, goes_on, looked_at, measured, same_width
+from manyheads.modules.layers import started
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Tokens, as_tokens
+
+HALF = math.sqrt(0.5)  # the sum of two things, times this, is as large as each of them
+
+
+class Gated(nn.Module):
+    """A convolution whose one half decides how much of the other passes: (B, D, T) -> (B, D, T').
+
+    It pads nothing: whoever calls it knows what stands beside the tokens.
+    """
+
+    def __init__(self, width: int, span: int, dilation: int, dropout: float):
+        super().__init__()
+        self.convolution = nn.Conv1d(width, 2 * width, span, dilation=dilation)
+        self.reach = (span - 1) * dilation  # tokens it sees beside each
+        # Gates halve what passes and dropout thins what comes: these keep its size (ConvS2S, A.1).
+        deviation = math.sqrt(4 * (1 - dropout) / (span * width))
+        nn.init.normal_(self.convolution.weight, std=deviation)
+        nn.init.zeros_(cast(Tensor, self.convolution.bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.glu(self.convolution(x), 1)
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Sees both ways, `span` tokens in a layer. Tokens (B, T) -> states (B, T, D)."""
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        width: int,
+        dilations: tuple[int, ...] = (1, 1, 1, 1),
+        *,
+        span: int = 3,
+        position: Position | None = None,
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        checked(dilations, position, dropout, width=width, span=span)
+        same_width(width, embedding)
+        if span % 2 == 0:
+            raise ValueError(
+                f"an encoder sees as far left as right, so its span is odd, got {span}; "
+                f"{span - 1} or {span + 1} would do"
+            )
+        self.width, self.embedding = width, embedding
+        self.position, self.dropout = position or Position(), nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(Gated(width, span, step, dropout) for step in dilations)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        tokens = as_tokens(tokens)
+        x = embedded(self.embedding, tokens, self.width, "a convolutional network")
+        x = self.dropout(self.position(x, tokens.at)).mT  # (B, D, T)
+        counts = counted(tokens.seen, tokens.at, len(x))
+        # Zeros, as beyond the end of a sequence that is alone.
+        kept = 1 if counts is None else counts[:, None].to(x.dtype)
+        x = x * kept
+        for block in cast(list[Gated], self.blocks):
+            side = block.reach // 2
+            x = (x + block(F.pad(self.dropout(x), (side, side)))) * HALF * kept
+        return x.mT
+
+
+class ConvolutionalBlock(nn.Module):
+    """Look at what was just written, then at the memory."""
+
+    def __init__(self, width: int, heads: int, span: int, dilation: int, dropout: float):
+        super().__init__()
+        self.gated = Gated(width, span, dilation, dropout)
+        self.attention = Attention(width, heads)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        before: Tensor,
+        word: Tensor,
+        memory: Tensor,
+        across: Plan,
+        slot: Slot | None,
+    ) -> Tensor:
+        """x and the word as it came in (B, T, D), after what stood before (B, reach, D)."""
+        near = self.gated(self.dropout(torch.cat([before, x], 1)).mT).mT
+        found = self.attention((near + word) * HALF, across, memory=memory, slot=slot)
+        return (x + (near + found) * HALF) * HALF
+
+
+class ConvolutionalDecoder(nn.Module):
+    """Sees the last tokens it wrote, and looks at the memory in every layer.
+
+    Tokens (B, T) -> scores of the next token (B, T, V). `dilations` of (1, 2, 4, 8) see 31 tokens
+    with a span of 3, (1, 1, 1, 1) see 9.
+    """
+
+    causal = True
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        head: nn.Module,
+        width: int,
+        dilations: tuple[int, ...] = (1, 1, 1, 1),
+        *,
+        heads: int = 1,
+        span: int = 3,
+        position: Position | None = None,
+        dropout: float = 0.1,
+        kernel: Kernel | str | None = None,
+    ):
+        super().__init__()
+        checked(dilations, position, dropout, width=width, span=span)
+        same_width(width, embedding, head)
+        self.width, self.embedding, self.head = width, embedding, head
+        self.position, self.dropout = position or Position(), nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            ConvolutionalBlock(width, heads, span, dilation, dropout) for dilation in dilations
+        )
+        self.out = nn.Linear(width, width)
+        self.kernel: Kernel = named_kernel(kernel or "fastest")
+        started(self.out)
+
+    def new_cache(self) -> Recent:
+        return Recent()
+
+    def forward(
+        self, tokens: Tokens, memory: Memory | None = None, cache: Recent | None = None
+    ) -> Tensor:
+        tokens = as_tokens(tokens)
+        x = embedded(self.embedding, tokens, self.width, "a convolutional network")
+        memory = looked_at(memory, x, self.width, "a convolutional network")
+        if cache is not None:
+            as_recent(cache).resume(tokens, len(x))
+        x = word = self.dropout(self.position(x, tokens.at))
+        blocks = cast(list[ConvolutionalBlock], self.blocks)
+        attention = blocks[0].attention
+        pairs = Pairs(len(x), attention.heads, tokens.at, memory.at)
+        across = plan(self.kernel, attention.work(memory.seen, pairs, x))
+        for i, block in enumerate(blocks):
+            reach = block.gated.reach
+            if cache is None:
+                before, slot = x.new_zeros(len(x), reach, self.width), None
+            else:
+                before, slot = cache.before(i, x, reach), Slot(cache.memory, i)
+            x = block(x, before, word, memory.states, across, slot)
+        if cache is not None:
+            cache.read += x.shape[1]
+        return self.head(self.dropout(self.out(x)))
+
+
+class Recent:
+    """What a convolutional decoder still sees: each layer's last inputs, and the memory's keys."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[int, Tensor] = {}  # each (B, reach, D)
+        self.memory = Growing()  # holds keys and values of the memory alone
+        self.read = 0
+
+    def resume(self, tokens: Tokens, batch: int) -> None:
+        goes_on(tokens, self.read)
+        for kept in self.inputs.values():
+            same_batch(kept, batch)
+
+    def before(self, layer: int, x: Tensor, reach: int) -> Tensor:
+        """What stood before x, zeros where nothing did; and x is kept for the next step."""
+        held = self.inputs.get(layer)
+        before = x.new_zeros(len(x), reach, x.shape[2]) if held is None else held
+        both = torch.cat([before, x], 1)
+        self.inputs[layer] = both[:, both.shape[1] - reach :]
+        return before
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sequences of the batch, in this order."""
+        self.reorder(rows)
+        self.memory.select(rows)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on from what these rows wrote, each with the memory it has."""
+        self.inputs = {layer: kept[rows] for layer, kept in self.inputs.items()}
+
+    def forget(self) -> None:
+        self.inputs, self.read = {}, 0
+        self.memory.forget()
+
+
+def checked(dilations: Any, position: Any, dropout: float, **measures: int) -> None:
+    """Refuse what no convolutional network is made of."""
+    measured(dropout, **measures)
+    steps = dilations if isinstance(dilations, tuple) else ()
+    if not steps or not all(isinstance(step, int) and step >= 1 for step in steps):
+        raise ValueError(
+            "dilations are a whole number from 1 up for each layer, as in (1, 2, 4), "
+            f"got {dilations!r}"
+        )
+    if not isinstance(position, Position | None):
+        raise ValueError(
+            f"position= takes a part that changes embeddings, like Sinusoidal(), got {position!r}"
+        )
+
+
+def as_recent(cache: Any) -> Recent:
+    if not isinstance(cache, Recent):
+        raise ValueError(
+            f"a convolutional decoder keeps what it sees in a Recent, a {type(cache).__name__} "
+            "arrived; its new_cache() makes one"
+        )
+    return cache

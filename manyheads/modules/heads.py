@@ -1,0 +1,69 @@
+"""What stands on an encoder: a guess at hidden words, or a verdict on the whole.
+
+B batch, T tokens, D model width, V vocabulary, N outcomes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.modules.checks import mean, one_a_row
+from manyheads.modules.layers import started
+from manyheads.modules.transformer import Embedding, Tied, Tokens, as_tokens
+
+Pooling = Literal["first", "mean"]
+
+
+class Guess(nn.Module):
+    """A score for every word at every place: a layer of its own, then the embedding backwards."""
+
+    def __init__(self, embedding: Embedding, width: int, norm_epsilon: float = 1e-5):
+        super().__init__()
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=norm_epsilon)
+        self.words = Tied(embedding, bias=True)
+        started(self.dense)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., D) -> (..., V)"""
+        return self.words(self.norm(nn.functional.gelu(self.dense(states))))
+
+
+class Reader(nn.Module):
+    """Reads a text and says one thing about all of it, or one about each token.
+
+    Tokens (B, T) -> scores (B, N), or (B, T, N) where `pooling` is None. "first" asks the state of
+    the first token through a layer of its own, as BERT does; "mean" takes that of all.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        width: int,
+        outcomes: int,
+        *,
+        pooling: Pooling | None = "mean",
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        if pooling not in ("first", "mean", None):
+            raise ValueError(f"a text is pooled by first or mean, got {pooling!r}")
+        self.encoder: Any = encoder
+        self.pooling = pooling
+        self.pooler = nn.Linear(width, width) if pooling == "first" else None
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, outcomes)
+        started(self.head, *([self.pooler] if self.pooler is not None else []))
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        if self.pooling is not None:
+            one_a_row(as_tokens(tokens).seen, "a verdict on the whole")
+        states = self.encoder(tokens)
+        if self.pooler is not None:
+            states = torch.tanh(self.pooler(states[:, 0]))
+        elif self.pooling == "mean":
+            states = mean(states, tokens.seen, tokens.at)
+        with torch.autocast(states.device.type, enabled=False):
+            # In 16 bits a number has three digits, and its squared distance fewer.
+            return self.head(self.dropout(states).to(self.head.weight.dtype))

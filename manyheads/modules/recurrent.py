@@ -1,0 +1,297 @@
+"""Reading one token after another: the networks that attention was invented for.
+
+The encoder reads both ways, the decoder writes forwards and may look its state up in the memory
+(Luong). The context is not fed back in, so a training batch is one call over all its tokens.
+
+B batch, T tokens, S tokens of the memory, D model width, L layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from manyheads.attention.biases import Feature
+from manyheads.attention.cache import same_batch
+from manyheads.attention.kernels import Kernel, Work, plan
+from manyheads.attention.kernels import kernel as named_kernel
+from manyheads.attention.layer import computed_in
+from manyheads.attention.places import Pairs, Places
+from manyheads.attention.scores import Additive, Dot, Multiplicative, Score
+from manyheads.modules.checks import (
+    counted,
+    embedded,
+    goes_on,
+    looked_at,
+    mean,
+    measured,
+    same_width,
+)
+from manyheads.modules.layers import started
+from manyheads.modules.stack import Memory, named
+from manyheads.modules.transformer import Tokens, as_tokens
+
+States: TypeAlias = tuple[Tensor, ...]  # each (L, B, D): hidden and cell of an LSTM, one of a GRU
+
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+# How a state is compared with the memory, made for a width; "none" sees only the memory's mean.
+SCORES: dict[str, Callable[[int], Score | None]] = {
+    "none": lambda width: None,
+    "dot": lambda width: Dot(),
+    "multiplicative": lambda width: Multiplicative(width, width),
+    "additive": lambda width: Additive(width, width, width),
+}
+
+
+class RecurrentEncoder(nn.Module):
+    """Reads both ways, half of the width each. Tokens (B, T) -> states (B, T, D)."""
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        width: int,
+        depth: int,
+        *,
+        cell: str = "lstm",
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        measured(dropout, width=width, depth=depth)
+        if width % 2:
+            raise ValueError(
+                f"two directions share a width evenly, got {width}; {width - 1 or 2} or "
+                f"{width + 1} would do"
+            )
+        same_width(width, embedding)
+        self.width, self.embedding, self.dropout = width, embedding, nn.Dropout(dropout)
+        self.cells = cells_of(cell, width, depth, dropout, both_ways=True)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        tokens = as_tokens(tokens)
+        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        counts = counted(tokens.seen, tokens.at, len(x))
+        if counts is None:
+            return self.dropout(self.cells(x)[0])
+        # An empty sequence is read as one token, which is then emptied.
+        lengths = counts.sum(1).clamp(min=1).cpu()
+        read = self.cells(pack_padded_sequence(x, lengths, True, enforce_sorted=False))[0]
+        states = pad_packed_sequence(read, True, total_length=x.shape[1])[0]
+        return self.dropout(states * counts[..., None])
+
+
+class Lookup(nn.Module):
+    """Each state asks the memory and takes a mix of its states; `kernel` may be swapped."""
+
+    def __init__(self, score: Score, kernel: Kernel | str | None = None):
+        super().__init__()
+        self.score = score
+        self.kernel: Kernel = named_kernel(kernel or "fastest")
+
+    def forward(self, states: Tensor, at: Places, memory: Memory) -> Tensor:
+        """(B, T, D) among (B, S, D) -> (B, T, D)"""
+        features: set[Feature] = {*self.score.features}
+        if torch.is_grad_enabled():
+            features.add("gradient")
+        pairs = Pairs(len(states), 1, at, memory.at)
+        kind, channels = computed_in(states), memory.states.shape[-1]
+        look = plan(self.kernel, Work(memory.seen, pairs, frozenset(features), kind, channels))
+        query, held = states[:, None].to(kind), memory.states[:, None].to(kind)
+        return look(query, held, held, score=self.score)[:, 0]
+
+
+class RecurrentDecoder(nn.Module):
+    """Writes from a state that holds all it has read, and from what that finds in the memory.
+
+    Tokens (B, T) -> scores of the next token (B, T, V).
+    """
+
+    causal = True
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        head: nn.Module,
+        width: int,
+        depth: int,
+        *,
+        cell: str = "lstm",
+        attention: Score | None,
+        dropout: float = 0.1,
+        kernel: Kernel | str | None = None,
+    ):
+        super().__init__()
+        measured(dropout, width=width, depth=depth)
+        same_width(width, embedding, head)
+        fits(attention, width)
+        self.width, self.embedding, self.head = width, embedding, head
+        self.dropout = nn.Dropout(dropout)
+        self.cells = cells_of(cell, width, depth, dropout)
+        self.kinds = 2 if cell == "lstm" else 1  # of state: hidden, and an LSTM's cell
+        self.first = nn.Linear(width, self.kinds * depth * width)
+        self.attention = None if attention is None else Lookup(attention, kernel)
+        self.mix = nn.Linear(2 * width, width)
+        for weight in self.first.weight.split(width):
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.first.bias)
+        started(self.mix)
+
+    def new_cache(self) -> Carried:
+        return Carried()
+
+    def forward(
+        self, tokens: Tokens, memory: Memory | None = None, cache: Carried | None = None
+    ) -> Tensor:
+        tokens = as_tokens(tokens)
+        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        memory = looked_at(memory, x, self.width, "a recurrent network")
+        begin = None if cache is None else as_carried(cache).resume(tokens, len(x))
+        states, end = self.read(x, self.beginning(memory) if begin is None else begin)
+        if self.attention is None:
+            context = mean_of(memory)[:, None].expand(-1, x.shape[1], -1)
+        else:
+            context = self.attention(states, tokens.at, memory)
+        if cache is not None:
+            cache.keep(end, x.shape[1])
+        mixed = torch.tanh(self.mix(torch.cat([context, states], -1)))
+        return self.head(self.dropout(mixed))
+
+    def beginning(self, memory: Memory) -> States:
+        """The state before the first token: what the memory says on the whole."""
+        flat = torch.tanh(self.first(mean_of(memory)))  # (B, kinds L D)
+        layers = flat.unflatten(-1, (self.kinds, -1, self.width)).permute(1, 2, 0, 3)
+        return tuple(layers.contiguous())
+
+    def read(self, x: Tensor, begin: States) -> tuple[Tensor, States]:
+        """(B, T, D) and the state before -> the state after each token, and after the last."""
+        states, end = self.cells(x, begin if self.kinds == 2 else begin[0])
+        return states, end if self.kinds == 2 else (end,)
+
+
+class RecurrentWriter(nn.Module):
+    """Writes from a state that holds all it has written: no source, no attention.
+
+    Tokens (B, T) -> scores of the next token (B, T, V).
+    """
+
+    causal = True
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        head: nn.Module,
+        width: int,
+        depth: int,
+        *,
+        cell: str = "lstm",
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        measured(dropout, width=width, depth=depth)
+        same_width(width, embedding, head)
+        self.width, self.embedding, self.head = width, embedding, head
+        self.dropout = nn.Dropout(dropout)
+        self.cells = cells_of(cell, width, depth, dropout)
+
+    def new_cache(self) -> Carried:
+        return Carried()
+
+    def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
+        tokens = as_tokens(tokens)
+        if memory is not None:
+            raise ValueError("a memory came to a network that writes without one")
+        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        begin = None if cache is None else as_carried(cache).resume(tokens, len(x))
+        lstm = isinstance(self.cells, nn.LSTM)
+        states, end = self.cells(x, begin if begin is None or lstm else begin[0])
+        if cache is not None:
+            cache.keep(end if lstm else (end,), x.shape[1])
+        return self.head(self.dropout(states))
+
+
+class Carried:
+    """What a recurrent decoder takes from step to step: one state, however long the text."""
+
+    def __init__(self) -> None:
+        self.states: States | None = None
+        self.read = 0
+
+    def resume(self, tokens: Tokens, batch: int) -> States | None:
+        """The state to go on from; none before the first token."""
+        goes_on(tokens, self.read)
+        if self.states is not None:
+            same_batch(self.states[0][0], batch)
+        return self.states
+
+    def keep(self, states: States, count: int) -> None:
+        self.states, self.read = states, self.read + count
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sequences of the batch, in this order."""
+        if self.states is not None:
+            self.states = tuple(state[:, rows].contiguous() for state in self.states)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on from these rows' states: nothing of the memory is kept here."""
+        self.select(rows)
+
+    def forget(self) -> None:
+        self.states, self.read = None, 0
+
+
+def cells_of(
+    cell: str, width: int, depth: int, dropout: float, both_ways: bool = False
+) -> nn.LSTM | nn.GRU:
+    """Layers of cells whose states neither fade nor grow at the start of training."""
+    cells = named(CELLS, "cell", cell)(
+        width,
+        width // 2 if both_ways else width,
+        depth,
+        batch_first=True,
+        bidirectional=both_ways,
+        dropout=dropout if depth > 1 else 0.0,  # torch drops between layers only, and warns of one
+    )
+    hidden = cells.hidden_size
+    with torch.no_grad():
+        for name, parameter in cells.named_parameters():
+            if "bias" in name:
+                parameter.zero_()
+                if cell == "lstm" and "bias_ih" in name:
+                    parameter[hidden : 2 * hidden] = 1  # remember, until told to forget
+                continue
+            for gate in parameter.split(hidden):
+                (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)
+    return cells
+
+
+def mean_of(memory: Memory) -> Tensor:
+    return mean(memory.states, memory.seen, memory.at)
+
+
+def fits(score: Any, width: int) -> None:
+    """Refuse what is not a score of two states of this width."""
+    if not isinstance(score, Score | None):
+        makes = f"; SCORES[{score!r}](width) makes one" if score in list(SCORES) else ""
+        raise ValueError(f"attention= takes a score like Dot(), or None, got {score!r}{makes}")
+    if score is not None:
+        like = next(score.parameters(), torch.zeros(()))
+        state = like.new_zeros(1, 1, 1, width)
+        try:
+            score(state, state)
+        except RuntimeError:
+            raise ValueError(
+                f"{type(score).__name__} compares other widths than the {width} of this network"
+            ) from None
+
+
+def as_carried(cache: Any) -> Carried:
+    if not isinstance(cache, Carried):
+        raise ValueError(
+            f"a recurrent decoder keeps its state in a Carried, a {type(cache).__name__} arrived; "
+            "its new_cache() makes one"
+        )
+    return cache

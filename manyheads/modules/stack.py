@@ -1,0 +1,354 @@
+"""Blocks on top of each other, with one plan a pass for every pattern among them.
+
+B batch, T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Cache, Slot
+from manyheads.attention.kernels import Kernel, Plan, finite, plan
+from manyheads.attention.kernels import kernel as named_kernel
+from manyheads.attention.layer import Attention, misplaced
+from manyheads.attention.patterns import (
+    Causal,
+    Everything,
+    Lengths,
+    Pattern,
+    Prefix,
+    horizon,
+    looks_ahead,
+)
+from manyheads.attention.places import Pairs, Places
+from manyheads.attention.positions import Position
+from manyheads.attention.relatives import Relative
+from manyheads.modules.layers import FEED_FORWARDS, NORMS, NormOrder, Sublayer
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The measures of a stack; names of parts are keys of FEED_FORWARDS and NORMS."""
+
+    width: int = 512
+    depth: int = 6
+    heads: int = 8
+    key_heads: int | None = None
+    inner: int | None = None  # of the feed-forward layers; four times the width unless given
+    feed_forward: str = "relu"
+    norm: str = "layer"
+    norm_epsilon: float = 1e-5
+    embedding_norm: bool = False  # one more norm, below the first layer
+    order: NormOrder = "pre"
+    residual: bool = True
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        measures = ("width", "depth", "heads", *(("inner",) if self.inner is not None else ()))
+        for name in measures:
+            if not isinstance(value := getattr(self, name), int) or value < 1:
+                raise ValueError(
+                    f"the {name} of a stack is a whole number from 1 up, got {value!r}"
+                )
+        if not self.norm_epsilon > 0:
+            raise ValueError(f"norm_epsilon is above 0, got {self.norm_epsilon}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
+
+
+class Memory(NamedTuple):
+    """What a decoder looks at: the encoder's states, where they are, and which of them count."""
+
+    states: Tensor  # (B, T, D)
+    at: Places
+    seen: Pattern = Everything()
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of these sequences of the batch, in this order."""
+        return Memory(self.states[rows], self.at.select(rows), self.seen.select(rows))
+
+
+class Block(nn.Module):
+    """Look at each other, look at the memory where there is one, then think alone."""
+
+    def __init__(
+        self,
+        self_attention: Sublayer,
+        feed_forward: Sublayer,
+        cross_attention: Sublayer | None = None,
+    ):
+        super().__init__()
+        self.self_attention, self.cross_attention = self_attention, cross_attention
+        self.feed_forward = feed_forward
+
+    def forward(
+        self,
+        x: Tensor,
+        within: Plan,
+        memory: Tensor | None = None,
+        across: Plan | None = None,
+        slot: Slot | None = None,
+    ) -> Tensor:
+        x = self.self_attention(x, within, slot=slot)
+        if self.cross_attention is not None:
+            x = self.cross_attention(x, across, memory=memory, slot=slot)
+        return self.feed_forward(x)
+
+
+class Stack(nn.Module):
+    """Embeddings and places in, states out; `kernel` computes its attention and may be swapped."""
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        patterns: Sequence[Pattern],
+        *,
+        position: Position | None = None,
+        entry: nn.Module | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        kernel: Kernel | str | None = None,
+    ):
+        """`entry` is a norm below the first layer, `norm` the one above the last."""
+        super().__init__()
+        if not blocks or len(blocks) != len(patterns):
+            raise ValueError(
+                f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}"
+            )
+        if not isinstance(position, Position | None):
+            raise ValueError(misplaced(position, "position", Relative))
+        for pattern in patterns:
+            if not isinstance(pattern, Pattern):
+                raise ValueError(f"a layer's pattern is one like Causal(), got {pattern!r}")
+            if not pattern.fixed:
+                raise ValueError(
+                    f"{pattern} belongs to one batch; a layer owns a "
+                    "pattern that holds for all, like Causal()"
+                )
+        self.blocks, self.patterns = nn.ModuleList(blocks), tuple(patterns)
+        self.position = position or Position()
+        self.entry, self.norm = entry or nn.Identity(), norm or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.kernel: Kernel = named_kernel(kernel or "fastest")
+
+    @property
+    def width(self) -> int:
+        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).width
+
+    @property
+    def heads(self) -> int:
+        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).heads
+
+    def forward(
+        self,
+        x: Tensor,
+        at: Places,
+        seen: Pattern = Everything(),
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments."""
+        self.check(x, at, memory)
+        x = self.dropout(self.entry(self.position(x, at)))
+        within, across = self.plans(x, at, seen, memory, cache)
+        states = None if memory is None else memory.states
+        for i, (block, own) in enumerate(zip(self.blocks, within, strict=True)):
+            slot = None if cache is None else Slot(cache, i)
+            x = block(x, own, states, across[i], slot)
+        return self.norm(x)
+
+    def plans(
+        self, x: Tensor, at: Places, seen: Pattern, memory: Memory | None, cache: Cache | None
+    ) -> tuple[list[Plan], list[Plan | None]]:
+        """For each layer its plans for its own tokens and for the memory, alike ones made once."""
+        made: dict[Any, Plan] = {}
+
+        def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
+            attention = cast(Attention, cast(Sublayer, sublayer).part)
+            pairs = Pairs(len(x), attention.heads, at, keys)
+            alike = which, *attention.asks(pairs)
+            if alike not in made:
+                made[alike] = plan(self.kernel, attention.work(pattern, pairs, x))
+            return made[alike]
+
+        if cache is not None and not cache.ragged and holds_lengths(seen):
+            raise ValueError(
+                "sequences of different lengths do not go on together in a Growing cache; "
+                "a Static one takes each on at its own place, line(1, start=lengths)"
+            )
+        keys, written = (
+            (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
+        )
+        self.refuse_ahead(at, seen, cache)
+        # A causal pattern never looks at a slot that is still empty.
+        joined = {
+            own: own & seen if Causal() in own.parts() else own & seen & written
+            for own in dict.fromkeys(self.patterns)
+        }
+        within: list[Plan] = []
+        across: list[Plan | None] = []
+        for block, own in zip(cast(list[Block], self.blocks), self.patterns, strict=True):
+            within.append(planned(block.self_attention, joined[own], keys, own))
+            if block.cross_attention is None or memory is None:
+                across.append(None)
+            else:
+                look = planned(block.cross_attention, memory.seen, memory.at, "memory")
+                across.append(look)
+        return within, across
+
+    def refuse_ahead(self, at: Places, seen: Pattern, cache: Cache | None) -> None:
+        """Refuse a prefix that would change nothing, and a cache where tokens see later ones that
+        are not there yet: what was read once is not computed again when they come."""
+        if all(horizon(own) == 0 for own in self.patterns):
+            if any(isinstance(part, Prefix) for part in seen.parts()):
+                raise ValueError(
+                    f"{seen} lets tokens see later ones, and layers that see {self.patterns[0]} do "
+                    "not; a prefix language model has layers that see Everything(), in a "
+                    "Decoder(..., causal=False)"
+                )
+            return
+        for own in dict.fromkeys(self.patterns if cache is not None else ()):
+            known = [place for place in (horizon(own), horizon(seen)) if place is not None]
+            if not known and (ahead := looks_ahead(own, self.heads)):
+                raise ValueError(
+                    f"{own} needs tokens that a cache does not have yet: {ahead}; "
+                    "read them all at once, or write with Causal()"
+                )
+            if known and (come := last_of(at)) < min(known):
+                raise ValueError(
+                    f"{own & seen} lets the first {min(known)} tokens see each other and {come} "
+                    f"came to the cache; read {min(known)} or more at once, then go on"
+                )
+
+    def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
+        """Refuse what does not fit before any kernel meets it."""
+        blocks = cast(list[Block], self.blocks)
+        width = self.width
+        fitting(x, at, width, "tokens")
+        looks = any(block.cross_attention is not None for block in blocks)
+        if looks != (memory is not None):
+            raise ValueError(
+                "this stack looks at a memory and none came; give it memory=Memory(states, places)"
+                if looks
+                else "a memory came to a stack that looks at none; build it with cross=True"
+            )
+        if memory is not None:
+            if not isinstance(memory, Memory):
+                raise ValueError(
+                    f"a memory is Memory(states, places), a {type(memory).__name__} arrived"
+                )
+            fitting(memory.states, memory.at, width, "tokens of the memory")
+            if len(memory.states) != len(x):
+                raise ValueError(f"{len(x)} sequences came with the memory of {len(memory.states)}")
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            finite(x.detach(), "the input of a stack")  # on a GPU this would wait; see Checked
+
+    @staticmethod
+    def of(
+        shape: Shape,
+        pattern: Pattern | Sequence[Pattern] = Everything(),
+        *,
+        position: Position | None = None,
+        relative: Relative | None = None,
+        cross: bool = False,
+        kernel: Kernel | str | None = None,
+    ) -> Stack:
+        """One pattern for all layers or one each; in every layer a copy of `relative` as given."""
+        if not isinstance(shape, Shape):
+            raise ValueError(f"a stack is of a Shape(width=..., depth=...), got {shape!r}")
+        one = isinstance(pattern, Pattern | str | type)
+        patterns = [pattern] * shape.depth if one else list(cast(Sequence[Pattern], pattern))
+        blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
+        if shape.order == "pre" and shape.residual:
+            steady(blocks)
+        return Stack(
+            blocks,
+            cast(list[Pattern], patterns),
+            position=position,
+            entry=norm_of(shape) if shape.embedding_norm else None,
+            norm=norm_of(shape) if shape.order == "pre" else None,
+            dropout=shape.dropout,
+            kernel=kernel,
+        )
+
+
+def last_of(at: Places) -> int:
+    """How many tokens every sequence has once those at `at` have come."""
+    return int(at.order.amax(-1).min()) + 1 if at.first is None else at.first + len(at)
+
+
+def holds_lengths(pattern: Pattern) -> bool:
+    return any(isinstance(part, Lengths) for part in pattern.parts())
+
+
+def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
+    if x.dim() != 3 or x.shape[2] != width:
+        raise ValueError(f"{what} are (B, T, {width}), {tuple(x.shape)} arrived")
+    if x.shape[1] != len(at):
+        raise ValueError(f"{x.shape[1]} {what} came with places for {len(at)}; each has one")
+
+
+def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
+    """The architecture, part by part."""
+
+    def sublayer(part: nn.Module) -> Sublayer:
+        return Sublayer(
+            part,
+            norm_of(shape),
+            order=shape.order,
+            dropout=shape.dropout,
+            residual=shape.residual,
+        )
+
+    def attention(place: Relative | None) -> Attention:
+        return Attention(
+            shape.width,
+            shape.heads,
+            key_heads=shape.key_heads,
+            relative=place,
+            dropout=shape.attention_dropout,
+            bias=shape.bias,
+        )
+
+    think = named(FEED_FORWARDS, "feed-forward layer", shape.feed_forward)
+    inner = shape.inner or 4 * shape.width
+    return Block(
+        self_attention=sublayer(attention(copy.deepcopy(relative))),
+        cross_attention=sublayer(attention(None)) if cross else None,
+        feed_forward=sublayer(think(shape.width, inner, dropout=shape.dropout, bias=shape.bias)),
+    )
+
+
+def norm_of(shape: Shape) -> nn.Module:
+    return named(NORMS, "norm", shape.norm)(shape.width, shape.norm_epsilon, shape.bias)
+
+
+def steady(blocks: Sequence[Block]) -> None:
+    """Shrink what each part adds, so that the residual stream does not grow with depth."""
+    parts = [
+        cast(Any, sublayer.part)
+        for block in blocks
+        for sublayer in block.children()
+        if isinstance(sublayer, Sublayer)
+    ]
+    with torch.no_grad():
+        for part in parts:
+            part.out.weight.mul_(len(parts) ** -0.5)
+
+
+T = TypeVar("T")
+
+
+def named(table: dict[str, T], what: str, name: str) -> T:
+    if name not in table:
+        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(table)}")
+    return table[name]

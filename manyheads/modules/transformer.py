@@ -1,0 +1,242 @@
+"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder translates.
+
+B batch, T tokens, D model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Cache, Growing
+from manyheads.attention.patterns import (
+    Causal,
+    Everything,
+    Lengths,
+    Pattern,
+    Segments,
+    every,
+    looks_ahead,
+)
+from manyheads.attention.places import Places, line, packed
+from manyheads.modules.stack import Memory, Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """A batch of sequences: what they are, where they are, and what of it counts."""
+
+    ids: Tensor  # (B, T), or (B, T, features) for what is not looked up in a table
+    at: Places
+    seen: Pattern = Everything()
+    types: Tensor | None = (
+        None  # (B, T) the part each belongs to, where a network tells parts apart
+    )
+
+    @staticmethod
+    def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
+        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]]."""
+        lengths = [len(s) for s in rows_of(sequences, "[[5, 6, 7], [8]]")]
+        ids = torch.full((len(sequences), max(lengths, default=0)), pad)
+        for row, sequence in zip(ids, sequences, strict=True):
+            row[: len(sequence)] = torch.as_tensor(sequence)
+        seen = Lengths(torch.tensor(lengths)) if len(set(lengths)) > 1 else Everything()
+        return Tokens(ids, line(ids.shape[1]), seen)
+
+    @staticmethod
+    def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
+        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]]."""
+        example = "[[[5, 6], [8]]]: rows of sequences of numbers"
+        lengths = [[len(s) for s in rows_of(row, example)] for row in rows_of(rows, example)]
+        segments = Segments.of(lengths, width)
+        ids = torch.full((len(rows), width), pad)
+        for target, row in zip(ids, rows, strict=True):
+            flat = [token for sequence in row for token in sequence]
+            target[: len(flat)] = torch.as_tensor(flat)
+        return Tokens(ids, packed(lengths, width), segments)
+
+    def to(self, device: torch.device | str) -> Tokens:
+        types = None if self.types is None else self.types.to(device)
+        return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device), types)
+
+
+def rows_of(value: Any, example: str) -> Any:
+    """Refuse what is not a list of lists."""
+    if not all(hasattr(row, "__len__") and not isinstance(row, str) for row in value):
+        raise ValueError(f"tokens come as {example}, got {value!r}")
+    return value
+
+
+def as_tokens(value: Any) -> Tokens:
+    if not isinstance(value, Tokens):
+        raise ValueError(
+            f"a network reads Tokens, a {type(value).__name__} arrived; "
+            "Tokens.padded([[5, 6], [7]]) or Tokens(ids, line(n)) makes them"
+        )
+    return value
+
+
+class Embedding(nn.Module):
+    """A vector for each word of the vocabulary, and for each of the `types` of its parts.
+
+    Scaled, it is as large as the sinusoids added to it.
+    """
+
+    def __init__(self, vocabulary: int, width: int, *, scaled: bool = True, types: int = 0):
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width)
+        self.scale = width**0.5 if scaled else 1.0
+        nn.init.normal_(self.table.weight, std=width**-0.5 if scaled else 0.02)
+        self.types = nn.Embedding(types, width) if types else None
+        if self.types is not None:
+            nn.init.normal_(self.types.weight, std=0.02)
+
+    def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+        """ids (B, T) -> (B, T, D); what has no type given is of type 0."""
+        if ids.is_cpu and ids.numel() and not torch.compiler.is_compiling():
+            low, high = (int(end) for end in ids.aminmax())
+            if low < 0 or high >= self.table.num_embeddings:
+                raise ValueError(
+                    f"words are numbered 0 to {self.table.num_embeddings - 1}, "
+                    f"{low if low < 0 else high} arrived"
+                )
+        words = self.table(ids)
+        words = words if self.scale == 1 else words * self.scale
+        if self.types is None:
+            if types is not None:
+                raise ValueError(
+                    "types came to an embedding that has none; Tokens(ids, at) would do"
+                )
+            return words
+        return words + (self.types.weight[0] if types is None else self.types(types))
+
+
+class Tied(nn.Module):
+    """The embedding read backwards: a state scores each word by its likeness to its vector."""
+
+    def __init__(self, embedding: Embedding, bias: bool = False):
+        super().__init__()
+        self.read_backwards = (embedding,)  # in a tuple: its weight is saved once, where it is read
+        words = embedding.table.num_embeddings
+        self.bias = nn.Parameter(torch.zeros(words)) if bias else None
+
+    def forward(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.read_backwards[0].table.weight, self.bias)
+
+
+class Encoder(nn.Module):
+    """Sees both ways. Tokens (B, T) -> states (B, T, D), or what a head makes of them."""
+
+    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module | None = None):
+        super().__init__()
+        same_width(embedding, stack)
+        self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        tokens = as_tokens(tokens)
+        return self.head(self.stack(embedded(self.embedding, tokens), tokens.at, tokens.seen))
+
+
+class Decoder(nn.Module):
+    """Writes: sees what its patterns let it, `Causal()` for what came before.
+
+    Tokens (B, T) -> scores of the next token (B, T, V).
+    """
+
+    def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module, *, causal: bool = True):
+        """One that is meant to see what comes later says so: `causal=False`."""
+        super().__init__()
+        self.causal = causal
+        same_width(embedding, stack)
+        for pattern in dict.fromkeys(stack.patterns if causal else ()):
+            if ahead := looks_ahead(pattern, stack.heads):
+                raise ValueError(
+                    f"a decoder that sees {pattern} sees what it is to write: {ahead}; "
+                    f"{pattern & Causal()} would do, or Decoder(..., causal=False) for one that "
+                    "is meant to"
+                )
+        self.embedding, self.stack, self.head = embedding, stack, head
+
+    def forward(
+        self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        tokens = as_tokens(tokens)
+        if memory is not None:
+            if not isinstance(memory, Memory):
+                raise ValueError(
+                    f"a memory is Memory(states, places), a {type(memory).__name__} arrived; "
+                    "EncoderDecoder.encode makes one"
+                )
+            memory = memory._replace(seen=towards(tokens.seen, memory.seen))
+        at, types = self.dressed(tokens.ids, tokens.at, tokens.types)
+        x = words_of(self.embedding, tokens.ids, types)
+        return self.head(self.stack(x, at, tokens.seen, memory, cache))
+
+    def dressed(
+        self, ids: Tensor, at: Places, types: Tensor | None = None
+    ) -> tuple[Places, Tensor | None]:
+        """Places and types, with all that follows from what the tokens are: of text, nothing."""
+        return at, types
+
+    def new_cache(self) -> Growing:
+        """An empty one, to write step by step."""
+        return Growing()
+
+
+class EncoderDecoder(nn.Module):
+    """Reads a source, then writes a target: translation, summaries, answers."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module):
+        """Any encoder and decoder that take and give what `Encoder` and `Decoder` do."""
+        super().__init__()
+        self.encoder: Any = encoder
+        self.decoder: Any = decoder
+
+    @property
+    def causal(self) -> bool:
+        """Whether its decoder writes from left to right."""
+        return bool(getattr(self.decoder, "causal", False))
+
+    def encode(self, source: Tokens) -> Memory:
+        return Memory(self.encoder(source), source.at, source.seen)
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        return self.decoder(target, self.encode(source))
+
+
+def embedded(embedding: nn.Module, tokens: Tokens) -> Tensor:
+    return words_of(embedding, tokens.ids, tokens.types)
+
+
+def words_of(embedding: nn.Module, ids: Tensor, types: Tensor | None) -> Tensor:
+    """Any module reads ids; only one that tells parts apart is given their types."""
+    return embedding(ids) if types is None else embedding(ids, types)
+
+
+def same_width(embedding: nn.Module, stack: Stack) -> None:
+    if isinstance(embedding, Embedding) and embedding.table.embedding_dim != stack.width:
+        raise ValueError(
+            f"an embedding of width {embedding.table.embedding_dim} came with a stack of width "
+            f"{stack.width}"
+        )
+
+
+def towards(target: Pattern, source: Pattern) -> Pattern:
+    """What a batch's target may see of its source: a packed document sees the same document."""
+    ours, theirs = (
+        [part for part in pattern.parts() if isinstance(part, Segments)]
+        for pattern in (target, source)
+    )
+    if len(ours) != len(theirs):
+        packed_one = "target" if ours else "source"
+        raise ValueError(
+            f"only the {packed_one} is packed; pack both, so that documents find their own"
+        )
+    return every(
+        [ours[0].towards(part) if isinstance(part, Segments) else part for part in source.parts()]
+    )

@@ -1,1 +1,0 @@
-"""All settings of a run, by what it learns."""

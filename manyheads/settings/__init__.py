@@ -1,5 +1,0 @@
-"""Settings to and from YAML: every mistake at once, with its place and what was perhaps meant."""
-
-from manyheads.settings.files import Mistakes, load, part, peek, read, text_of, write
-
-__all__ = ["Mistakes", "load", "part", "peek", "read", "text_of", "write"]

@@ -1,0 +1,1 @@
+"""What is said about a text: classes, numbers, tags."""

@@ -1,0 +1,168 @@
+"""A text to say something about, as a network reads it.
+
+B rows, T tokens, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.codecs.text import Text
+from manyheads.data.labelled import Tagged
+from manyheads.modules.build import Network, reader
+from manyheads.modules.heads import Pooling, Reader
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.classification.labels import Example, Kind, Labels
+
+Readable = str | tuple[str, str] | Sequence[str]  # a text, two, or words
+
+
+class Frame(NamedTuple):
+    """A text as it is read, its signs around it."""
+
+    ids: list[int]
+    turn: int  # where the second text begins; the end where there is none
+    text: int  # the number of the text it is of, or is a part of
+    words: tuple[int, ...] = ()  # where the first token of each word stands, where words are tagged
+    cut: int = 0  # tokens that were too many
+
+
+class Batch(NamedTuple):
+    """Texts, and what is to be said about them."""
+
+    tokens: Tokens
+    wanted: Tensor  # (B) or (B, T) classes, NOTHING where nothing is; or (B) numbers, then NaN
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(self.tokens.to(device), self.wanted.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """A task of this kind with its vocabulary, its labels and its network."""
+
+    kind: Kind
+    codec: Text
+    labels: Labels
+    design: Network
+    pooling: Pooling = "mean"
+    longest: int = 512  # tokens of a text with its signs; of longer ones the end is not read
+
+    def __post_init__(self) -> None:
+        if self.room < self.signs + 1:
+            raise ValueError(
+                f"a text has {self.signs} signs around it and needs a token of its own, "
+                f"room for {self.room} is too little"
+            )
+
+    @property
+    def signs(self) -> int:
+        """Those around a text."""
+        return len(self.codec.signs.opens) + 1
+
+    @property
+    def room(self) -> int:
+        learned = self.design.kind == "transformer" and self.design.position == "learned"
+        return min(self.longest, self.design.longest) if learned else self.longest
+
+    @property
+    def outcomes(self) -> int:
+        return 1 if self.kind == "regression" else len(self.labels.names)
+
+    def network(self) -> Reader:
+        pooling = None if self.kind == "labelling" else self.pooling
+        return reader(self.design, self.codec.size, self.outcomes, pooling)
+
+    def loss(self, network: Any, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        """Summed over texts, or over words that have a tag."""
+        return self.lost(network(batch.tokens), batch.wanted, smoothing)
+
+    def lost(self, scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Scores (..., C) and what is wanted of them (...); for a number, the squared distance."""
+        if self.kind != "regression":
+            return F.cross_entropy(
+                scores.flatten(0, -2).float(),
+                wanted.flatten(),
+                label_smoothing=smoothing,
+                reduction="sum",
+            )
+        said = scores[..., 0].float()
+        return F.mse_loss(said, torch.where(wanted.isnan(), said, wanted), reduction="sum")
+
+    # ---- from text to what is read ------------------------------------------------------------
+
+    def frames(self, read: Sequence[Readable]) -> list[Frame]:
+        """One for each text; several for a text of so many words that they do not fit into one."""
+        if isinstance(read, str):
+            raise ValueError("texts come as a list, got one text; [text] would do")
+        if self.kind == "labelling":
+            sentences = [one.split() if isinstance(one, str) else list(one) for one in read]
+            return list(self.sentences(sentences))
+        pairs = [pair_of(one) for one in read]
+        firsts = self.codec.encode_all([first for first, _ in pairs])
+        seconds = self.codec.encode_all([second for _, second in pairs])
+        return [
+            self.framed(i, first, second if pairs[i][1] else None)
+            for i, (first, second) in enumerate(zip(firsts, seconds, strict=True))
+        ]
+
+    def framed(self, i: int, first: list[int], second: list[int] | None) -> Frame:
+        """[*opens, first, stop, second, stop]: of two texts too long, the longer gives way."""
+        signs = self.codec.signs
+        if second is None:
+            kept = first[: self.room - self.signs]
+            ids = [*signs.opens, *kept, signs.stop]
+            return Frame(ids, len(ids), i, cut=len(first) - len(kept))
+        room = max(0, self.room - self.signs - 1)
+        after = second[: max(room // 2, room - len(first))]
+        kept = first[: room - len(after)]
+        ids = [*signs.opens, *kept, signs.stop, *after, signs.stop]
+        cut = len(first) + len(second) - len(kept) - len(after)
+        return Frame(ids, len(ids) - len(after) - 1, i, cut=cut)
+
+    def sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[Frame]:
+        """Words are read as they would be in a text, but each has tokens of its own."""
+        signs = self.codec.signs
+        spaced = [f" {w}" if i else w for words in sentences for i, w in enumerate(words)]
+        pieces = iter(self.codec.encode_all(spaced))
+        nothing = signs.stop if signs.unknown is None else signs.unknown
+        most = self.room - self.signs
+        for i, words in enumerate(sentences):
+            ids, starts, cut = list(signs.opens), list[int](), 0
+            for _ in words:
+                word = next(pieces) or [nothing]  # a word of characters that a codec leaves out
+                word, cut = word[:most], cut + len(word[most:])
+                if len(ids) + len(word) >= self.room:  # the stop takes room too
+                    yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
+                    ids, starts, cut = list(signs.opens), [], 0
+                starts.append(len(ids))
+                ids += word
+            yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
+
+    def laid_out(self, rows: Sequence[Any], turns: Sequence[int]) -> Tokens:
+        """Framed texts as a batch; which tokens are of a second text only if the network asks."""
+        tokens = Tokens.padded(rows, self.codec.signs.pad)
+        if self.design.types < 2:
+            return tokens
+        step = torch.arange(tokens.ids.shape[1])
+        ends = torch.tensor([len(row) for row in rows])[:, None]
+        second = (step >= torch.tensor(turns)[:, None]) & (step < ends)
+        return replace(tokens, types=second.long())
+
+
+def pair_of(one: Readable) -> tuple[str, str]:
+    if isinstance(one, str):
+        return one, ""
+    if isinstance(one, tuple) and len(one) == 2:
+        return one
+    raise ValueError(f"a text or a pair of texts (text, second) is judged, got {one!r}")
+
+
+def readable(one: Example) -> Readable:
+    return one.words if isinstance(one, Tagged) else (one.text, one.second)

@@ -1,0 +1,128 @@
+"""All settings of a task: what each does, and what it is where nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from manyheads.config import write
+from manyheads.config.declare import about
+from manyheads.config.kinds import described
+from manyheads.tasks.family import Asked, Family
+from manyheads.tasks.table import FAMILIES
+
+FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
+EXAMPLE = {"pairs": Path("x.tsv"), "text": (Path("x"),), "data": Path("x"), "music": (Path("x"),)}
+
+
+class Described(NamedTuple):
+    """A setting, or a group of settings: one without a default."""
+
+    name: str
+    kind: str
+    default: str | None
+    about: str
+
+
+class Way(NamedTuple):
+    """What a preset chooses on a machine, for a small corpus and a large one."""
+
+    preset: str
+    device: str
+    few: Any
+    many: Any
+
+    def of(self, name: str) -> Way:
+        return self._replace(few=getattr(self.few, name), many=getattr(self.many, name))
+
+
+def settings_of(task: str) -> list[Described]:
+    """In the order of a recipe."""
+    family = FAMILIES[task]
+    return [*walk(family.Recipe, ways(task, family), "", {"task", *family.FILES})]
+
+
+def ways(task: str, family: Family) -> list[Way]:
+    data = family.data_of({name: EXAMPLE[name] for name in family.FILES if name in EXAMPLE})
+    return [
+        Way(name, device, *(family.recipe_for(task, data, tokens, asked) for tokens in (FEW, MANY)))
+        for name in family.PRESETS
+        for device in ("cpu", "cuda")
+        for asked in [Asked(device, preset=name)]
+    ]
+
+
+def walk(kind: Any, chosen: Sequence[Way], path: str, asked: set[str]) -> Iterator[Described]:
+    """Those that a person has to give, `asked`, have no default."""
+    types = get_type_hints(kind)
+    for one in fields(kind):
+        own, name = [way.of(one.name) for way in chosen], path + one.name
+        group = next(
+            (t for t in (types[one.name], *get_args(types[one.name])) if is_dataclass(t)), None
+        )
+        if group is not None:
+            yield Described(name, "", None, about(one))
+            yield from walk(group, own, f"{name}.", asked)
+        else:
+            default = "" if one.name in asked else default_of(own)
+            yield Described(name, described(types[one.name]), default, about(one))
+
+
+def default_of(chosen: Sequence[Way]) -> str:
+    """The value, or what decides it."""
+    if any(way.few != way.many for way in chosen):
+        return "by the corpus"
+    values = [way.few for way in chosen]
+    if all(value == values[0] for value in values):
+        return shown(values[0])
+    cpu, cuda = ([way.few for way in chosen if way.device == d] for d in ("cpu", "cuda"))
+    if cpu == cuda:
+        names = [way.preset for way in chosen if way.device == "cpu"]
+        return ", ".join(f"{n} {shown(v)}" for n, v in zip(names, cpu, strict=True))
+    return f"{shown(cpu[0])}; on a GPU {shown(cuda[0])}"
+
+
+def shown(value: Any) -> str:
+    return write(value).strip().removesuffix("...").strip()
+
+
+def listed(task: str) -> str:
+    """For a terminal."""
+    lines = []
+    for one in settings_of(task):
+        if one.default is None:
+            lines += ["", f"{one.name}: {one.about}"]
+            continue
+        default = f" = {one.default}" if one.default else ""
+        lines += [f"  {one.name}{default}   ({one.kind})", f"      {one.about}"]
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """As Markdown, a part for each family of tasks."""
+    lines = [HEAD]
+    families: dict[int, list[str]] = {}
+    for task, family in FAMILIES.items():
+        if family.FILES:
+            families.setdefault(id(family), []).append(task)
+    for first, *more in families.values():
+        lines += [f"\n## {', '.join([first, *more])}\n"]
+        lines += ["| setting | where nothing is said | what it does |", "|---|---|---|"]
+        for one in settings_of(first):
+            if one.default is None:
+                lines.append(f"| **{one.name}** | | **{one.about}** |")
+            else:
+                kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
+                default = f"`{one.default}`" if one.default else ""
+                lines.append(f"| `{one.name}` | {default} | {one.about}{kind} |")
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Settings
+
+Every setting of a recipe, made from the declarations in the code by
+`python results/tables.py --write`; `manyheads train translation --settings` prints those of a task.
+One is given as `training.steps=20000` behind a command, or in a recipe. What is not said follows
+from the preset (`--preset tiny`, `small`, `base`), and that from corpus and machine."""

@@ -1,0 +1,136 @@
+"""Text that goes on: written further, and found likely or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from manyheads.data.sources import whole
+from manyheads.tasks.language.chat import Chat
+from manyheads.tasks.language.generate import Continuation, Generation, generate, stream
+from manyheads.tasks.language.task import Language, scored
+
+
+class Scored(NamedTuple):
+    """How likely a text is, token by token."""
+
+    pieces: list[str]
+    logs: list[float]  # natural logarithms of their probabilities, each given all before it
+    bytes: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Not a number where nothing was scored."""
+        return -sum(self.logs) / math.log(2) / self.bytes if self.bytes else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """Of a token; infinite where that is more than a number holds."""
+        mean = -sum(self.logs) / len(self.logs) if self.logs else math.nan
+        if math.isnan(mean):
+            return mean
+        return math.exp(mean) if mean < 700 else math.inf
+
+
+NOTHING = Scored([], [], 0)
+
+
+class LanguageModel:
+    """A trained network that writes on."""
+
+    kind = "language"
+
+    def __init__(
+        self, task: Language, network: nn.Module, name: str = "", chat: Chat | None = None
+    ):
+        self.task, self.network, self.name, self.chat = task, network.eval(), name, chat
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 256,
+        min_new_tokens: int = 0,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: tuple[str, ...] = (),
+        seed: int = 0,
+        beam: int = 1,
+        length_penalty: float = 1.0,
+        truncate: bool = False,
+        special: bool = False,
+        chat: bool = False,
+    ) -> list[str]:
+        """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]
+
+        Each option is what `Generation` says of it; `write` gives several for each prompt.
+        """
+        how = Generation(
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=min_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            stop=stop,
+            seed=seed,
+            beam=beam,
+            length_penalty=length_penalty,
+            truncate=truncate,
+            special=special,
+            chat=chat,
+        )
+        several = [prompts] if isinstance(prompts, str) else list(prompts)
+        return [best.text for best, *_ in self.write(several, how)]
+
+    def write(
+        self, prompts: Sequence[str], how: Generation = Generation()
+    ) -> list[list[Continuation]]:
+        """For each prompt the best that can be written, or what was drawn."""
+        several = [self.asked(prompt, how) for prompt in prompts]
+        return generate(self.network, self.task.codec, several, how, self.task.context)
+
+    def stream(self, prompt: str, how: Generation = Generation()) -> Iterator[str]:
+        """The same in pieces, as they are written."""
+        prompt = self.asked(prompt, how)
+        return stream(self.network, self.task.codec, prompt, how, self.task.context)
+
+    def asked(self, prompt: str, how: Generation) -> str:
+        """As the network reads it."""
+        prompt = whole(prompt, "the prompt")
+        if not how.chat:
+            return prompt
+        if self.chat is None:
+            raise ValueError(
+                f"{self.name or 'the model'} has no chat template, which chat fills in; "
+                "special tokens may be written into the prompt: --special, special=True"
+            )
+        return self.chat.ask(prompt)
+
+    def score(self, text: str, stride: int = 0, given: str = "") -> Scored:
+        """How likely a text is after what is `given`, which is not scored itself.
+
+        Past the context, each token sees the half of it before at least; a `stride` says by how
+        many tokens the window moves: the fewer, the more each token sees.
+        """
+        if not text:
+            raise ValueError("a text to score has at least one character, an empty one came")
+        codec, context = self.task.codec, self.task.context
+        if not 0 <= stride <= context:
+            raise ValueError(f"a stride is 1 to the context of {context} tokens, got {stride}")
+        both = whole(given, "what is given") + whole(text, "the text")
+        ids, ends = codec.encode_with_ends(both)
+        logs = scored(self.network, codec, ids, context, stride or max(1, context // 2))
+        # Where nothing starts a text its first token is given, and not scored.
+        unscored = len(ids) - len(logs)
+        skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)
+        begin = max([len(given), *ends[:skipped]])
+        size = len(both[begin:].encode())
+        return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)

@@ -1,0 +1,1 @@
+"""Hidden words, and vectors of texts."""

@@ -1,0 +1,90 @@
+"""Vectors of texts: a model that came from elsewhere, to be used and to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from manyheads.codecs.text import Text
+from manyheads.config.declare import setting
+from manyheads.modules.build import Network
+from manyheads.modules.heads import Pooling
+from manyheads.tasks.family import Asked
+from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.shared import Codec
+from manyheads.tasks.masked.model import Embedder
+from manyheads.training.learner import Training
+from manyheads.training.run import Run
+from manyheads.training.trainer import Job
+
+FILES: tuple[str, ...] = ()
+USE = "embed"
+PRESETS: dict[str, Any] = {}
+UNTRAINED = (
+    "vectors of texts are not trained by themselves; `manyheads train classification "
+    "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What it is, and where it came from."""
+
+    task: Literal["embedding"] = setting(about="What is learned.")
+    data: Running = setting(about="Where it is learned from.")
+    codec: Codec = setting(Codec("given", 8000), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    pooling: Pooling = setting(
+        "mean", "What stands for a text: the state of its first token, or the mean of all."
+    )
+    normalised: bool = setting(True, "Vectors are brought to length 1.")
+    prompt: str = setting("", "Stands before every text.")
+    dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
+
+
+def data_of(files: Mapping[str, Any]) -> Running:
+    raise ValueError(UNTRAINED)
+
+
+def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
+    raise ValueError(UNTRAINED)
+
+
+def gather(recipe: Recipe) -> Any:
+    raise ValueError(UNTRAINED)
+
+
+def tokens(gathered: Any, recipe: Recipe) -> int:
+    raise ValueError(UNTRAINED)
+
+
+def counted(gathered: Any) -> str:
+    raise ValueError(UNTRAINED)
+
+
+def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
+    raise ValueError(UNTRAINED)
+
+
+def job(recipe: Recipe, run: Run) -> Job:
+    raise ValueError(UNTRAINED)
+
+
+def model(recipe: Recipe, folder: Path, name: str) -> Embedder:
+    codec = Text.load(folder / "tokenizer.json")
+    return Embedder(
+        codec,
+        recipe.network,
+        recipe.data.context,
+        recipe.pooling,
+        name,
+        normalised=recipe.normalised,
+        prompt=recipe.prompt,
+        dimensions=recipe.dimensions,
+    )

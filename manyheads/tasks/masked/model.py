@@ -1,0 +1,93 @@
+"""What understands: a text turned into a vector, hidden words guessed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from manyheads.codecs.text import Text
+from manyheads.data.sources import whole
+from manyheads.modules.build import Network, encoder
+from manyheads.modules.heads import Pooling
+from manyheads.tasks.masked.task import Masked
+from manyheads.tasks.masked.vectors import embed
+
+Vectors = NDArray[np.float32]
+
+
+class Reader:
+    """A trained network that sees both ways."""
+
+    kind: str
+    longest = sys.maxsize  # tokens of a text that are read, where the network could read more
+    pooling: Pooling = "mean"
+    normalised = True
+    prompt = ""  # stands before every text
+    dimensions = 0  # so many numbers of a vector, the first; 0: all
+
+    def __init__(self, codec: Text, network: nn.Module, name: str = ""):
+        self.codec, self.network, self.name = codec, network.eval(), name
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        normalise: bool | None = None,
+    ) -> Vectors:
+        """A vector for each text, (N, D): close where the texts are."""
+        readable(texts)
+        how = pooling or self.pooling
+        length = self.normalised if normalise is None else normalise
+        read = [self.prompt + text for text in texts]
+        vectors = embed(self.network, self.codec, read, how, length, longest=self.longest)
+        if self.dimensions and normalise:  # asked for, it is the length of what is given
+            kept = vectors[:, : self.dimensions]
+            return kept / np.linalg.norm(kept, axis=1, keepdims=True).clip(1e-12)
+        return vectors[:, : self.dimensions] if self.dimensions else vectors
+
+
+class Embedder(Reader):
+    """It was made for vectors, elsewhere."""
+
+    kind = "embedding"
+
+    def __init__(
+        self,
+        codec: Text,
+        design: Network,
+        context: int,
+        pooling: Pooling,
+        name: str = "",
+        *,
+        normalised: bool = True,
+        prompt: str = "",
+        dimensions: int = 0,
+    ):
+        super().__init__(codec, encoder(design, codec.size), name)
+        self.design, self.context, self.pooling = design, context, pooling
+        self.longest = context
+        self.normalised, self.prompt, self.dimensions = normalised, prompt, dimensions
+
+
+class Guesser(Reader):
+    """It has learned to guess hidden words."""
+
+    kind = "masked"
+
+    def __init__(self, task: Masked, network: nn.Module, name: str = ""):
+        super().__init__(task.codec, network, name)
+        self.task = task
+
+
+def readable(texts: Sequence[Any]) -> None:
+    """Refuse what is no list of texts, of pairs of them or of lists of words."""
+    if isinstance(texts, str):
+        raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
+    for number, one in enumerate(texts, start=1):
+        for part in [one] if isinstance(one, str) else one:
+            whole(part, f"text {number}")

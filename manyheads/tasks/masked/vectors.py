@@ -1,0 +1,85 @@
+"""A text as a vector.
+
+N texts, B rows, T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from manyheads.attention.positions import Learned
+from manyheads.codecs.text import Text
+from manyheads.data.layout import alike
+from manyheads.modules.checks import mean
+from manyheads.modules.heads import Pooling, Reader
+from manyheads.modules.transformer import Encoder, Tokens, embedded
+from manyheads.threads import sharing, using, work_of
+
+AT_ONCE = 16384  # tokens
+
+
+@torch.no_grad()
+def embed(
+    encoder: nn.Module,
+    codec: Text,
+    read: Sequence[str],
+    pooling: Pooling = "mean",
+    normalise: bool = True,
+    tokens: int = AT_ONCE,
+    longest: int = sys.maxsize,
+) -> NDArray[np.float32]:
+    """A vector for each text, (N, D), in their order: alike where the texts are.
+
+    Of any network that reads: what stands on its encoder is not asked. The end of a text that has
+    more than `longest` tokens with its signs, or more than a learned position reaches, is not
+    read, and a warning says of how many.
+    """
+    if isinstance(read, str):
+        raise ValueError("texts come as a list, got one text; [text] would do")
+    if pooling not in ("first", "mean"):
+        raise ValueError(f"a text is pooled by first or mean, got {pooling!r}")
+    encoder = encoder.encoder if isinstance(encoder, Reader) else encoder
+    encoder.eval()
+    signs, device = codec.signs, next(encoder.parameters()).device
+    most = min(longest, reach(encoder))
+    encoded, room = codec.encode_all(list(read)), most - len(signs.opens) - 1
+    if over := sum(len(ids) > room for ids in encoded):
+        warnings.warn(
+            f"{over} of {len(read)} texts are longer than the {most} tokens this encoder reads; "
+            "their ends were not read",
+            stacklevel=2,
+        )
+    framed = [[*signs.opens, *ids[:room], signs.stop] for ids in encoded]
+    found: dict[int, Tensor] = {}
+    for rows in alike(framed, tokens):
+        batch = Tokens.padded([framed[i] for i in rows], signs.pad).to(device)
+        states = states_of(encoder, batch)
+        vectors = states[:, 0] if pooling == "first" else mean(states, batch.seen, batch.at)
+        vectors = F.normalize(vectors, dim=-1) if normalise else vectors
+        found |= dict(zip(rows, vectors.float().cpu(), strict=True))
+    if not found:
+        return np.zeros((0, 0), np.float32)
+    return torch.stack([found[i] for i in range(len(framed))]).numpy()
+
+
+def reach(encoder: nn.Module) -> int:
+    """How many tokens it can read: a learned position knows only so many places."""
+    position = getattr(getattr(encoder, "stack", None), "position", None)
+    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
+
+
+def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
+    """(B, T, D), whatever head stands on the encoder."""
+    with using(sharing(work_of(encoder), tokens.ids)):
+        if not isinstance(encoder, Encoder):
+            return encoder(tokens)
+        x = embedded(encoder.embedding, tokens)
+        return encoder.stack(x, tokens.at, tokens.seen)

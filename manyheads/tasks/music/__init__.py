@@ -1,0 +1,1 @@
+"""Music that goes on."""

@@ -1,0 +1,151 @@
+"""Chorales as numbers: soprano, alto, tenor and bass, one after the other on a grid of sixteenths.
+
+A grid is (steps, 4) pitches, -1 where a voice rests. It does not say whether a pitch that comes
+again is held or sung again, so that a run of one pitch is one long note here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.codecs.text import SIGNS, STOP, Signs
+from manyheads.tasks.music.notes import (
+    PITCHES,
+    Note,
+    Piece,
+    Tempo,
+    Voice,
+    check_room,
+    named,
+    quarters,
+    room,
+    seconds_at,
+    tables,
+)
+
+Grid = NDArray[np.int16]
+
+REST = -1
+SILENCE = STOP + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
+VOICES = ("soprano", "alto", "tenor", "bass")
+STEPS_PER_QUARTER = 4
+QUARTERS_PER_MINUTE = 80.0
+CHOIR = 52  # in General MIDI
+LONGEST_STEPS = 1 << 16
+
+
+class Chorales:
+    """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
+
+    kind = "chorales"
+    beat = len(VOICES)  # numbers that are not cut apart
+    size = SILENCE + 1 + PITCHES
+    signs = Signs(unknown=None)
+
+    def encode(self, piece: Piece) -> list[int]:
+        """Step after step: S A T B, S A T B, ..."""
+        return self.flat(gridded(piece))
+
+    def render(self, ids: Sequence[int]) -> Piece:
+        """The music in any numbers at all: signs are left out, a last step may lack voices."""
+        return piece_of(self.grid(ids))
+
+    def flat(self, grid: Grid) -> list[int]:
+        """[[72, 67, 64, -1]] -> [76, 71, 68, 3]"""
+        check_grid(grid)
+        return (grid.astype(np.int64) + SILENCE + 1).flatten().tolist()
+
+    def grid(self, ids: Sequence[int]) -> Grid:
+        """[76, 71, 68, 3] -> [[72, 67, 64, -1]]; voices that a last step lacks rest."""
+        sung = [number - SILENCE - 1 for number in ids if SILENCE <= number < self.size]
+        sung += [REST] * (-len(sung) % len(VOICES))
+        return np.array(sung, dtype=np.int16).reshape(-1, len(VOICES))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each number says, to label a picture with: C5 G4 E4 –"""
+        return [self.said(number) for number in ids]
+
+    def said(self, number: int) -> str:
+        if number == SILENCE:
+            return "–"
+        if SILENCE < number < self.size:
+            return named(number - SILENCE - 1)
+        return SIGNS[number] if 0 <= number <= STOP else "?"
+
+    def room(self, ids: Sequence[int]) -> range:
+        """By how many semitones these can move and stay on a piano."""
+        return room(met(ids))
+
+    def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
+        """The same, higher or lower; rests and signs stay."""
+        check_room(met(ids), semitones)
+        return [number + semitones if number > SILENCE else number for number in map(int, ids)]
+
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        return tables(np.arange(self.size) > SILENCE, self.pitches(), shifts)
+
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        return [0] * (SILENCE + 1) + list(range(PITCHES))
+
+    def kept(self) -> dict[str, Any]:
+        return {}
+
+
+def met(ids: Sequence[int]) -> set[int]:
+    return {number - SILENCE - 1 for number in ids if SILENCE < number < Chorales.size}
+
+
+def check_grid(grid: Grid) -> None:
+    if grid.ndim != 2 or grid.shape[1] != len(VOICES) or not np.issubdtype(grid.dtype, np.integer):
+        raise ValueError(
+            f"a grid is steps by {len(VOICES)} voices of whole numbers, "
+            f"got {grid.dtype} of shape {grid.shape}"
+        )
+    wrong = grid[(grid < REST) | (grid > 127)]
+    if wrong.size:
+        raise ValueError(f"a grid holds pitches 0 to 127, and -1 for a rest; got {wrong[0]}")
+
+
+def gridded(piece: Piece) -> Grid:
+    """The sixteenths of a piece of four voices: each note on the nearest, for one at least."""
+    if len(piece.voices) != len(VOICES):
+        raise ValueError(
+            f"a chorale has {len(VOICES)} voices, each in a track of its own; "
+            f"this piece has {len(piece.voices)}"
+        )
+    spans = quarters(piece, np.array([(n.start, n.end) for n in piece.notes]).reshape(-1, 2))
+    steps = np.rint(spans * STEPS_PER_QUARTER).astype(np.int64)
+    steps[:, 1] = np.maximum(steps[:, 1], steps[:, 0] + 1)
+    if steps.max(initial=0) > LONGEST_STEPS:
+        raise ValueError(
+            f"a chorale has {LONGEST_STEPS} sixteenths at most, this piece has {steps.max()}"
+        )
+    grid = np.full((steps.max(initial=0), len(VOICES)), REST, dtype=np.int16)
+    for note, (start, end) in zip(piece.notes, steps, strict=True):
+        grid[start:, note.voice] = REST  # a voice sings one note at a time: a new one ends the last
+        grid[start:end, note.voice] = note.pitch
+    sung = np.flatnonzero((grid != REST).any(axis=1))
+    return grid[: sung[-1] + 1 if len(sung) else 0]
+
+
+def piece_of(grid: Grid, like: Piece | None = None) -> Piece:
+    """A grid to be heard, each run of a pitch one note, in the time of another piece."""
+    check_grid(grid)
+    like = Piece((), tempos=(Tempo(0.0, QUARTERS_PER_MINUTE),)) if like is None else like
+    at = seconds_at(like, np.arange(len(grid) + 1) / STEPS_PER_QUARTER).tolist()
+    notes = []
+    for voice in range(len(VOICES)):
+        step = 0
+        for pitch, run in groupby(grid[:, voice].tolist()):
+            start, step = step, step + sum(1 for _ in run)
+            if pitch != REST:
+                notes.append(Note(at[start], at[step], pitch, voice=voice))
+    voices = tuple(Voice(name, CHOIR) for name in VOICES)
+    return Piece(tuple(notes), voices, like.tempos, like.meters)

@@ -1,0 +1,488 @@
+"""How a model of music writes on: from nothing or a beginning, or around a voice that is given.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.greedy import Over, greedy
+from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.smc import FREE, around
+from manyheads.decoding.step import CachedStep, Step
+from manyheads.decoding.stream import stream as stream_tokens
+from manyheads.decoding.wrappers import Moving, Whole
+from manyheads.tasks.checks import check_types
+from manyheads.tasks.language.generate import AT_ONCE, Generation
+from manyheads.tasks.music.chorales import (
+    QUARTERS_PER_MINUTE,
+    REST,
+    STEPS_PER_QUARTER,
+    VOICES,
+    Chorales,
+    gridded,
+    piece_of,
+)
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.corpus import encoded
+from manyheads.tasks.music.leading import Leading
+from manyheads.tasks.music.notes import Note, Piece, Voice, quarters, seconds_at
+from manyheads.tasks.music.performance import SHIFT, Performance
+
+LONGEST_SECONDS = 3600.0  # of new music
+TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
+TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
+VOICE_LEADING = 5.0  # nats that a parallel fifth or octave and a crossing cost
+SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
+
+
+@dataclass(frozen=True)
+class Composing:
+    """What is left to chance; at temperature 0 the likeliest token is taken."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    truncate: bool = False  # of a beginning longer than the context, read the end
+    voice_leading: float = VOICE_LEADING  # nats; of chorales, see Leading
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        Generation(  # refuses alike what text refuses
+            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
+        )
+        if not 0 <= self.voice_leading < math.inf:
+            raise ValueError(
+                f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
+            )
+
+    def sampling(self) -> Sampling | None:
+        if not self.temperature:
+            return None
+        return Sampling(
+            self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+        )
+
+
+class Player(NamedTuple):
+    """Who writes: a network with its numbers, which sees `context` of them at most."""
+
+    network: Any
+    codec: MusicCodec
+    context: int
+
+
+class Composed(NamedTuple):
+    """What was written after a beginning, and all of it to be heard."""
+
+    piece: Piece  # the beginning too
+    ids: list[int]  # what is new, without the sign that ends it
+    logs: list[float]  # the log-probability of each, and of the sign where it was reached
+    finished: bool  # by the sign, not by being as long as it may be
+    seconds: float  # of what is new
+
+
+@torch.inference_mode()
+def compose(
+    player: Player,
+    prime: Piece | None = None,
+    seconds: float = 30.0,
+    count: int = 1,
+    how: Composing = Composing(),
+    told: Callable[[float], None] | None = None,
+) -> list[Composed]:
+    """So many pieces, each with so many seconds of new music unless it ends before.
+
+    `told` is told of the seconds that came, token by token, where a token says how many it takes.
+    """
+    if count < 1:
+        raise ValueError(f"1 piece or more is written, got {count}")
+    codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds, prime)
+    start = starting(player, begin, how)
+    longest = min(player.context, start.shape[1] + limit(bounds))
+    at_once, before = max(1, AT_ONCE // longest), 0.0 if prime is None else prime.seconds
+    found: list[Composed] = []
+    for first in range(0, count, at_once):
+        numbers = range(first, min(count, first + at_once))
+        step, rows = stepping(player, how), start.expand(len(numbers), -1)
+        over = telling(ending(codec, seconds, begin, len(numbers)), takes(codec, prime), told)
+        sampling = how.sampling()
+        if sampling is None:
+            written = greedy(step, rows, bounds, over)
+        else:
+            written = sample(step, rows, bounds, sampling, numbers, over)
+        for one in written:
+            piece = played_on(codec, begin, one.ids, prime)
+            new = max(0.0, piece.seconds - before)
+            found.append(Composed(piece, one.ids, one.logs, one.finished, new))
+    return found
+
+
+def stream(
+    player: Player,
+    prime: Piece | None = None,
+    seconds: float = 30.0,
+    how: Composing = Composing(),
+    number: int = 0,
+) -> Iterator[tuple[int, float]]:
+    """The numbers that `compose` writes for the piece of this number, and their logs, one by one.
+
+    The sign that ends a piece is the last where it was reached. What is refused is refused at once.
+    """
+    begin, bounds = begun(player, prime), bounded(player, seconds, prime)
+    start, step = starting(player, begin, how), stepping(player, how)
+    over = ending(player.codec, seconds, begin, 1)
+    return until(over, stream_tokens(step, start, bounds, how.sampling(), number))
+
+
+def until(over: Over | None, tokens: Iterator[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    for token, log in tokens:
+        yield token, log
+        if over is not None and over(0, token):
+            return
+
+
+def stepping(player: Player, how: Composing) -> Step:
+    player.network.eval()
+    beat = player.codec.beat
+    step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
+    if isinstance(player.codec, Chorales) and how.voice_leading:
+        step = Leading(step, how.voice_leading)
+    return Whole(step, player.codec.signs.stop, beat) if beat > 1 else step
+
+
+def begun(player: Player, prime: Piece | None) -> list[int]:
+    return [] if prime is None else encoded(prime, player.codec).tolist()
+
+
+def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
+    """(1, T): what is read first, from a whole beat on where the beginning is cut."""
+    ids = [*player.codec.signs.starts, *begin]
+    spare = len(ids) - player.context
+    if spare > 0 and not how.truncate:
+        raise ValueError(
+            f"the beginning has {len(ids)} tokens and the context {player.context}; shorten it, or "
+            "read its end alone: --truncate, truncate=True"
+        )
+    beat = player.codec.beat
+    cut = -(-max(0, spare) // beat) * beat
+    return torch.tensor([ids[cut:]], device=next(player.network.parameters()).device)
+
+
+def bounded(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:
+    """The longest is exact where each token takes its time, else what nothing should reach."""
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(
+            f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
+        )
+    if isinstance(player.codec, Chorales):
+        # A prime may be so fast that a second would never end.
+        steps = min(steps_of(seconds, prime), LONGEST_SECONDS / step_seconds())
+        tokens = math.ceil(round(steps, 6)) * len(VOICES)
+    else:
+        tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
+    signs = player.codec.signs
+    return Bounds(signs.stop, longest=tokens, shortest=SHORTEST, never=signs.never)
+
+
+def limit(bounds: Bounds) -> int:
+    (tokens,) = bounds.limits(1)
+    return tokens
+
+
+# ---- time ------------------------------------------------------------------------------------
+
+
+def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
+    """Of a chorale's grid."""
+    return 60 / quarters_per_minute / STEPS_PER_QUARTER
+
+
+def steps_of(seconds: float, after: Piece | None) -> float:
+    """Of a grid, in so many seconds after a piece and in its time."""
+    if after is None:
+        return seconds / step_seconds()
+    begin, end = quarters(after, [after.seconds, after.seconds + seconds])
+    return float(end - begin) * STEPS_PER_QUARTER
+
+
+def pace(piece: Piece | None) -> float:
+    """The quarter notes a minute with which a piece ends."""
+    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
+
+
+def heard(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
+    """The music in these numbers; a grid has the tempos and meters of what it was begun with."""
+    return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
+
+
+def played_on(
+    codec: MusicCodec, begin: Sequence[int], ids: Sequence[int], prime: Piece | None
+) -> Piece:
+    """The beginning as it was given, note for note, and after it what is new.
+
+    A codec knows the beginning by its grid alone: what it says of it is not what is heard.
+    """
+    if prime is None:
+        return heard(codec, ids, None)
+    if isinstance(codec, Chorales):
+        grid = codec.grid([*begin, *ids])
+        grid[: len(begin) // len(VOICES)] = REST
+        return joined(prime, piece_of(grid, prime).notes)
+    read, whole = codec.render(begin), codec.render([*begin, *ids])
+    later = prime.seconds - read.seconds  # the silence that was left out, and what was rounded
+    voice = len(prime.voices) if len(prime.voices) > 1 else 0
+    new = (
+        note._replace(start=note.start + later, end=note.end + later, voice=voice)
+        for note in (Counter(whole.notes) - Counter(read.notes)).elements()
+    )
+    longer = replace(
+        prime,
+        voices=prime.voices if voice == 0 else (*prime.voices, Voice()),
+        tempos=followed(prime.tempos, whole.tempos, read.seconds, later),
+        meters=followed(prime.meters, whole.meters, read.seconds, later),
+    )
+    return joined(longer, new)
+
+
+def followed(
+    marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
+) -> tuple[Any, ...]:
+    """Tempos or meters, and after them those that others have from some moment on."""
+    new = [m._replace(start=m.start + later) for m in others if m.start >= since]
+    return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
+
+
+def joined(piece: Piece, new: Iterable[Note]) -> Piece:
+    """With more notes; one that is struck before its pitch has ended waits until it has."""
+    ends: dict[tuple[int, int], float] = {}
+    for note in piece.notes:
+        key = (note.voice, note.pitch)
+        ends[key] = max(note.end, ends.get(key, 0.0))
+    late = (n._replace(start=max(n.start, ends.get((n.voice, n.pitch), 0.0))) for n in new)
+    return replace(piece, notes=(*piece.notes, *(n for n in late if n.start < n.end)))
+
+
+def takes(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
+    """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
+    where that is not a number's own affair.
+    """
+    found = np.zeros(codec.size)
+    if isinstance(codec, Performance):
+        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
+    elif isinstance(codec, Chorales):
+        found[codec.signs.stop + 1 :] = step_seconds(pace(like)) / len(VOICES)
+    else:
+        return None
+    return found
+
+
+def ending(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
+    """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
+    if isinstance(codec, Chorales):
+        return None
+    each = takes(codec)
+    if each is None:
+        return by_bars(codec, seconds, begin, rows)
+    passed = [0.0] * rows
+
+    def over(row: int, token: int) -> bool:
+        passed[row] += float(each[token])
+        return passed[row] > seconds - 1e-6
+
+    return over
+
+
+def telling(
+    over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
+) -> Over | None:
+    """The same, telling of each token how many seconds it takes."""
+    if told is None or each is None:
+        return over
+
+    def both(row: int, token: int) -> bool:
+        told(float(each[token]))
+        return over is not None and over(row, token)
+
+    return both
+
+
+def by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
+    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
+    written: list[list[int]] = [[] for _ in range(rows)]
+    before = codec.render(begin).seconds
+
+    def over(row: int, token: int) -> bool:
+        written[row].append(token)
+        (said,) = codec.pieces([token])
+        if not said.startswith("Bar"):
+            return False
+        return codec.render([*begin, *written[row]]).seconds - before >= seconds
+
+    return over
+
+
+# ---- around a voice --------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def harmonize(
+    player: Player,
+    piece: Piece,
+    voice: str = "soprano",
+    particles: int = 16,
+    how: Composing = Composing(),
+    shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+    track: str | None = None,
+) -> Piece:
+    """The other three voices to one that is given: alone, or among others of which it is taken."""
+    codec = player.codec
+    if not isinstance(codec, Chorales):
+        raise ValueError(
+            f"a model of chorales harmonizes, this one writes by the codec {codec.kind}"
+        )
+    sampling = how.sampling()
+    if sampling is None:
+        raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
+    melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
+    notes = [note._replace(voice=number) for note in melody.notes]
+    grid = gridded(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
+    given = np.full((len(grid), len(VOICES)), FREE)
+    given[:, number] = codec.flat(grid)[number :: len(VOICES)]
+    signs = codec.signs
+    start = starting(player, [], how)
+    # The end is given too: what leads there is the likelier for it.
+    found = around(
+        stepping(player, how),
+        start,
+        [*given.flatten().tolist(), signs.stop],
+        sampling,
+        particles=particles,
+        never=(*signs.never, signs.stop),
+        shown=shown,
+    )
+    # A grid fuses repeated notes and loses fast ones: the given voice is not rendered from it.
+    grid = codec.grid(found.ids)
+    grid[:, number] = REST
+    others = piece_of(grid, piece)
+    return replace(others, notes=(*others.notes, *notes))
+
+
+class Melody(NamedTuple):
+    """What a piece has to be harmonized, alone; and what a person should be told of the choice."""
+
+    piece: Piece
+    told: tuple[str, ...] = ()
+
+
+def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) -> Melody:
+    """The track that was asked for, by its number from 1 or its name; else the only one, that voice
+    of four which sing one note at a time each, or the highest. Of its chords the highest notes.
+    """
+    if voice not in VOICES:
+        raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
+    number, told = picked(piece, voice, track), list[str]()
+    if track is None and len(piece.voices) > 1 and not is_chorale(piece):
+        told.append(
+            f"the melody is track {number + 1}, {piece.voices[number].name}, the highest of "
+            f"{len(piece.voices)}; --track names another"
+        )
+    notes = [note._replace(voice=0) for note in piece.notes if note.voice == number]
+    if not notes:
+        raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
+    if not is_single(notes):
+        alone = highest(notes)
+        told.append(f"left out: {len(notes) - len(alone):,} notes under the melody")
+        notes = alone
+    only = (piece.voices[number],)
+    return Melody(Piece(tuple(notes), only, piece.tempos, piece.meters), tuple(told))
+
+
+def picked(piece: Piece, voice: str, track: str | None) -> int:
+    names = [one.name for one in piece.voices]
+    if track is not None:
+        numbers = [str(i + 1) for i in range(len(names))]
+        for known in (names, [name.casefold() for name in names], numbers):
+            if track in known:
+                return known.index(track)
+        there = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
+        raise ValueError(f"there is no track {track!r} in this piece, it has {there}")
+    if is_chorale(piece):
+        return VOICES.index(voice)
+    pitches: list[list[int]] = [[] for _ in names]
+    for note in piece.notes:
+        pitches[note.voice].append(note.pitch)
+    return max(range(len(names)), key=lambda i: sum(pitches[i]) / max(1, len(pitches[i])))
+
+
+def is_chorale(piece: Piece) -> bool:
+    each = ([n for n in piece.notes if n.voice == voice] for voice in range(len(piece.voices)))
+    return len(piece.voices) == len(VOICES) and all(map(is_single, each))
+
+
+def is_single(notes: Sequence[Note]) -> bool:
+    """Whether no two of them begin together."""
+    starts = sorted(note.start for note in notes)
+    return all(then - at >= TOGETHER_SECONDS for at, then in pairwise(starts))
+
+
+def highest(notes: Sequence[Note]) -> list[Note]:
+    """Of those that begin together the highest, and no lower one that mostly sounds under it."""
+    chords: list[list[Note]] = []
+    for note in sorted(notes):
+        if chords and note.start - chords[-1][0].start < TOGETHER_SECONDS:
+            chords[-1].append(note)
+        else:
+            chords.append([note])
+    found, sounding = list[Note](), list[Note]()
+    for note in (max(chord, key=lambda n: n.pitch) for chord in chords):
+        sounding = [one for one in sounding if one.end > note.start]
+        half = (note.start + note.end) / 2
+        if not any(one.pitch > note.pitch and one.end >= half for one in sounding):
+            found.append(note)
+            sounding.append(note)
+    return found
+
+
+# ---- whose note a token is -------------------------------------------------------------------
+
+
+def spots(
+    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
+) -> list[tuple[float, int] | None]:
+    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
+    each = takes(codec, like)
+    if each is None:
+        raise ValueError(
+            f"where a token stands is known of performances and chorales, not of {codec.kind}"
+        )
+    pitch = codec.pitches()
+    passed = each[np.asarray(ids, int)]
+    moments = np.cumsum(passed) - passed
+    if codec.beat > 1:  # all voices of a step begin together
+        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
+        moments = steps * step_seconds()
+        if like is not None:
+            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
+    return [
+        (float(at), pitch[number]) if pitch[number] else None
+        for at, number in zip(moments, ids, strict=True)
+    ]

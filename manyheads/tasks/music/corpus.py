@@ -1,0 +1,237 @@
+"""Music before the first step: read, some of it held out, turned to numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.config.declare import check, setting
+from manyheads.data.shards import write as write_shard
+from manyheads.tasks.music.chorales import Chorales, piece_of
+from manyheads.tasks.music.codec import CODEC, MusicCodec, save
+from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.midi import Report, pieces
+from manyheads.tasks.music.notes import Piece, begun
+from manyheads.tasks.music.performance import Performance
+from manyheads.tasks.music.windows import Varied
+from manyheads.training.run import CORPUS, Run
+
+Augment = Literal["transpose", "stretch"]
+Ids = NDArray[np.uint16]
+GRIDS = ".npz"
+VALID = ("valid", "validation")  # what the split to validate on may be called
+VARIED = "train.varied.json"
+
+
+@dataclass(frozen=True)
+class Repertoire:
+    """Where music comes from, how it is varied, and how much of it is read at a time."""
+
+    music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
+    valid_music: tuple[Path, ...] = setting((), "The same, for validation.")
+    held_out: float = setting(
+        0.1,
+        "Share of the pieces to validate on, where neither an .npz nor valid_music has others.",
+        above=0,
+        below=1,
+    )
+    context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
+    augment: tuple[Augment, ...] | None = setting(
+        None, "How a piece is varied, anew in each epoch; null: as the codec can."
+    )
+    semitones: int = setting(
+        3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24
+    )
+    stretches: tuple[float, ...] = setting(
+        (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
+    )
+
+    def __post_init__(self) -> None:
+        check(self, self.missing())
+
+    def missing(self) -> Iterator[str]:
+        if not self.music:
+            yield "nothing to learn from: give music, a folder of MIDI files or an .npz"
+        if not self.stretches:
+            yield "stretches are one factor at least; [1.0] would do"
+
+    def varied(self, kind: str) -> tuple[str, ...]:
+        """What is done to the pieces of such a codec."""
+        if self.augment is not None:
+            return self.augment
+        return ("transpose", "stretch") if kind == "performance" else ("transpose",)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Pieces as numbers to train on and to validate on, and what was left out."""
+
+    train: list[Ids]
+    valid: list[Ids]
+    notes: tuple[str, ...] = ()
+
+    def tokens(self) -> int:
+        """Of an epoch, the signs that end the pieces among them."""
+        return sum(map(len, self.train)) + len(self.train)
+
+    def __str__(self) -> str:
+        train, valid = (sum(map(len, side)) for side in (self.train, self.valid))
+        return (
+            f"{several(self.train)} of {train:,} tokens to train on, "
+            f"{several(self.valid)} of {valid:,} tokens to validate on"
+        )
+
+
+def several(pieces: Sequence[Any]) -> str:
+    return "1 piece" if len(pieces) == 1 else f"{len(pieces):,} pieces"
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def gather(data: Repertoire, codec: MusicCodec, seed: int) -> Pieces:
+    """Whole pieces are held out, drawn by the seed, unless there are others to validate on."""
+    notes: list[str] = []
+    train = read(data.music, codec, notes, ("train",))
+    if data.valid_music:
+        valid = read(data.valid_music, codec, notes, VALID)
+    else:
+        valid = own(data.music, codec, notes)
+    if not valid:
+        train, valid = hold_out(different(train, notes), data.held_out, seed)
+        notes.append(f"held out: {several(valid)}, drawn by seed {seed}")
+    learned = {ids.tobytes() for ids in train}
+    if both := [ids for ids in valid if ids.tobytes() in learned]:
+        notes.append(f"both learned from and validated on: {several(both)}")
+    return Pieces(train, valid, tuple(notes))
+
+
+def read(
+    paths: Sequence[Path], codec: MusicCodec, notes: list[str], splits: Sequence[str]
+) -> list[Ids]:
+    """All pieces of these paths as numbers; of an .npz one split, or its only one."""
+    found: list[Ids] = []
+    for path in filter(is_grids, paths):
+        held = grids(path)
+        name = next((name for name in held if name in splits), None)
+        if name is None and len(held) > 1:
+            raise ValueError(
+                f"{path} has the splits {', '.join(held)}, and none of them is {splits[0]}"
+            )
+        found += of_grids(held[name or next(iter(held))], codec, notes, path)
+        others = [other for other in held if other not in ("train", *VALID)]
+        if others and splits == ("train",):
+            notes.append(f"{path}: not read: {', '.join(others)}")
+    if files := [path for path in paths if not is_grids(path)]:
+        found += of_files(files, codec, notes)
+    return found
+
+
+def is_grids(path: Path) -> bool:
+    """Whether it holds chorales on a grid; all else is MIDI."""
+    return path.suffix.lower() == GRIDS
+
+
+def own(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
+    """What the files themselves say is to validate on."""
+    found: list[Ids] = []
+    for path in filter(is_grids, paths):
+        held = grids(path)
+        for name in (name for name in held if name in VALID and len(held) > 1):
+            found += of_grids(held[name], codec, notes, path)
+    return found
+
+
+def of_grids(
+    held: Sequence[NDArray[np.int16]], codec: MusicCodec, notes: list[str], path: Path
+) -> list[Ids]:
+    sung = [grid for grid in held if (grid >= 0).any()]
+    if len(sung) < len(held):
+        silent = [grid for grid in held if not (grid >= 0).any()]
+        notes.append(f"{path}: left out: {several(silent)} without a note")
+    if not sung:
+        raise ValueError(f"there is no music in {path}: no piece of it has a note")
+    if isinstance(codec, Chorales):
+        return [numbers(codec.flat(grid)) for grid in sung]
+    return [encoded(piece_of(grid), codec) for grid in sung]
+
+
+def of_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
+    found, report = list[Ids](), Report()
+    for piece, path in pieces(paths, report):
+        try:
+            found.append(encoded(piece, codec))
+        except ValueError as error:
+            report.left_out[path] = str(error)
+    notes.append(str(report))
+    return found
+
+
+def encoded(piece: Piece, codec: MusicCodec) -> Ids:
+    """Without the silence that a recording begins with; where bars are counted it stays."""
+    return numbers(codec.encode(begun(piece) if isinstance(codec, Performance) else piece))
+
+
+def numbers(ids: Sequence[int]) -> Ids:
+    return np.array(ids, dtype=np.uint16)
+
+
+def different(found: list[Ids], notes: list[str]) -> list[Ids]:
+    """Each piece once: a copy that is held out would be known by heart."""
+    once = list({ids.tobytes(): ids for ids in found}.values())
+    if len(once) < len(found):
+        notes.append(f"left out: {several(found[len(once) :])}, being copies of others")
+    return once
+
+
+def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], list[Ids]]:
+    if len(all_of_it) < 2:
+        raise ValueError(
+            "there is one piece, and none is left to validate on; --valid-music gives others"
+        )
+    count = min(len(all_of_it) - 1, max(1, round(share * len(all_of_it))))
+    chosen = np.random.default_rng(seed).permutation(len(all_of_it))[:count]
+    held = set(chosen.tolist())
+    train = [ids for i, ids in enumerate(all_of_it) if i not in held]
+    return train, [all_of_it[i] for i in sorted(held)]
+
+
+# ---- laying down -----------------------------------------------------------------------------
+
+
+def prepare(gathered: Pieces, data: Repertoire, codec: MusicCodec, run: Run) -> None:
+    """The codec, the pieces as numbers, in all versions that are learned from, and a report."""
+    folder = run / "data"
+    folder.mkdir(exist_ok=True)
+    save(codec, run / CODEC)
+    augment = data.varied(codec.kind)
+    factors = data.stretches if "stretch" in augment else (1.0,)
+    reach = data.semitones if "transpose" in augment else 0
+    write_shard(folder / "train", versions(gathered.train, codec, factors), codec.size)
+    write_shard(folder / "valid", versions(gathered.valid, codec, (1.0,)), codec.size)
+    rooms = [codec.room(np.unique(ids).tolist()) for ids in gathered.train]
+    lowest = np.array([max(room.start, -reach) for room in rooms], np.int64)
+    highest = np.array([min(room.stop - 1, reach) for room in rooms], np.int64)
+    Varied(len(factors), lowest, highest).save(folder / VARIED)
+    lines = [str(gathered), *gathered.notes]
+    if reach:
+        lines.append(f"transposed by up to {reach} semitones each way, as far as a piano goes")
+    if len(factors) > 1:
+        lines.append(f"stretched to {', '.join(f'{factor:g}' for factor in factors)} of the time")
+    run.text(CORPUS, "\n".join(lines) + "\n")
+
+
+def versions(
+    gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
+) -> Iterator[Sequence[int]]:
+    """Each piece between its signs, once for each factor that time is stretched by."""
+    signs = codec.signs
+    for ids in gathered:
+        for factor in factors:
+            played = ids.tolist() if factor == 1 else codec.stretched(ids.tolist(), factor)
+            yield [*signs.starts, *played, signs.stop]

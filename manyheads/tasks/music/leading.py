@@ -1,0 +1,66 @@
+"""How voices move beside each other: steps that make parallel fifths, octaves and crossings dear.
+
+B batch, T new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from manyheads.decoding.step import Step
+from manyheads.tasks.music.chorales import SILENCE, VOICES
+from manyheads.tasks.music.notes import PITCHES
+
+PERFECT = (0, 7)  # semitones from voice to voice, octaves aside, that do not follow themselves
+
+
+class Leading:
+    """A pitch that follows a fifth or an octave with the like, or crosses a voice, loses `penalty`
+    of its score for each voice that it does so with: nats, before scores are probabilities.
+
+    What is held is not dear again, only a change that leads there.
+    """
+
+    def __init__(self, step: Step, penalty: float):
+        self.step, self.penalty = step, penalty
+        self.read = 0  # tokens, from the sign that starts them or another step's last on
+        self.last: Tensor | None = None  # (B, up to two steps of tokens)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        scores = self.step(ids)  # (B, V)
+        self.read += ids.shape[1]
+        last = ids if self.last is None else torch.cat([self.last, ids], 1)
+        self.last = last[:, -2 * len(VOICES) :]
+        if voice := (self.read - 1) % len(VOICES):
+            known = min(self.read - 1, voice + len(VOICES))
+            pitches = self.last[:, -known:] - SILENCE - 1  # under 0: a rest
+            faults = found(pitches[:, -voice:], pitches[:, :-voice], voice)
+            scores[:, SILENCE + 1 : SILENCE + 1 + PITCHES] -= self.penalty * faults
+        return scores
+
+    def select(self, rows: Tensor) -> None:
+        self.step.select(rows)
+        self.last = None if self.last is None else self.last[rows]
+
+    def reorder(self, rows: Tensor) -> None:
+        self.step.reorder(rows)
+        self.last = None if self.last is None else self.last[rows]
+
+
+def found(now: Tensor, before: Tensor, voice: int) -> Tensor:
+    """The voices above (B, voice) and the step before (B, 4 or 0) -> faults of each pitch (B, P)"""
+    pitch = torch.arange(PITCHES, device=now.device)[None]
+    count = torch.zeros(len(now), PITCHES, device=now.device)
+    for other in range(voice):
+        above = now[:, other, None]  # (B, 1)
+        crossed = (above >= 0) & (pitch > above)
+        if before.shape[1] == len(VOICES):
+            one, own = before[:, other, None], before[:, voice, None]
+            crossed &= (above != one) | (pitch != own)
+            apart = (above - pitch) % 12
+            perfect = torch.isin(apart, torch.tensor(PERFECT, device=now.device))
+            moved = (above != one) & (pitch != own) & (above >= 0) & (one >= 0) & (own >= 0)
+            count += moved & perfect & (apart == (one - own) % 12)
+        count += crossed
+    return count

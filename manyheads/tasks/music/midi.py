@@ -1,0 +1,137 @@
+"""Where music comes from: MIDI files, and folders of them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from manyheads.tasks.music.midi_bytes import read, write
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.scores import KINDS, read_score
+
+ENDINGS = (".mid", ".midi")
+ZIP = ".zip"
+LARGEST = 16 << 20  # bytes of a file in a .zip: hours of dense music
+SHOWN = 10  # files that were left out, by name
+
+
+class Found(NamedTuple):
+    """A piece, and where it stands."""
+
+    piece: Piece
+    path: Path
+
+
+@dataclass
+class Report:
+    """Which files were left out and why: prints as a person would want to read it."""
+
+    read: int = 0
+    left_out: dict[Path, str] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> int:
+        return self.read - len(self.left_out)
+
+    def __str__(self) -> str:
+        files = "file" if self.read == 1 else "files"
+        lines = [f"{self.read:,} MIDI {files} read, {self.kept:,} kept"]
+        shown = list(self.left_out.items())[:SHOWN]
+        lines += [f"  left out: {path}: {reason}" for path, reason in shown]
+        more = len(self.left_out) - len(shown)
+        return "\n".join(lines + [f"  and {more:,} more"] * (more > 0))
+
+
+def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Found]:
+    """The music of every file that can be read, one at a time, the report filled as they pass.
+
+    A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
+    broken one is left out; that all are is refused.
+    """
+    if not paths:
+        raise ValueError("music comes from MIDI files and folders of them, none were given")
+    report = Report() if report is None else report
+    for file in {file.resolve(): file for path in paths for file in files_of(path)}.values():
+        packed = file.suffix.lower() == ZIP
+        for name, load_one in members(file) if packed else [(file, partial(load, file))]:
+            report.read += 1
+            try:
+                piece = load_one()
+            except ValueError as error:
+                report.left_out[name] = str(error).removeprefix(f"{name}: ")
+            else:
+                yield Found(piece, name)
+    if report.read == 1 and report.left_out:
+        ((file, reason),) = report.left_out.items()
+        raise ValueError(f"there is no music in {file}: {reason}")
+    if not report.kept:
+        raise ValueError(f"there is no music in {', '.join(map(str, paths))}: {report}")
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file itself; of a folder all MIDI files that are not hidden, in the order of the names."""
+    if not path.is_dir():
+        return [path]
+    below = [
+        file
+        for file in sorted(path.rglob("*"))
+        if is_midi(file.relative_to(path)) and file.is_file()
+    ]
+    if not below:
+        raise ValueError(f"{path} is a folder without {' or '.join(ENDINGS)} files")
+    return below
+
+
+def is_midi(path: Path) -> bool:
+    """By its name, and not hidden, nor what a Mac puts into a .zip beside each file."""
+    hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
+    return path.suffix.lower() in ENDINGS and not hidden
+
+
+def members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
+    """The MIDI files in a .zip by their names in it, nothing unpacked onto the disk."""
+    try:
+        with ZipFile(path) as held:
+            found = sorted(held.infolist(), key=lambda one: one.filename)
+            inside = [(path / one.filename, one) for one in found if is_midi(Path(one.filename))]
+            if not inside:
+                raise ValueError(f"{path} is a .zip without {' or '.join(ENDINGS)} files")
+            for name, one in inside:
+                yield name, partial(unpacked, held, one)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except BadZipFile:
+        raise ValueError(f"{path} is not a .zip, or is cut short") from None
+
+
+def unpacked(held: ZipFile, one: ZipInfo) -> Piece:
+    try:
+        with held.open(one) as file:
+            data = file.read(LARGEST + 1)  # what it claims to be is not believed
+    except (BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from None
+    if len(data) > LARGEST:
+        raise ValueError(f"it has over {LARGEST >> 20} MiB unpacked, which no MIDI file has")
+    return read(data)
+
+
+def load(path: Path) -> Piece:
+    """One piece; a file that holds none is refused with the reason."""
+    try:
+        data, ending = path.read_bytes(), path.suffix.lower()
+        return read_score(data, ending) if ending in KINDS else read(data)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ValueError(f"one MIDI file is read here, {path} is a folder") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def save(piece: Piece, path: str | Path) -> None:
+    Path(path).write_bytes(write(piece))

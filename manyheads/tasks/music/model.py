@@ -1,0 +1,201 @@
+"""Music that goes on: written further, harmonized, found likely or not, and looked into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from manyheads.attention.places import line
+from manyheads.inspect.record import recording
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.language.task import scored
+from manyheads.tasks.music.arcs import Arcs
+from manyheads.tasks.music.compose import (
+    VOICE_LEADING,
+    Composed,
+    Composing,
+    Player,
+    compose,
+    harmonize,
+    heard,
+    spots,
+    stream,
+)
+from manyheads.tasks.music.corpus import encoded
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.task import Music
+
+
+class Scored(NamedTuple):
+    """How likely a piece is, token by token."""
+
+    pieces: list[str]
+    logs: list[float]  # natural logarithms of their probabilities; the last is the end's
+
+    @property
+    def loss(self) -> float:
+        """Nats a token, the end counted."""
+        return -sum(self.logs) / len(self.logs)
+
+    @property
+    def notes(self) -> float:
+        """Nats a token that is music."""
+        return -sum(self.logs[:-1]) / max(1, len(self.logs) - 1)
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 700))
+
+
+class Musician:
+    """A trained network that plays on."""
+
+    kind = "music"
+
+    def __init__(self, task: Music, network: nn.Module, name: str = ""):
+        self.task, self.network, self.name = task, network.eval(), name
+
+    @property
+    def player(self) -> Player:
+        return Player(self.network, self.task.codec, self.task.context)
+
+    @property
+    def stride(self) -> int:
+        """By how many tokens a window moves that scores: half the context, in whole beats."""
+        beat = self.task.codec.beat
+        return max(beat, self.task.context // 2 // beat * beat)
+
+    def compose(
+        self,
+        prime: Piece | None = None,
+        seconds: float = 30.0,
+        count: int = 1,
+        told: Callable[[float], None] | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
+    ) -> list[Composed]:
+        """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        return compose(self.player, prime, seconds, count, how, told)
+
+    def stream(
+        self,
+        prime: Piece | None = None,
+        seconds: float = 30.0,
+        number: int = 0,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
+    ) -> Iterator[tuple[str, float]]:
+        """What `compose` writes as its piece of this number, event by event, with their logs."""
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        codec, tokens = self.task.codec, stream(self.player, prime, seconds, how, number)
+        return ((codec.pieces([token])[0], log) for token, log in tokens)
+
+    def harmonize(
+        self,
+        piece: Piece,
+        voice: str = "soprano",
+        particles: int = 16,
+        shown: Callable[[Sequence[int]], Iterable[int]] = iter,
+        track: str | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        truncate: bool = False,
+        voice_leading: float = VOICE_LEADING,
+    ) -> Piece:
+        """The other three voices to one that is given; `shown` is handed token after token."""
+        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        return harmonize(self.player, piece, voice, particles, how, shown, track)
+
+    def score(self, piece: Piece, stride: int = 0) -> Scored:
+        """How likely a piece is; past the context, each token sees the half of it before at least.
+
+        A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
+        """
+        codec, context = self.task.codec, self.task.context
+        stride = stride or self.stride
+        if not 0 < stride <= context or stride % codec.beat:
+            raise ValueError(
+                f"a stride is 1 to the context of {context} tokens in whole steps of "
+                f"{codec.beat}, got {stride}"
+            )
+        if not piece.notes:
+            raise ValueError("a piece to score has at least one note, one without any came")
+        ids = [*encoded(piece, codec).tolist(), codec.signs.stop]
+        return Scored(
+            codec.pieces(ids), scored(self.network, cast(Any, codec), ids, context, stride)
+        )
+
+    @torch.no_grad()
+    def look(
+        self, piece: Piece, layer: int, head: int | None = None, at: float | None = None
+    ) -> Arcs:
+        """What a token looks back at: the first of a note at `at` seconds or later, else the last
+        of all. All heads unless one is named; as much is read before it as the context holds.
+        """
+        codec, context = self.task.codec, self.task.context
+        ids = [*codec.signs.starts, *encoded(piece, codec).tolist()]
+        where = spots(codec, ids, piece)
+        query = asked(where, at)
+        spare = max(0, query + 1 - context)
+        begin = -(-spare // codec.beat) * codec.beat
+        read = torch.tensor([ids[begin : query + 1]], device=next(self.network.parameters()).device)
+        with recording(self.network) as seen:
+            self.network(Tokens(read, line(read.shape[1], device=read.device)))
+        if not seen:
+            raise ValueError(
+                f"a {self.task.design.kind} network has no attention to look at; a transformer has"
+            )
+        if not 0 <= layer < len(seen):
+            raise ValueError(f"layers are numbered 0 to {len(seen) - 1}, {layer} was asked for")
+        weights = seen[layer].weights[0, :, -1].float().cpu()  # (H, T)
+        if head is not None and not 0 <= head < len(weights):
+            raise ValueError(f"heads are numbered 0 to {len(weights) - 1}, {head} was asked for")
+        heads = [*range(len(weights))] if head is None else [head]
+        return Arcs(
+            heard(codec, ids, piece),
+            where[begin : query + 1],
+            weights[heads],
+            heads,
+            f"layer {layer} at {codec.pieces(ids)[query]}, {moment(where[query])}",
+        )
+
+
+def moment(spot: tuple[float, int] | None) -> str:
+    return "" if spot is None else f"{spot[0]:.2f} s"
+
+
+def asked(where: list[tuple[float, int] | None], at: float | None) -> int:
+    """The token of the note that was asked for."""
+    sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
+    if not sounding:
+        raise ValueError("a piece to look at has notes, this one has none")
+    if at is None:
+        return sounding[-1][0]
+    found = next((i for i, moment in sounding if moment >= at - 1e-6), None)
+    if found is None:
+        raise ValueError(
+            f"the last note of this piece is at {sounding[-1][1]:.2f} seconds, "
+            f"one at {at:g} or later was asked for"
+        )
+    return found

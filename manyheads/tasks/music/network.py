@@ -1,0 +1,130 @@
+"""A decoder that reads music as it stands on paper: voices, steps and pitches.
+
+What is read is [start, S A T B, S A T B, ...], or single events where there is one voice: each
+token's voice and step follow from its time, and its pitch from what it is.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Cache, Static
+from manyheads.attention.places import Grid, Places
+from manyheads.attention.positions import Position
+from manyheads.modules.build import (
+    Network,
+    below,
+    content,
+    decoder,
+    scores,
+    stack,
+    words,
+    written,
+)
+from manyheads.modules.stack import Memory, Stack
+from manyheads.modules.transformer import Decoder, Tokens
+
+PITCHES = 128
+
+
+class Score(Decoder):
+    """Tells `voices` apart where its embedding has types; `measured`, its tokens lie on a grid
+    of time, step and pitch, so that one relative position knows how far apart two are in each.
+    """
+
+    pitch_of: Tensor
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        stack: Stack,
+        head: nn.Module,
+        *,
+        pitches: Sequence[int],
+        voices: int = 1,
+        measured: bool = False,
+    ):
+        """`pitches` says of every number of the vocabulary which pitch it speaks of."""
+        super().__init__(embedding, stack, head)
+        self.voices, self.measured = voices, measured
+        self.typed = getattr(embedding, "types", None) is not None
+        # Not among the weights: the codec says it again.
+        self.register_buffer("pitch_of", torch.tensor(pitches), persistent=False)
+
+    def forward(
+        self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        if self.measured and isinstance(cache, Static):
+            raise ValueError(
+                "a Static cache knows the places of its slots and not the pitches that will be "
+                "in them; a Growing cache would do, or a network without relative: score"
+            )
+        return super().forward(tokens, memory, cache)
+
+    def dressed(
+        self, ids: Tensor, at: Places, types: Tensor | None = None
+    ) -> tuple[Places, Tensor | None]:
+        """With what each token's time and number say of its voice, step and pitch."""
+        if not isinstance(at, Grid) or len(at.axes) != 1:
+            raise ValueError(f"music is read along a line, but {at.name} arrived")
+        turn = at.axes[0] + self.voices - 1  # the start is in the place of a last voice
+        if self.typed:
+            types = (turn % self.voices).expand(ids.shape)
+        if self.measured:
+            axes, sizes = [*at.axes], [*at.sizes]
+            if self.voices > 1:
+                axes.append(turn // self.voices)
+                sizes.append((at.sizes[0] + self.voices - 2) // self.voices + 1)
+            axes.append(self.pitch_of[ids])
+            sizes.append(PITCHES)
+            # Documents that share a row are no longer a line each.
+            at = replace(at, axes=tuple(axes), sizes=tuple(sizes), documents=False)
+        return at, types
+
+
+def axes_of(voices: int) -> int:
+    """Time and pitch, and between them steps where those are not the time."""
+    return 3 if voices > 1 else 2
+
+
+class Timed(Position):
+    """Another position, which sees of the places only the time."""
+
+    def __init__(self, position: Position):
+        super().__init__()
+        self.position = position
+
+    def forward(self, x: Tensor, at: Places) -> Tensor:
+        if isinstance(at, Grid):
+            at = replace(at, axes=at.axes[:1], sizes=at.sizes[:1])
+        placed: Tensor = self.position(x, at)
+        return placed
+
+
+def music_decoder(
+    network: Network, vocabulary: int, pitches: Sequence[int], voices: int
+) -> nn.Module:
+    """A network that writes music: `pitches` says of which pitch each number of the vocabulary
+    speaks, and so many `voices` take turns.
+    """
+    measured = network.relative == "score"
+    if network.kind != "transformer" or not (measured or network.types):
+        return decoder(network, vocabulary)
+    table = words(network, vocabulary)
+    head = scores(network, table)
+    if not measured:
+        return Score(table, stack(network, written(network)), head, pitches=pitches, voices=voices)
+    below_first = below(network)
+    layers = Stack.of(
+        network.shape(),
+        written(network),
+        position=None if below_first is None else Timed(below_first),
+        relative=content(network, axes_of(voices), PITCHES),
+    )
+    return Score(table, layers, head, pitches=pitches, voices=voices, measured=True)

@@ -1,0 +1,190 @@
+"""Performances as numbers: keys that go down and up, how hard, and the time between.
+
+The events of Music Transformer: 128 keys down, 128 keys up, 100 shifts of time in steps of 10 ms,
+32 velocities. The pedal is in the lengths of the notes already; all voices share one keyboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.codecs.text import SIGNS, STOP, Signs
+from manyheads.tasks.music.notes import (
+    PITCHES,
+    Note,
+    Piece,
+    apart,
+    check_factor,
+    check_room,
+    named,
+    room,
+    tables,
+)
+
+DOWN = STOP + 1  # the first number that is an event
+UP = DOWN + PITCHES
+SHIFT = UP + PITCHES  # of one step; the next is of two
+
+
+@dataclass(frozen=True)
+class Performance:
+    """Pieces as events: `render(encode(piece))` is the same music on a grid of steps."""
+
+    kind: ClassVar[str] = "performance"
+    beat: ClassVar[int] = 1  # numbers that are not cut apart
+
+    steps_per_second: int = 100
+    shifts: int = 100  # steps that the longest shift of time has
+    velocities: int = 32
+
+    def __post_init__(self) -> None:
+        if self.steps_per_second < 1 or self.shifts < 1 or not 1 <= self.velocities <= 127:
+            raise ValueError(
+                f"a performance has 1 step a second or more, 1 shift or more and 1 to 127 "
+                f"velocities, got {self}"
+            )
+
+    @property
+    def signs(self) -> Signs:
+        return Signs(unknown=None)
+
+    @property
+    def loud(self) -> int:
+        """The number of the least velocity."""
+        return SHIFT + self.shifts
+
+    @property
+    def size(self) -> int:
+        return self.loud + self.velocities
+
+    def encode(self, piece: Piece) -> list[int]:
+        """A C4 of a second -> [374, 63, 358, 191]: velocity 64, C4 down, 100 steps, C4 up."""
+        ids: list[int] = []
+        now, velocity = 0, -1
+        for step, down, pitch, wanted in self.events(piece):
+            ids += self.shifted(step - now)
+            now = step
+            if down and wanted != velocity:
+                ids.append(self.loud + wanted)
+                velocity = wanted
+            ids.append((DOWN if down else UP) + pitch)
+        return ids
+
+    def events(self, piece: Piece) -> list[tuple[int, bool, int, int]]:
+        """Step, whether the key goes down, pitch, velocity; of one step those that go up first."""
+        found = []
+        for note in apart(map(self.on_the_grid, piece.notes)):
+            velocity = (note.velocity - 1) * self.velocities // 127
+            found.append((int(note.start), True, note.pitch, velocity))
+            found.append((int(note.end), False, note.pitch, 0))
+        return sorted(found)
+
+    def on_the_grid(self, note: Note) -> Note:
+        start, end = (round(at * self.steps_per_second) for at in (note.start, note.end))
+        return Note(start, max(end, start + 1), note.pitch, note.velocity)
+
+    def shifted(self, steps: int) -> list[int]:
+        """250 steps -> shifts of 100, 100 and 50."""
+        whole, rest = divmod(steps, self.shifts)
+        return [SHIFT + self.shifts - 1] * whole + ([SHIFT + rest - 1] if rest else [])
+
+    def render(self, ids: Sequence[int]) -> Piece:
+        """The music in any numbers at all.
+
+        A key that goes up without having gone down says nothing, nor does a number that is no
+        event; a key that goes down again ends its first note; what still sounds ends at the end.
+        """
+        notes: list[Note] = []
+        held: dict[int, tuple[int, int]] = {}  # pitch -> since which step, and how hard
+        now, velocity = 0, self.velocity(self.velocities // 2)
+
+        def end(pitch: int) -> None:
+            start, hard = held.pop(pitch, (now, 0))
+            if start < now:
+                span = (start / self.steps_per_second, now / self.steps_per_second)
+                notes.append(Note(*span, pitch, hard))
+
+        for number in ids:
+            if DOWN <= number < UP:
+                end(number - DOWN)
+                held[number - DOWN] = (now, velocity)
+            elif UP <= number < SHIFT:
+                end(number - UP)
+            elif SHIFT <= number < self.loud:
+                now += number - SHIFT + 1
+            elif self.loud <= number < self.size:
+                velocity = self.velocity(number - self.loud)
+        for pitch in list(held):
+            end(pitch)
+        return Piece(tuple(notes))
+
+    def velocity(self, number: int) -> int:
+        """The middle of those that share a number."""
+        low, after = (-(-n * 127 // self.velocities) for n in (number, number + 1))
+        return 1 + (low + after - 1) // 2
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each number says, to label a picture with: C4↓ C4↑ +250ms v62"""
+        return [self.said(number) for number in ids]
+
+    def said(self, number: int) -> str:
+        if DOWN <= number < UP:
+            return f"{named(number - DOWN)}↓"
+        if UP <= number < SHIFT:
+            return f"{named(number - UP)}↑"
+        if SHIFT <= number < self.loud:
+            return f"+{(number - SHIFT + 1) * 1000 / self.steps_per_second:g}ms"
+        if self.loud <= number < self.size:
+            return f"v{self.velocity(number - self.loud)}"
+        return SIGNS[number] if 0 <= number <= STOP else "?"
+
+    # ---- the same music, otherwise -----------------------------------------------------------
+
+    def room(self, ids: Sequence[int]) -> range:
+        """By how many semitones these can move and stay on a piano."""
+        return room(met(ids))
+
+    def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
+        """The same, higher or lower."""
+        check_room(met(ids), semitones)
+        each = np.asarray(ids, dtype=np.int64)
+        return np.where((each >= DOWN) & (each < SHIFT), each + semitones, each).tolist()
+
+    def stretched(self, ids: Sequence[int], factor: float) -> list[int]:
+        """The same, `factor` times as long; what took time takes a step at least."""
+        check_factor(factor)
+        found: list[int] = []
+        read = since = written = 0  # steps: read, read when something was last written, written
+        for number in [*ids, STOP]:
+            if SHIFT <= number < self.loud:
+                read += number - SHIFT + 1
+                continue
+            if read > since:
+                step = max(round(read * factor), written + 1)
+                found += self.shifted(step - written)
+                since, written = read, step
+            found.append(int(number))
+        return found[:-1]
+
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        every = np.arange(self.size)
+        return tables((every >= DOWN) & (every < SHIFT), self.pitches(), shifts)
+
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        every = np.arange(self.size)
+        return np.where((every >= DOWN) & (every < SHIFT), (every - DOWN) % PITCHES, 0).tolist()
+
+    def kept(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def met(ids: Sequence[int]) -> set[int]:
+    """Those of all keys that go down or up."""
+    return {(number - DOWN) % PITCHES for number in ids if DOWN <= number < SHIFT}

@@ -1,0 +1,126 @@
+"""Pieces as numbers by bars and beats: REMI, as miditok has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.codecs.text import START, STOP, Signs
+from manyheads.tasks.music import midi_bytes as midi
+from manyheads.tasks.music.notes import Piece, Voice, apart, room
+
+TOKENIZER = "tokenizer.json"
+SIGNS = ["PAD", "BOS", "EOS"]  # in the order of their numbers
+
+
+class Remi:
+    """Bars, places in them, pitches, velocities and lengths; all voices share one keyboard.
+
+    Notes go to the nearest place of the piece's tempos: for music that keeps to its beat.
+    """
+
+    kind = "remi"
+    beat = 1  # numbers that are not cut apart
+    signs = Signs(unknown=None)
+
+    def __init__(self, tokenizer: Any = None):
+        self.tokenizer = built() if tokenizer is None else tokenizer
+        if [self.tokenizer.vocab.get(f"{sign}_None") for sign in SIGNS] != [0, START, STOP]:
+            raise ValueError(f"a tokenizer of ours numbers {' '.join(SIGNS)} 0 to {STOP}")
+
+    @property
+    def size(self) -> int:
+        return len(self.tokenizer)
+
+    def encode(self, piece: Piece) -> list[int]:
+        notes = apart(note._replace(voice=0) for note in piece.notes)
+        alone = replace(piece, notes=tuple(notes), voices=(Voice(),))
+        score = needed("symusic").Score.from_midi(midi.write(alone))
+        return [int(number) for tokens in self.tokenizer(score) for number in tokens.ids]
+
+    def render(self, ids: Sequence[int]) -> Piece:
+        """The music in any numbers of this codec."""
+        known = [int(number) for number in ids if STOP < number < self.size]
+        score = self.tokenizer.decode([known])
+        if not any(track.notes for track in score.tracks):
+            return Piece(())
+        return midi.read(score.dumps_midi())
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each number says, to label a picture with."""
+        return [str(self.tokenizer[int(number)]) for number in ids]
+
+    # ---- the same music, otherwise -----------------------------------------------------------
+
+    def numbers(self) -> dict[int, int]:
+        """Pitch -> its number."""
+        return {
+            int(name.removeprefix("Pitch_")): number
+            for name, number in self.tokenizer.vocab.items()
+            if name.startswith("Pitch_")
+        }
+
+    def pitches(self) -> list[int]:
+        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        found = [0] * self.size
+        for pitch, number in self.numbers().items():
+            found[number] = pitch
+        return found
+
+    def room(self, ids: Sequence[int]) -> range:
+        """By how many semitones these can move and stay on a piano."""
+        of, notes = self.pitches(), set(self.numbers().values())
+        return room(of[number] for number in ids if number in notes)
+
+    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
+        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        found = np.tile(np.arange(self.size), (len(shifts), 1))
+        numbers = self.numbers()
+        for table, shift in zip(found, shifts, strict=True):
+            for pitch, number in numbers.items():
+                table[number] = numbers.get(pitch + shift, number)
+        return found
+
+    # ---- kept --------------------------------------------------------------------------------
+
+    def kept(self) -> dict[str, Any]:
+        with TemporaryDirectory() as folder:
+            self.tokenizer.save(Path(folder) / TOKENIZER)
+            text = (Path(folder) / TOKENIZER).read_text(encoding="utf-8")
+        return {"tokenizer": json.loads(text)}
+
+    @staticmethod
+    def of(held: dict[str, Any]) -> Remi:
+        """What `kept` gave; nothing is one as it is built."""
+        if not held:
+            return Remi()
+        if "tokenization" not in held.get("tokenizer", {}):
+            raise ValueError("what is kept of REMI is not a tokenizer of miditok")
+        with TemporaryDirectory() as folder:  # miditok reads files alone
+            path = Path(folder) / TOKENIZER
+            path.write_text(json.dumps(held["tokenizer"]), encoding="utf-8")
+            return Remi(needed("miditok").REMI(params=path))
+
+
+def built() -> Any:
+    miditok = needed("miditok")
+    return miditok.REMI(
+        miditok.TokenizerConfig(
+            pitch_range=(0, 127), special_tokens=SIGNS, use_tempos=True, use_time_signatures=True
+        )
+    )
+
+
+def needed(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ValueError(f"REMI needs {name}: pip install 'manyheads[music]'") from None

@@ -1,0 +1,165 @@
+"""A piece as a picture: a piano roll, time to the right and pitch upwards."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyheads.inspect.drawing import png
+from manyheads.tasks.music.notes import Note, Piece, named, quarters, seconds_at
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW_SECONDS = 20.0  # in one row at most, as long as there are not too many rows
+MOST_ROWS = 6
+MOST_BARS = 16  # numbered in a row
+BLACK = {1, 3, 6, 8, 10}  # keys of an octave
+COLOURS = ("#3b6ea8", "#d9822b", "#4f9d69", "#b4484f", "#7a5ea8", "#7d6b5d")
+
+
+@dataclass(frozen=True, eq=False)
+class Roll:
+    """The notes of a piece: coloured by voice where there are several, else darker where louder."""
+
+    piece: Piece
+    title: str = ""
+    bars: bool = False  # whether to draw and number bars: for music that keeps to its beat
+
+    def __post_init__(self) -> None:
+        if not self.piece.notes:
+            raise ValueError("a piano roll shows notes, this piece has none")
+
+    def figure(self) -> Figure:
+        # The object interface: no global state, no window, safe in any thread.
+        from matplotlib.figure import Figure
+
+        end = self.piece.seconds
+        rows = min(MOST_ROWS, max(1, math.ceil(end / ROW_SECONDS - 1e-6)))
+        row = math.ceil(end / rows)  # seconds, alike: no row is left with the last moment alone
+        low, high = self.span
+        height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
+        figure = Figure(figsize=(11, height), layout="constrained")
+        figure.suptitle(self.title or self.told, fontsize=10)
+        axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
+        for i, axis in enumerate(axes):
+            self.draw(axis, i * row, min((i + 1) * row, end) if rows == 1 else (i + 1) * row)
+        axes[-1].set_xlabel("bar" if self.bars else "minutes : seconds", fontsize=9)
+        if len(self.piece.voices) > 1:
+            self.name_voices(axes[0])
+        return figure
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The rows of the picture: all notes, and two octaves at least."""
+        pitches = [note.pitch for note in self.piece.notes]
+        more = max(4, 24 - (max(pitches) - min(pitches)))
+        return min(pitches) - more // 2, max(pitches) + 1 + more // 2
+
+    @property
+    def told(self) -> str:
+        pitches = [note.pitch for note in self.piece.notes]
+        low, high = named(min(pitches)), named(max(pitches))
+        return f"{len(pitches):,} notes from {low} to {high}, {clock(self.piece.seconds)}"
+
+    def draw(self, axis: Any, start: float, end: float) -> None:
+        """The notes that sound between two moments, on a keyboard's white and black."""
+        from matplotlib.collections import PolyCollection
+
+        low, high = self.span
+        octaves = [pitch for pitch in range(low, high) if pitch % 12 == 0]
+        for pitch in range(low, high):
+            if pitch % 12 in BLACK:
+                axis.axhspan(pitch - 0.5, pitch + 0.5, color="#f2f2f2", linewidth=0)
+        for pitch in octaves:
+            axis.axhline(pitch - 0.5, color="#c8c8c8", linewidth=0.7)
+        notes = [note for note in self.piece.notes if note.start < end and note.end > start]
+        boxes = [box(note, lane) for note, lane in zip(notes, lanes(notes), strict=True)]
+        colours = [self.colour(note) for note in notes]
+        axis.add_collection(
+            PolyCollection(boxes, facecolors=colours, edgecolors="white", linewidths=0.4, zorder=2)
+        )
+        axis.set(xlim=(start, end), ylim=(low - 0.5, high - 0.5))
+        axis.set_yticks(octaves, [named(pitch) for pitch in octaves])
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+        if self.bars:
+            self.number_bars(axis, start, end)
+        else:
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.xaxis.set_major_formatter(lambda at, _: clock(at))
+
+    def number_bars(self, axis: Any, start: float, end: float) -> None:
+        there = [(i, at) for i, at in enumerate(bar_lines(self.piece), 1) if start <= at < end]
+        for _, at in there:
+            axis.axvline(at, color="#b8b8b8", linewidth=0.6, zorder=1)
+        every = max(1, -(-len(there) // MOST_BARS))
+        shown = [(i, at) for i, at in there if (i - 1) % every == 0]
+        axis.set_xticks([at for _, at in shown], [str(i) for i, _ in shown])
+
+    def colour(self, note: Note) -> Any:
+        import matplotlib
+
+        if len(self.piece.voices) > 1:
+            return COLOURS[note.voice % len(COLOURS)]
+        return matplotlib.colormaps["Blues"](0.25 + 0.75 * note.velocity / 127)
+
+    def name_voices(self, axis: Any) -> None:
+        from matplotlib.patches import Patch
+
+        patches = [
+            Patch(color=COLOURS[i % len(COLOURS)], label=voice.name)
+            for i, voice in enumerate(self.piece.voices)
+        ]
+        beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(patches)}
+        axis.legend(handles=patches, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
+
+    def save(self, path: str | Path) -> None:
+        self.figure().savefig(path, dpi=130)
+
+    def _repr_png_(self) -> bytes:
+        return png(self.figure())
+
+
+def lanes(notes: Sequence[Note]) -> list[tuple[int, int]]:
+    """Which part of its row a note has, and of how many: voices in unison share one."""
+    pitches: dict[int, list[Note]] = defaultdict(list)
+    for note in notes:
+        pitches[note.pitch].append(note)
+    found = []
+    for note in notes:
+        voices = {n.voice for n in pitches[note.pitch] if n.start < note.end and note.start < n.end}
+        found.append((sum(voice > note.voice for voice in voices), len(voices)))
+    return found
+
+
+def box(note: Note, lane: tuple[int, int] = (0, 1)) -> list[tuple[float, float]]:
+    """The lower part of the row is that of the last voice."""
+    part, parts = lane
+    low = note.pitch - 0.45 + 0.9 * part / parts
+    high = low + 0.9 / parts
+    return [(note.start, low), (note.start, high), (note.end, high), (note.end, low)]
+
+
+def clock(seconds: float) -> str:
+    """75.4 -> "1:15"; a tenth is shown where there is one."""
+    tenths = round(seconds * 10)
+    minutes, rest = divmod(tenths, 600)
+    return f"{minutes}:{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")
+
+
+def bar_lines(piece: Piece) -> list[float]:
+    """The seconds at which bars begin."""
+    found: list[float] = []
+    starts = [meter.start for meter in piece.meters]
+    for meter, until in zip(piece.meters, [*starts[1:], piece.seconds], strict=True):
+        first, last = quarters(piece, [meter.start, until])
+        bars = np.arange(first, last - 1e-6, meter.beats * 4 / meter.unit)
+        found += seconds_at(piece, bars).tolist()
+    return found

@@ -1,0 +1,134 @@
+"""Pieces as sound: a WAV file by a small synthesizer of our own, or by fluidsynth.
+
+A tone is a sum of harmonics. Those of a struck string fade, the higher the faster; those of an
+organ, a bow or a choir stay.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import wave
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.tasks.music.midi_bytes import write
+from manyheads.tasks.music.notes import PIANO, Piece
+
+Samples = NDArray[np.float32]
+
+RATE = 44_100  # samples a second
+PEAK = 0.9  # of what 16 bits hold
+HARMONICS = 12
+ATTACK_SECONDS, RELEASE_SECONDS = 0.005, 0.12
+TAIL_SECONDS = 0.5  # of silence after the last note has died away
+LONGEST_SECONDS = 3600.0
+SUSTAINED = {*range(16, 24), *range(40, 80)}  # programs: organs, strings, choirs, winds
+
+
+def save(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
+    """A WAV of 16 bits in stereo; by fluidsynth where a soundfont is named."""
+    if soundfont is not None:
+        by_fluidsynth(piece, path, soundfont)
+        return
+    whole = np.rint(samples(piece) * 32767).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(whole.tobytes())
+
+
+def player_of(soundfont: Path) -> str:
+    """The program that plays it; refuses what it could not play, so that no music waits for it."""
+    if not soundfont.is_file():
+        raise ValueError(f"there is no soundfont {soundfont}")
+    with soundfont.open("rb") as file:
+        head = file.read(12)
+    if head[:4] != b"RIFF" or head[8:] not in (b"sfbk", b"DLS "):
+        raise ValueError(f"{soundfont} is no soundfont: it does not begin as .sf2 files do")
+    program = shutil.which("fluidsynth")
+    if program is None:
+        raise ValueError(
+            "a soundfont is played by fluidsynth, which is not on the PATH; install it, or leave "
+            "the soundfont out"
+        )
+    return program
+
+
+def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
+    program = player_of(soundfont)
+    with tempfile.TemporaryDirectory() as folder:
+        notes = Path(folder) / "piece.mid"
+        notes.write_bytes(write(piece))
+        command = [program, "-n", "-i", "-q", "-r", str(RATE), "-F", str(path)]
+        done = subprocess.run(
+            [*command, str(soundfont), str(notes)], capture_output=True, text=True, check=False
+        )
+    # A font that is broken further in, it replaces by the system's and calls that a success.
+    failed = done.returncode or "Failed to load" in done.stderr
+    if failed or not path.is_file():
+        path.unlink(missing_ok=True)
+        *_, reason = done.stderr.strip().splitlines() or ["it does not say why"]
+        raise ValueError(f"fluidsynth could not play it: {reason[-300:]}")
+
+
+def samples(piece: Piece) -> Samples:
+    """(samples, 2), left and right, between -1 and 1; low notes to the left, as at a piano."""
+    if piece.seconds > LONGEST_SECONDS:
+        raise ValueError(
+            f"a sound is {LONGEST_SECONDS:g} seconds at most, this piece has {piece.seconds:.0f}"
+        )
+    mixed = np.zeros((int((piece.seconds + TAIL_SECONDS) * RATE), 2), dtype=np.float32)
+    tones: dict[tuple[int, bool], Samples] = {}
+    longest = longest_notes(piece)
+    for note in piece.notes:
+        key = (note.pitch, piece.voices[note.voice].program in SUSTAINED)
+        if key not in tones:
+            tones[key] = tone(*key, longest[key] + RELEASE_SECONDS)
+        start = round(note.start * RATE)
+        heard = shaped(tones[key], note.end - note.start)[: len(mixed) - start]
+        gain = (note.velocity / 127) ** 1.5  # about as a piano answers
+        right = (note.pitch - PIANO.start) / len(PIANO) * 0.6 + 0.2
+        mixed[start : start + len(heard), 0] += heard * gain * np.sqrt(np.clip(1 - right, 0, 1))
+        mixed[start : start + len(heard), 1] += heard * gain * np.sqrt(np.clip(right, 0, 1))
+    loudest = float(np.abs(mixed).max(initial=0.0))
+    return mixed * (PEAK / loudest) if loudest else mixed
+
+
+def longest_notes(piece: Piece) -> dict[tuple[int, bool], float]:
+    """Of each tone the seconds that are needed, so that it is made only once."""
+    found: dict[tuple[int, bool], float] = {}
+    for note in piece.notes:
+        key = (note.pitch, piece.voices[note.voice].program in SUSTAINED)
+        found[key] = max(found.get(key, 0.0), note.end - note.start)
+    return found
+
+
+def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
+    """A pitch from its attack on, as if it were held for ever."""
+    frequency = 440 * 2 ** ((pitch - 69) / 12)
+    fade = 0.0 if sustained else 0.4 + frequency / 400  # a second: high strings fade sooner
+    if fade:
+        seconds = min(seconds, 9 / fade)  # by then it is 80 dB down
+    at = np.arange(int(seconds * RATE)) / RATE
+    sound = np.zeros(len(at))
+    for k in range(1, HARMONICS + 1):
+        if k * frequency < RATE / 2:
+            fading = np.exp(-fade * (0.6 + 0.4 * k) * at)
+            sound += np.sin(2 * np.pi * k * frequency * at) * fading / k**1.6
+    attack = min(int(ATTACK_SECONDS * RATE * (8 if sustained else 1)), len(at))
+    sound[:attack] *= np.linspace(0, 1, attack, endpoint=False)
+    return sound.astype(np.float32)
+
+
+def shaped(whole: Samples, seconds: float) -> Samples:
+    """The beginning of a tone, let go after so many seconds."""
+    held = int(seconds * RATE)
+    heard = whole[: held + int(RELEASE_SECONDS * RATE)].copy()
+    if len(heard) > held:
+        heard[held:] *= np.linspace(1, 0, len(heard) - held, dtype=np.float32) ** 2
+    return heard

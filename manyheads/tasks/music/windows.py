@@ -1,0 +1,111 @@
+"""From pieces of music to batches of crops, each epoch otherwise.
+
+N pieces, P crops of them, V versions of each piece.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.data.layout import Ints, Layout
+from manyheads.data.shards import Shard
+from manyheads.data.windows import Rows, Windows, pieces
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.training.files import write_text
+
+
+@dataclass(frozen=True, eq=False)
+class Varied:
+    """In how many versions each piece lies in its shard, and how far each may be transposed."""
+
+    versions: int
+    lowest: Ints  # (N,) semitones, 0 or less
+    highest: Ints  # (N,) 0 or more
+
+    def save(self, path: Path) -> None:
+        held = {
+            "versions": self.versions,
+            "lowest": self.lowest.tolist(),
+            "highest": self.highest.tolist(),
+        }
+        write_text(path, json.dumps(held) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Varied:
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            ends = (np.array(held[name], np.int64) for name in ("lowest", "highest"))
+            return Varied(int(held["versions"]), *ends)
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} does not say how pieces vary; begin the run anew") from None
+
+    @property
+    def shifts(self) -> range:
+        """All that occur."""
+        return range(int(self.lowest.min(initial=0)), int(self.highest.max(initial=0)) + 1)
+
+
+class Crops(Windows):
+    """Which tokens make which batch of music.
+
+    The shard holds V versions of each piece one after the other. An epoch takes one of them, moves
+    it up or down as far as it may go and crops it from another place: all by the seed and the
+    number of the epoch. Crops begin with a step: no chord is cut apart.
+    """
+
+    def __init__(
+        self,
+        documents: Shard,
+        varied: Varied,
+        codec: MusicCodec,
+        context: int,
+        tokens: int,
+        layout: Layout = "packed",
+        *,
+        seed: int = 0,
+    ):
+        super().__init__(documents, context, tokens, layout, seed=seed, pad=codec.signs.pad)
+        check_context(context, codec.beat)
+        if len(documents) != len(varied.lowest) * varied.versions:
+            raise ValueError(
+                f"{len(varied.lowest)} pieces in {varied.versions} versions are not the "
+                f"{len(documents)} that are in the shard; begin the run anew"
+            )
+        self.varied, self.beat = varied, codec.beat
+        self.numbers: NDArray[np.int64] = codec.tables(varied.shifts)  # (shifts, size)
+
+    def epoch(self, number: int) -> list[Rows]:
+        """The batches of an epoch, in random order."""
+        varied, random = self.varied, np.random.default_rng([self.seed, number])
+        count = len(varied.lowest)
+        version = random.integers(varied.versions, size=count)
+        shift = random.integers(varied.lowest, varied.highest + 1)
+        offsets = random.integers(self.context // self.beat, size=count) * self.beat
+        chosen = np.arange(count) * varied.versions + version
+        batches = self.cropped(chosen, offsets, shift - varied.shifts.start, number)
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def cropped(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
+        """As if only the chosen documents were in the shard."""
+        lengths = self.documents.lengths[chosen]
+        ends = lengths.cumsum()
+        begins, counts = pieces(ends, self.context, offsets)
+        of = np.searchsorted(ends, begins, side="right")
+        there = (self.documents.ends[chosen] - ends)[of] + begins
+        return self.batched(there, counts, tables[of], epoch)
+
+    def read(self, places: Ints, tables: Ints) -> Ints:
+        return self.numbers[tables, super().read(places, tables)]
+
+
+def check_context(context: int, beat: int) -> None:
+    if context % beat:
+        raise ValueError(
+            f"a step has {beat} tokens and a context of {context} would cut one apart; "
+            f"data.context: {context // beat * beat or beat} would do"
+        )

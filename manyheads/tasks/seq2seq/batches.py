@@ -1,0 +1,204 @@
+"""From pairs of sequences to batches of them.
+
+N examples, B rows, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
+from manyheads.attention.places import line, packed
+from manyheads.codecs.text import Signs
+from manyheads.data.batches import Packing, Padding, Row
+from manyheads.data.layout import NOTHING, WIDTH, Ints, Layout, split, within_rows
+from manyheads.data.shards import Shard
+from manyheads.modules.transformer import Tokens
+
+CAPITALS = 1  # beside a seed and an epoch: what is drawn is not what orders the pairs
+SLACK = 1.03  # room for the shorter side beyond its share of all tokens
+
+
+class Batch(NamedTuple):
+    """Sources, targets that begin with a sign, and what is wanted after each of their tokens."""
+
+    source: Tokens
+    target: Tokens
+    wanted: Tensor  # (B, T), NOTHING where nothing is
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.source.to(device), self.target.to(device), self.wanted.to(device))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pairs as numbers, their signs left out."""
+
+    source: Shard
+    target: Shard
+    signs: tuple[Signs, Signs] = (Signs(), Signs())
+    # (N,), where each pair lies in ALL CAPS; its own number where it is not there.
+    capitals: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.source) if self.capitals is None else len(self.capitals)
+
+    def lengths(self) -> Ints:
+        """Of all that lies there, (N or more, 2), with the signs that each side carries."""
+        return np.stack([self.source.lengths, self.target.lengths], 1) + self.around
+
+    @property
+    def around(self) -> Ints:
+        """The signs of a source and of a target: what opens it and its end; what it starts with."""
+        reads, writes = self.signs
+        return np.array([len(reads.opens) + 1, len(writes.starts)])
+
+
+class Batches:
+    """Which pairs make which batch, and the batches themselves."""
+
+    def __init__(
+        self, corpus: Corpus, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
+    ):
+        self.corpus, self.seed, self.lengths = corpus, seed, corpus.lengths()
+        self.tokens, self.capitals = tokens, capitals
+        self.plan: Packing | Padding = (
+            packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
+        )
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
+    def epoch(self, number: int) -> list[list[Row]]:
+        """The rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
+        drawn = self.drawn(number)
+        planned = self.plan.batches(self.lengths[drawn], seed=self.seed, epoch=number)
+        where = drawn.tolist()
+        return [[[where[i] for i in row] for row in rows] for rows in planned]
+
+    def drawn(self, epoch: int) -> Ints:
+        """Where each pair is read in this epoch: a pure function of the seed and the epoch."""
+        plain, capitals = np.arange(len(self.corpus)), self.corpus.capitals
+        if capitals is None or not self.capitals:
+            return plain
+        chance = np.random.default_rng([self.seed, epoch, CAPITALS]).random(len(plain))
+        fit = (self.lengths[capitals] <= self.tokens).all(1)
+        return np.where(fit & (chance < self.capitals), capitals, plain)
+
+    def count(self, rows: Sequence[Row]) -> int:
+        """The tokens of these rows that are to be written."""
+        return int(self.lengths[list(chain.from_iterable(rows)), 1].sum())
+
+    def area(self, rows: Sequence[Row]) -> int:
+        """The tokens of a batch, what fills it up included."""
+        if isinstance(self.plan, Packing):
+            return self.plan.rows * sum(self.plan.widths)
+        return len(rows) * int(self.lengths[[row[0] for row in rows]].max(0).sum())
+
+    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
+        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        if isinstance(self.plan, Packing):
+            rows = rows + [[]] * (self.plan.rows - len(rows))
+        return rows[part::parts]
+
+    def batch(self, rows: Sequence[Row]) -> Batch:
+        if isinstance(self.plan, Packing):
+            return end_to_end(self.corpus, rows, self.plan.widths)
+        return side_by_side(self.corpus, [row[0] for row in rows])
+
+
+def packing(lengths: Ints, tokens: int) -> Packing:
+    """Rows of as many tokens on the larger side as fit, and on the other by its share of all."""
+    longest, total = lengths.max(0), lengths.sum(0)
+    width = max(min(WIDTH, tokens), int(longest.max()))
+    shares = np.minimum(1.0, SLACK * total / total.max())
+    widths = tuple(
+        max(int(most), int(np.ceil(width * share / 32)) * 32)
+        for most, share in zip(longest, shares, strict=True)
+    )
+    return Packing(rows=max(1, tokens // max(widths)), widths=widths)
+
+
+def end_to_end(corpus: Corpus, rows: Sequence[Row], widths: Sequence[int]) -> Batch:
+    """Pairs packed into rows of these widths; no rows are one in which nothing is wanted."""
+    rows = rows or [[]]
+    examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
+    row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    sides, places, segments = [], [], []
+    both = (corpus.source, corpus.target)
+    for shard, width, around in zip(both, widths, corpus.around, strict=True):
+        counts = spans(shard, examples)[1] + around
+        starts = within_rows(counts, row_of) + row_of * width
+        sides.append((shard, starts, (len(rows), width)))
+        lengths = split(counts, [len(row) for row in rows])
+        places.append(packed(lengths, width))
+        segments.append(Segments.of(lengths, width))
+    source, target, wanted = three(sides[0], sides[1], examples, corpus.signs)
+    return Batch(
+        Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
+    )
+
+
+def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
+    """A pair a row, short ones filled up; no pairs are one row in which nothing is wanted."""
+    chosen = np.asarray(examples, dtype=np.int64)
+    sides, seen = [], list[Pattern]()
+    for shard, around in zip((corpus.source, corpus.target), corpus.around, strict=True):
+        counts = spans(shard, chosen)[1] + around
+        shape = (max(1, len(chosen)), int(counts.max(initial=1)))
+        sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
+        same = bool((counts == shape[1]).all())
+        seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
+    source, target, wanted = three(sides[0], sides[1], chosen, corpus.signs)
+    return Batch(
+        Tokens(source, line(source.shape[1]), seen[0]),
+        Tokens(target, line(target.shape[1]), seen[1]),
+        wanted,
+    )
+
+
+Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape
+
+
+def three(
+    reading: Side, writing: Side, examples: Ints, signs: tuple[Signs, Signs]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What is read, to its end; what is written, after its start; and the same one step on."""
+    reads, writes = signs
+    shard, starts, shape = reading
+    read = np.full(shape, reads.pad)
+    for i, sign in enumerate(reads.opens):
+        read.flat[starts + i] = sign
+    read.flat[place(read, shard, starts + len(reads.opens), examples)] = reads.stop
+    shard, starts, shape = writing
+    write, want = np.full(shape, writes.pad), np.full(shape, NOTHING)
+    for i, sign in enumerate(writes.starts):
+        write.flat[starts + i] = sign
+    last = len(writes.starts) - 1
+    place(write, shard, starts + last + 1, examples)
+    want.flat[place(want, shard, starts + last, examples)] = writes.stop
+    return torch.from_numpy(read), torch.from_numpy(write), torch.from_numpy(want)
+
+
+def place(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
+    """Copy each example to where it begins, all at once; gives where each ends."""
+    begins, counts = spans(shard, examples)
+    step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    taken = np.repeat(begins, counts) + step
+    out.flat[np.repeat(starts, counts) + step] = shard.tokens[taken]
+    return starts + counts
+
+
+def spans(shard: Shard, examples: Ints) -> tuple[Ints, Ints]:
+    """Where some examples begin and how long they are, without a look at all the others."""
+    begins = np.where(examples > 0, shard.ends[examples - 1], 0)
+    return begins, shard.ends[examples] - begins

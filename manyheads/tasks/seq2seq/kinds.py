@@ -1,0 +1,63 @@
+"""What translation, summaries and answers differ in: a line of a table each.
+
+All else they share: text in, text out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from manyheads.data.filters import Filters
+from manyheads.metrics.answers import exact_match, word_f1
+from manyheads.metrics.bleu import bleu, chrf
+from manyheads.metrics.measured import Measured, Reference
+from manyheads.metrics.rouge import rouge_l, rouge_n
+from manyheads.tasks.seq2seq.records import Pairs, Questions
+
+Kind = Literal["translation", "summarization", "answering"]
+Measure = Callable[[Sequence[str], Sequence[Reference]], Measured]
+
+# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
+SHORTER = Filters(longest_characters=0, ratio=0.0)
+
+
+@dataclass(frozen=True)
+class TextKind:
+    """How its records are read, what is left out of a corpus, and what it is judged by."""
+
+    records: Pairs | Questions
+    filters: Filters
+    measures: dict[str, Measure]  # the first says which weights are best
+
+
+KINDS: dict[Kind, TextKind] = {
+    "translation": TextKind(
+        Pairs(("source", "src", "text"), ("target", "tgt", "translation")),
+        Filters(),
+        {"bleu": bleu, "chrf": chrf},
+    ),
+    "summarization": TextKind(
+        Pairs(
+            ("document", "dialogue", "article", "text", "source"),
+            ("summary", "summaries", "highlights", "target"),
+        ),
+        SHORTER,
+        {"rouge_l": rouge_l, "rouge_1": partial(rouge_n, n=1), "rouge_2": partial(rouge_n, n=2)},
+    ),
+    "answering": TextKind(
+        Questions(("answers", "answer", "target")),
+        SHORTER,
+        {"f1": word_f1, "exact": exact_match},
+    ),
+}
+
+
+def measures_of(kind: Kind, tokenize: str = "13a") -> dict[str, Measure]:
+    """What a kind is judged by, BLEU with words as this tokenizer of sacreBLEU's finds them."""
+    measures = dict(KINDS[kind].measures)
+    if "bleu" in measures:
+        measures["bleu"] = partial(bleu, tokenize=tokenize)
+    return measures

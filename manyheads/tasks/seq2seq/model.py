@@ -1,0 +1,342 @@
+"""Text in, text out: translations, summaries, answers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+import torch
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.data.sources import whole
+from manyheads.decoding.bounds import Hypothesis
+from manyheads.inspect.drawing import AttentionMap
+from manyheads.inspect.record import recording
+from manyheads.metrics.scripts import fitting_tokenizer
+from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
+from manyheads.tasks.seq2seq.sentences import halves, join, sentences
+from manyheads.tasks.seq2seq.task import Texts
+from manyheads.tasks.seq2seq.writing import BEAM, Ids, Writing, beam_for, room, write
+
+FIRST, AT_ONCE = 16, 1024  # texts held in memory while a long file passes through
+MOST_TOKENS = 4096  # of one text to be read
+PART_TOKENS = 256  # of a part of a text that is cut
+LONG_CHARACTERS = 1000  # a text of so many does not keep those before it waiting
+
+SPACED = "13a"  # what fits a text with spaces between its words
+
+Long = Literal["split", "truncate", "refuse"]
+
+
+class Part(NamedTuple):
+    """What is read at once: a sentence of a text, or all of it."""
+
+    text: str
+    after: str  # what stood between it and the next
+    ids: list[int]
+
+
+class Written(NamedTuple):
+    """A text, and how likely the model finds it."""
+
+    text: str
+    score: float  # by which several are ranked: log_prob / tokens ** length_penalty
+    log_prob: float  # the logarithm of its probability
+    ids: list[int]
+    finished: bool  # whether it came to an end, or to the most tokens it may have
+    parts: tuple[tuple[Part, list[int]], ...] = ()  # what was read, and written for it
+    tokens: int = 0  # with the sign at the end of each part
+
+
+NOTHING = Written("", 0.0, 0.0, [], True)
+
+
+class Translator:
+    """A trained network with its vocabularies."""
+
+    def __init__(self, task: Texts, network: EncoderDecoder, name: str = ""):
+        self.task, self.network, self.name = task, network.eval(), name
+        self.kind, self.signs = task.kind, task.codecs.signs
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float = 1.0,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        min_new_tokens: int = 0,
+        max_new_tokens: int = 0,
+        prefix: str = "",
+        long: Long | None = None,
+    ) -> list[str]:
+        """model.translate(["Ein Hund rennt."]) -> ["A dog is running."]
+
+        By a beam of 5 unless a temperature is given. `long` is what becomes of a text of several
+        sentences, or of more than can be read: `split` reads each sentence by itself and is what
+        translations do, `truncate` reads the beginning, `refuse` does not.
+        """
+        how = Writing(
+            beam=beam_for(beam, temperature),
+            length_penalty=length_penalty,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            min_new_tokens=min_new_tokens,
+            max_new_tokens=max_new_tokens,
+        )
+        return [best.text for best, *_ in self.write(listed(texts), how, prefix=prefix, long=long)]
+
+    def translate_nbest(
+        self,
+        texts: Sequence[str],
+        nbest: int = BEAM,
+        *,
+        beam: int | None = None,
+        length_penalty: float = 1.0,
+        min_new_tokens: int = 0,
+        max_new_tokens: int = 0,
+        prefix: str = "",
+        long: Long | None = None,
+    ) -> list[list[Written]]:
+        """For each text the best so many, each with its text, score and log_prob, best first."""
+        how = Writing(
+            beam=max(BEAM, nbest if isinstance(nbest, int) else 0) if beam is None else beam,
+            nbest=nbest,
+            length_penalty=length_penalty,
+            min_new_tokens=min_new_tokens,
+            max_new_tokens=max_new_tokens,
+        )
+        return list(self.write(listed(texts), how, prefix=prefix, long=long))
+
+    def write(
+        self,
+        texts: Iterable[str],
+        how: Writing = Writing(),
+        *,
+        prefix: str = "",
+        long: Long | None = None,
+        at_once: int = AT_ONCE,
+        ready: Callable[[], bool] = lambda: True,
+        told: Callable[[str], None] = warnings.warn,
+    ) -> Iterator[list[Written]]:
+        """For each text the best that can be written, in order, however long the input is.
+
+        Where the next text is not `ready`, those before it are written first. A text that cannot be
+        read is refused after those before it were written; what is left unread of one is told.
+        """
+        long = long or ("split" if self.kind == "translation" else "truncate")
+        if long not in get_args(Long):
+            raise ValueError(f"long is one of {', '.join(get_args(Long))}, got {long!r}")
+        forced = self.task.codecs.target.encode(whole(prefix, "the prefix"))
+        first = 0
+        for some in together(readable(texts), at_once, ready):
+            cut: list[list[Part]] = []
+            try:
+                for number, text in enumerate(some, start=first + 1):
+                    cut.append(self.parts(text, long, f"line {number}", told))
+            finally:  # those before one that is refused are written all the same
+                yield from self.written(cut, how, forced, first)
+            first += len(some)
+
+    def parts(self, text: str, long: Long, name: str, told: Callable[[str], None]) -> list[Part]:
+        """What is read at once of a text; nothing of one that is blank."""
+        codec = self.task.codecs.source
+        most = min(MOST_TOKENS, room(self.network.encoder) - len(self.signs[0].opens) - 1)
+        if not text.strip():  # nothing to read is nothing to write
+            return []
+        if long == "split":
+            found, some = list[Part](), min(PART_TOKENS, most)
+            for sentence in sentences(text):
+                for part in halves(sentence.text, lambda part: len(codec.encode(part)) <= some):
+                    found.append(Part(part, " ", codec.encode(part)))
+                found[-1] = found[-1]._replace(after=sentence.after)
+            return found
+        ids = codec.encode(text)
+        if len(ids) > most:
+            if long == "refuse":
+                raise ValueError(
+                    f"{name} has {len(ids):,} tokens, {most:,} are the most that are read at once; "
+                    "cut it into sentences"
+                )
+            told(f"{name} has {len(ids):,} tokens: the first {most:,} are read")
+        return [Part(text, "", ids[:most])]
+
+    def written(
+        self, cut: Sequence[list[Part]], how: Writing, forced: Ids, first: int
+    ) -> Iterator[list[Written]]:
+        """For the parts of each text the best that can be written, joined."""
+        places = [(i, j) for i, parts in enumerate(cut) for j in range(len(parts))]
+        found = write(
+            self.network,
+            [cut[i][j].ids for i, j in places],
+            how,
+            prefixes=[() if j else forced for _, j in places] if forced else (),
+            signs=self.signs,
+            # A text by itself draws by its number, the other sentences of one by others.
+            numbers=[first + i + (j << 40) for i, j in places],
+        )
+        of = dict(zip(places, found, strict=True))
+        for i, parts in enumerate(cut):
+            best = [NOTHING]
+            for j, part in enumerate(parts):
+                both = [self.joined(one, part, two, how) for one in best for two in of[i, j]]
+                best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
+            yield best
+
+    def joined(self, one: Written, part: Part, found: Hypothesis, how: Writing) -> Written:
+        """What was written so far, and for a part more."""
+        log_prob, tokens = one.log_prob + found.score, one.tokens + len(found.logs)
+        after = one.parts[-1][0].after if one.parts else ""
+        return Written(
+            join(one.text, after, self.task.codecs.target.render(found.ids)),
+            log_prob / max(tokens, 1) ** how.length_penalty,
+            log_prob,
+            [*one.ids, *found.ids],
+            one.finished and found.finished,
+            (*one.parts, (part, found.ids)),
+            tokens,
+        )
+
+    @torch.no_grad()
+    def attention(self, text: str, written: str | None = None, layer: int = -1) -> AttentionMap:
+        """What each head looked at while it wrote."""
+        source, target = self.task.codecs.source, self.task.codecs.target
+        read = source.encode(text)
+        ids = target.encode(written) if written is not None else self.best(read)
+        layers = looked(self.network, read, ids, self.signs)
+        if not layers:
+            raise ValueError("this network writes without attention: there is nothing to look at")
+        if isinstance(layer, bool) or not isinstance(layer, int):
+            raise ValueError(f"layer is a whole number, got {layer!r}")
+        if not -len(layers) <= layer < len(layers):
+            raise ValueError(
+                f"layers are numbered 0 to {len(layers) - 1}, the last also -1; "
+                f"{layer} was asked for"
+            )
+        rows = [*target.pieces(ids), "■"]
+        return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
+
+    def best(self, ids: Ids) -> list[int]:
+        ((best, *_),) = write(self.network, [ids], signs=self.signs)
+        return best.ids
+
+    def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:
+        """Which word of the text each word written was read from: [(0, 0), (1, 2)]
+
+        None of them where the network writes without attention.
+        """
+        return self.align(text, written).links
+
+    @torch.no_grad()
+    def align(self, text: str, written: Written) -> Aligned:
+        """The words of both, and which was read for which; pieces where a script has no spaces."""
+        source, target = self.task.codecs.source, self.task.codecs.target
+        found = Aligned([], [], [])
+        for part, ids in written.parts or ((Part(text, "", source.encode(text)), written.ids),):
+            (read, names), (wrote, others) = units(source, part.ids), units(target, ids)
+            weights = looked(self.network, part.ids, ids, self.signs) if read and wrote else []
+            pairs = links(weights, read, wrote) if weights else []
+            before, behind = len(found.read), len(found.written)
+            found.links.extend((i + before, j + behind) for i, j in pairs)
+            found.read.extend(names)
+            found.written.extend(others)
+        return found
+
+
+class Aligned(NamedTuple):
+    """Words of a text and of what was written for it, and the pairs of their numbers."""
+
+    read: list[str]
+    written: list[str]
+    links: list[tuple[int, int]]
+
+
+def listed(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
+    return texts
+
+
+def units(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
+    """The number of the word that each piece is of, and the words."""
+    text = codec.tokenizer.decode(list(ids), skip_special_tokens=False)
+    if fitting_tokenizer([text]).tokenizer == SPACED:
+        return words_of(added(codec, ids)), text.split()
+    return pieces_of(added(codec, ids, HALF))
+
+
+def added(codec: Text, ids: Ids, without: str = "") -> list[str]:
+    """What each number adds to the text, spaces too, which a whole word by itself has none of."""
+    decode = codec.tokenizer.decode
+    grown = [
+        decode(list(ids[:i]), skip_special_tokens=False).rstrip(without or "\0")
+        for i in range(len(ids) + 1)
+    ]
+    return [after[len(before) :] for before, after in pairwise(grown)]
+
+
+def looked(
+    network: EncoderDecoder, read: Ids, written: Ids, signs: tuple[Signs, Signs]
+) -> list[torch.Tensor]:
+    """The attention of each layer of the decoder to what was read: (heads, written, read).
+
+    Both end with a sign, and those before the first word are left out.
+    """
+    device = next(network.parameters()).device
+    reads, writes = signs
+    rows = [*reads.opens, *read, reads.stop], [*writes.starts, *written]
+    source, target = (Tokens.padded([row]).to(device) for row in rows)
+    with recording(network) as seen:
+        network(source, target)
+    own = "self_attention"
+    across = [
+        one for one in seen if one.layer.startswith("decoder") and not one.layer.endswith(own)
+    ]
+    first, opened = len(writes.starts) - 1, len(reads.opens)
+    return [one.weights[0][:, first:, opened:] for one in across]
+
+
+def readable(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise ValueError(f"texts are str, number {number} is a {type(text).__name__}")
+        yield whole(text, f"line {number}")
+
+
+def together(
+    texts: Iterable[str], at_once: int, ready: Callable[[], bool] = lambda: True
+) -> Iterator[list[str]]:
+    """Few texts at first, so that something is soon to be seen, then up to so many.
+
+    None waits here for one that is not yet ready, nor for a long one after it.
+
+    What goes wrong with a text is raised after those before it were handed out.
+    """
+    some: list[str] = []
+    few = min(FIRST, at_once)
+    try:
+        for text in texts:
+            if some and len(text) > LONG_CHARACTERS:
+                yield some
+                some = []
+            some.append(text)
+            if len(some) == few:
+                yield some
+                some, few = [], min(4 * few, at_once)
+            elif len(text) > LONG_CHARACTERS or not ready():
+                yield some
+                some = []
+    except ValueError:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some

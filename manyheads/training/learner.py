@@ -1,0 +1,294 @@
+"""Batch, loss, backward, step, note."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from manyheads.config.declare import check, setting
+from manyheads.training.averages import Average, load_weights, weights_of
+from manyheads.training.causality import ROUNDING, is_causal, largest_leak
+from manyheads.training.distributed import World
+from manyheads.training.files import fitting
+from manyheads.training.schedules import SCHEDULES, factor
+
+B = TypeVar("B")
+Loss = Callable[[Any, B], Tensor]  # network, batch -> the sum of the losses of all its tokens
+Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how fast and on how much at a time to learn."""
+
+    steps: int = setting(1000, "Batches to learn from, one after another.", least=1)
+    tokens_per_batch: int = setting(
+        4096,
+        "Tokens of a step, counted on its larger side, padding too, over all processes.",
+        least=1,
+        most=10**9,
+    )
+    accumulate: int = setting(
+        1,
+        "Parts that a batch is cut into where it does not fit into memory at once.",
+        least=1,
+        most=10**6,
+    )
+
+    learning_rate: float = setting(
+        2e-3,
+        "How far a step goes after the warm-up; a preset knows one for each kind of network.",
+        above=0,
+    )
+    schedule: Schedule = setting(
+        "linear",
+        "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "
+        "the steps, or not at all before the last fifth.",
+    )
+    warmup_steps: int = setting(
+        100, "Steps in which the rate grows from zero; half of all at most.", least=0
+    )
+    weight_decay: float = setting(0.01, "How fast matrices are pulled towards zero.", least=0)
+    betas: tuple[float, float] = setting(
+        (0.9, 0.98), "AdamW's memory of gradients, and of their squares.", least=0, below=1
+    )
+    clip_norm: float = setting(1.0, "Longer gradients are shortened to this; 0: none.", least=0)
+    label_smoothing: float = setting(
+        0.0, "Share of a label that is spread over all others.", least=0, below=1
+    )
+
+    precision: Precision = setting("float32", "What is computed in; weights stay float32.")
+    compile: bool = setting(False, "Compile the network block by block with torch.compile.")
+    seed: int = setting(0, "Where all that is random begins: weights, order, dropout.", least=0)
+
+    validate_every: int = setting(500, "Steps between validations.", least=1)
+    checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
+    log_every: int = setting(50, "Steps between lines of the log.", least=1)
+    best_by: Literal["score", "loss"] = setting(
+        "score", "Which of a validation's numbers says which weights are kept as the best."
+    )
+    patience: int = setting(
+        0, "Validations without a better one before it stops; 0: it never does.", least=0
+    )
+    ema: float = setting(
+        0.0,
+        "Decay of a running average of the weights, which is then what is used; 0: none.",
+        least=0,
+        below=1,
+    )
+    average: int = setting(
+        1, "The result is the mean of so many of the best weights.", least=1, most=1000
+    )
+
+    def __post_init__(self) -> None:
+        check(self, self.unknown())
+
+    def unknown(self) -> Iterator[str]:
+        if self.schedule not in SCHEDULES:
+            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
+
+    def rate(self, step: int) -> float:
+        """A factor of the learning rate; a warm-up takes half of all steps at most."""
+        return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
+
+
+class Learner:
+    """A network and what moves its weights: all that must be kept to go on later as if unbroken.
+
+    What is random in a step follows from the seed and the number of the step, so no state of a
+    random generator has to be kept.
+    """
+
+    def __init__(
+        self, network: nn.Module, loss_of: Loss[Any], training: Training, world: World = World()
+    ):
+        self.network, self.loss_of = network.to(world.device), loss_of
+        self.training, self.world = training, world
+        self.taken = 0  # steps
+        # A norm's scale and a bias are not pulled towards zero: only what multiplies is.
+        matrices = [p for p in network.parameters() if p.dim() > 1]
+        others = [p for p in network.parameters() if p.dim() <= 1]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": training.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=training.learning_rate,
+            betas=training.betas,
+            fused=True,
+        )
+        for (
+            parameter
+        ) in network.parameters():  # at once: a rehearsal is to meet all that takes room
+            self.optimizer.state[parameter] = beginning(parameter)
+        self.average = Average(network, training.ema) if training.ema else None
+        self.shared: nn.Module = network
+        if world.size > 1:
+            self.shared = DistributedDataParallel(network)
+
+    def step(self, batches: Sequence[Any], count: int) -> Tensor:
+        """One step on the parts of a batch that holds `count` tokens over all processes.
+
+        The mean loss of a token here comes back as it lies on the device: reading it waits.
+        """
+        self.network.train()
+        torch.manual_seed(self.seed_of(self.taken))
+        total = torch.zeros((), device=self.world.device)
+        for i, batch in enumerate(batches):
+            with self.alone(until=i == len(batches) - 1), self.autocast():
+                loss = self.loss_of(self.shared, batch) / count
+            # Processes take the mean of their gradients, and the sum is meant.
+            (loss * self.world.size).backward()
+            total += loss.detach()
+        if self.training.clip_norm:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.training.learning_rate * self.training.rate(self.taken)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.taken += 1
+        if self.average is not None:
+            self.average.update(self.taken)
+        return total
+
+    def rehearse(self, batch: Any) -> None:
+        """Forward and backward, and forget it: what does not fit into memory fails here."""
+        with self.alone(until=False), self.autocast():
+            loss = self.loss_of(self.shared, batch)
+        loss.backward()
+        self.optimizer.zero_grad()
+
+    def refuse_leaks(self, batch: Any) -> bool:
+        """Stop before anything is learned from what a token must not see; whether one was tried:
+        only a network that writes from left to right can be."""
+        if not is_causal(self.network):
+            return False
+        self.network.train()
+        leak = self.leak(batch)
+        if leak <= ROUNDING:
+            return True
+        raise ValueError(
+            f"this network would learn from what it must not see: {self.blamed(batch)} "
+            f"(scores moved by {leak:.2g} of the largest)"
+        )
+
+    def leak(self, batch: Any, exactly: bool = False, documents: bool = False) -> float:
+        """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
+
+        def run() -> None:
+            with self.alone(until=False), nullcontext() if exactly else self.autocast():
+                self.loss_of(self.shared, batch)
+
+        return largest_leak(self.network, run, documents=documents)
+
+    def blamed(self, batch: Any) -> str:
+        """What was seen, and which setting lets it be seen: the one without which it is not."""
+        own = self.leak(batch, documents=True) <= ROUNDING
+        what = "a token sees a later one" if own else "a document sees another one of its row"
+        settings = {}
+        if self.training.precision != "float32":
+            settings["training.precision=float32"] = self.leak(batch, exactly=True)
+        self.network.eval()  # then nothing is compiled
+        if self.training.compile:
+            settings["training.compile=false"] = self.leak(batch)
+        self.network.train()
+        without = [name for name, leak in settings.items() if leak <= ROUNDING]
+        if without:
+            return f"{what}, and does not with {without[0]}"
+        if not own:
+            return f"{what}; layout=padded gives each a row"
+        return f"{what}, whatever training.* says: it is what the network's patterns allow"
+
+    def alone(self, until: bool) -> AbstractContextManager[Any]:
+        """Only after the last part of a batch do the processes tell each other their gradients."""
+        if until or self.world.size == 1:
+            return nullcontext()
+        return cast(DistributedDataParallel, self.shared).no_sync()
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Only where it was asked for: float32 is the definition."""
+        if self.training.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+
+    def seed_of(self, step: int) -> int:
+        """A number of its own for each step and process."""
+        return ((self.training.seed * 1_000_003 + step) * 4096 + self.world.rank) % 2**63
+
+    def weights(self) -> dict[str, Tensor]:
+        """What the run gives: the running average where there is one."""
+        return weights_of(self.network) if self.average is None else self.average.weights()
+
+    # ---- what goes into a checkpoint and comes out of it ---------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors to go on from, by name."""
+        held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
+        for name, parameter in self.network.named_parameters():
+            for part, tensor in self.optimizer.state[parameter].items():
+                held[f"optimizer.{part}.{name}"] = tensor
+        if self.average is not None:
+            held |= {f"average.{name}": tensor for name, tensor in self.average.kept.items()}
+        return held
+
+    def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
+        """Go on from there; what belongs to another network is refused before anything changes."""
+        fitting(held, self.state(), path)
+        load_weights(self.network, under("network.", held))
+        if self.average is not None:
+            self.average.restore(under("average.", held))
+        for name, parameter in self.network.named_parameters():
+            # Copied: as read they lie in the file, which is not to be held for the rest of the run.
+            self.optimizer.state[parameter] = {
+                part: held[f"optimizer.{part}.{name}"].clone().to(parameter.device)
+                for part in beginning(parameter)
+            }
+        self.taken = taken
+
+
+def beginning(parameter: nn.Parameter) -> dict[str, Tensor]:
+    """What AdamW keeps of a parameter, before its first gradient."""
+    return {
+        "step": torch.zeros((), device=parameter.device),
+        "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+        "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+    }
+
+
+def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in held.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands after a step."""
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+
+
+def fit(
+    network: nn.Module,
+    batches: Iterable[B],
+    loss_of: Loss[B],
+    training: Training,
+    note: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Train the network in place on `training.steps` batches, each of equal weight."""
+    learner, start = Learner(network, loss_of, training), time.perf_counter()
+    for step, batch in zip(range(training.steps), batches, strict=False):
+        if step == 0:
+            learner.refuse_leaks(batch)
+        loss = learner.step([batch], count=1)
+        note(Progress(step + 1, training.steps, loss.item(), time.perf_counter() - start))

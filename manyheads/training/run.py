@@ -1,0 +1,242 @@
+"""A run's folder: what a person reads, and what a run goes on from.
+
+recipe.yaml             what was asked for, every setting resolved
+corpus.txt              what was read, kept and left out, and why
+tokenizer.json          text to numbers (source.json and target.json where they are two)
+codec.json              music to numbers, where it learns that
+data/                   the corpus as numbers
+start.safetensors       the weights it began with, where it did not begin anew
+weights.safetensors     the result: the best weights so far, or the mean of the best
+checkpoint.safetensors  all that is needed to go on as if never stopped
+kept/                   the weights of the best moments
+metrics.jsonl           a line each time something was measured: the same however often it stopped
+times.jsonl             seconds and tokens a second, which never are
+samples.txt             the same sentences at every validation
+loss.png                the curves
+.manyheads.lock         there while a process is at work, and after one that was killed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from manyheads.training.files import read_tensors, write_tensors, write_text
+from manyheads.training.learner import Learner
+
+try:
+    import fcntl
+except ImportError:  # a system without it: nothing keeps two processes apart there
+    fcntl = None  # type: ignore[assignment]
+
+RECIPE, WEIGHTS, CHECKPOINT = "recipe.yaml", "weights.safetensors", "checkpoint.safetensors"
+START = "start.safetensors"
+METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
+LOCK = ".manyheads.lock"
+LOGS = (METRICS, TIMES, SAMPLES)
+
+
+@dataclass
+class Standing:
+    """Where a run stands: a handful of numbers beside the tensors."""
+
+    epoch: int = 0
+    batch: int = 0  # of this epoch, the next to be trained on
+    tokens: int = 0  # trained on so far
+    loss: float = 0.0  # summed since the last line of the log
+    counted: int = 0  # and over so many tokens
+    best: list[tuple[float, int]] = field(default_factory=list)  # scores and steps, best first
+    worse: int = 0  # validations since the best
+    parts: int = 1  # into which a batch is cut to fit into memory
+    threads: int = 0  # that it computes with on a CPU, where a sum depends on them; 0: not chosen
+    seconds: float = 0.0  # of training, over all its parts
+
+    @property
+    def best_step(self) -> int | None:
+        return self.best[0][1] if self.best else None
+
+
+class Run:
+    """A folder that holds one run."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.locked = False
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
+
+    def create(self) -> bool:
+        """Make the folder, and whether it was not there; one that holds something is refused."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{self.folder} is a file; a run needs a folder of its own")
+        if (self / RECIPE).exists():
+            raise ValueError(
+                f"{self.folder} already holds a run; `manyheads resume {self.folder}` goes on "
+                "with it, another --out begins a new one"
+            )
+        if self.folder.exists() and any(self.folder.iterdir()) and not (self / LOCK).exists():
+            raise ValueError(
+                f"{self.folder} is not empty and holds no run; give --out a new folder"
+            )
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError:
+            return False
+        return True
+
+    @contextmanager
+    def created(self) -> Iterator[None]:
+        """Make the folder; it is gone again where what is first put into it goes wrong.
+
+        What a process left behind that was killed before its recipe was written gives way.
+        """
+        made = self.create()
+        with self.alone():
+            self.create()  # again: another may have put a run there before the lock was ours
+            self.clear()
+            try:
+                yield
+            except BaseException:
+                self.clear()
+                (self / LOCK).unlink(missing_ok=True)
+                if made:  # else it is another's
+                    with suppress(OSError):
+                        self.folder.rmdir()
+                raise
+
+    def clear(self) -> None:
+        """Remove what is in the folder, but for the lock."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other process is at work in the folder: a lock that a kill lets go of too."""
+        if self.locked or fcntl is None:
+            yield
+            return
+        lock = self.lock()
+        self.locked = True
+        try:
+            yield
+        finally:
+            self.locked = False
+            if (self / RECIPE).exists():  # else it says that the folder was not yet a run
+                (self / LOCK).unlink(missing_ok=True)
+            os.close(lock)
+
+    def lock(self) -> int:
+        """The open file that holds the lock."""
+        while True:
+            file = os.open(self / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                number = os.read(file, 32).decode() or "another"
+                os.close(file)
+                raise ValueError(
+                    f"{self.folder} is at work in another process ({number}); when that has ended "
+                    f"or was stopped, `manyheads resume {self.folder}` goes on"
+                ) from None
+            except OSError:  # a file system without locks
+                return file
+            with suppress(FileNotFoundError):  # whoever had it may have removed it meanwhile
+                if os.path.samestat(os.fstat(file), os.stat(self / LOCK)):
+                    os.truncate(file, 0)
+                    os.write(file, str(os.getpid()).encode())
+                    return file
+            os.close(file)
+
+    # ---- the logs ----------------------------------------------------------------------------
+
+    def log(self, name: str, line: dict[str, Any]) -> None:
+        self.write(name, json.dumps(line) + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        with (self / name).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        if (self / name).exists():
+            for line in (self / name).read_text(encoding="utf-8").splitlines():
+                yield json.loads(line)
+
+    # ---- checkpoints -------------------------------------------------------------------------
+
+    def save(self, learner: Learner, standing: Standing) -> None:
+        """All that is needed to go on; then drop what only the checkpoint before needed."""
+        sizes = {name: size_of(self / name) for name in LOGS}
+        note = {"step": learner.taken, "standing": vars(standing), "sizes": sizes}
+        write_tensors(self / CHECKPOINT, learner.state(), note)
+        self.tidy(standing)
+
+    def tidy(self, standing: Standing) -> None:
+        wanted = {self.moment(step) for _, step in standing.best}
+        for path in (self / "kept").glob("*.safetensors"):
+            if path not in wanted:
+                path.unlink(missing_ok=True)
+
+    def restore(self, learner: Learner) -> Standing:
+        """Put the learner back to the last checkpoint, and the folder to what it was then."""
+        path = self / CHECKPOINT
+        self.sweep()
+        if not path.exists():
+            return self.anew()
+        held, note = read_tensors(path)
+        if missing := {"step", "standing", "sizes"} - set(note):
+            raise ValueError(f"{path} is no checkpoint of a run: it has no {min(missing)}")
+        standing = Standing(**note["standing"])
+        standing.best = [(score, step) for score, step in standing.best]
+        learner.restore(held, note["step"], path)
+        for name in LOGS:
+            cut_to(self / name, note["sizes"].get(name, 0))
+        self.tidy(standing)
+        return standing
+
+    def sweep(self) -> None:
+        """Drop what a process was writing when it was killed; .tmp is what safetensors calls it."""
+        for folder in (self.folder, self / "kept"):
+            for path in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
+                path.unlink(missing_ok=True)
+
+    def anew(self) -> Standing:
+        """It stopped before its first checkpoint: nothing it wrote counts."""
+        for name in LOGS:
+            cut_to(self / name, 0)
+        return Standing()
+
+    def moment(self, step: int) -> Path:
+        return self / "kept" / f"step-{step:07d}.safetensors"
+
+    def keep(self, step: int, weights: dict[str, Tensor]) -> None:
+        """The weights of this moment, among the best so far."""
+        (self / "kept").mkdir(exist_ok=True)
+        write_tensors(self.moment(step), weights, {"step": step})
+
+    def result(self, weights: dict[str, Tensor], note: dict[str, Any]) -> None:
+        write_tensors(self / WEIGHTS, weights, note)
+
+    def text(self, name: str, text: str) -> None:
+        write_text(self / name, text)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def cut_to(path: Path, size: int) -> None:
+    """Drop what was written after the checkpoint; a log that lost its end stays as it is."""
+    if size_of(path) > size:
+        os.truncate(path, size)

@@ -1,0 +1,55 @@
+"""The six verbs of a task, and what they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from manyheads.training.learner import Progress, Training, fit
+
+E = TypeVar("E")
+
+
+class Task(Protocol[E]):
+    """examples -> batch -> network -> loss -> decode -> measure"""
+
+    def examples(self, count: int, generator: Generator) -> list[E]: ...
+    def batch(self, examples: Sequence[E]) -> Any: ...
+    def network(self) -> nn.Module: ...
+    def loss(self, network: Any, batch: Any) -> Tensor: ...
+    def decode(self, network: Any, batch: Any) -> list[Any]: ...
+    def measure(self, outputs: list[Any], examples: Sequence[E]) -> dict[str, float]: ...
+
+
+def train(
+    task: Task[E],
+    training: Training,
+    *,
+    batch_size: int = 64,
+    seed: int = 0,
+    note: Callable[[Progress], None] = lambda progress: None,
+) -> nn.Module:
+    """A network for the task, trained; the same seed gives the same network."""
+    generator = Generator().manual_seed(seed)
+
+    def batches() -> Iterator[Any]:
+        while True:
+            yield task.batch(task.examples(batch_size, generator))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = task.network()
+        fit(network, batches(), task.loss, training, note)
+    return network.eval()
+
+
+@torch.no_grad()
+def evaluate(
+    task: Task[E], network: nn.Module, *, count: int = 256, seed: int = 1
+) -> dict[str, float]:
+    """What the network makes of examples it was not trained on."""
+    examples = task.examples(count, Generator().manual_seed(seed))
+    return task.measure(task.decode(network.eval(), task.batch(examples)), examples)
