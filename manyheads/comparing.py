@@ -19,12 +19,11 @@ from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
 from manyheads.config import load
 from manyheads.estimate import counted
-from manyheads.learn import begin, go_on
+from manyheads.learn import begin, go_on, open_task
 from manyheads.modules.build import Network, encoder_decoder
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.seq2seq.prepare import Gathered, load_codecs
-from manyheads.tasks.seq2seq.settings import Recipe
-from manyheads.tasks.seq2seq.task import Texts
+from manyheads.tasks.seq2seq.corpus import PairCorpus
+from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Watch
@@ -131,19 +130,19 @@ class Compared:
 class Planned(NamedTuple):
     """A network before its run."""
 
-    recipe: Recipe
+    recipe: Seq2SeqRecipe
     run: Run
     layer: Layer
 
 
-def planned(recipes: Sequence[Recipe], out: Path, length: int) -> list[Planned]:
+def planned(recipes: Sequence[Seq2SeqRecipe], out: Path, length: int) -> list[Planned]:
     """A run for each kind of network; what cannot be is refused before the first is trained."""
     plans = []
     for recipe in recipes:
         # Padded for all: only attention could do with less, and the budget is to be the same.
         own = replace(recipe, layout="padded")
         run = Run(out / own.network.kind)
-        if (run / RECIPE).exists() and load(Recipe, run / RECIPE) != own:
+        if (run / RECIPE).exists() and load(Seq2SeqRecipe, run / RECIPE) != own:
             raise ValueError(
                 f"{run.folder} holds a run with other settings; those would go on with it, "
                 "another --out begins anew"
@@ -153,8 +152,8 @@ def planned(recipes: Sequence[Recipe], out: Path, length: int) -> list[Planned]:
 
 
 def compare(
-    recipes: Sequence[Recipe],
-    gathered: Gathered,
+    recipes: Sequence[Seq2SeqRecipe],
+    gathered: PairCorpus,
     out: Path,
     world: World = World(),
     watch: Watch = Watch(),
@@ -192,13 +191,13 @@ def compare(
     return rows
 
 
-def result(recipe: Recipe, run: Run, layer: Layer, length: int) -> Compared:
+def result(recipe: Seq2SeqRecipe, run: Run, layer: Layer, length: int) -> Compared:
     scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
     speeds = [line["tokens_per_second"] for line in run.lines(TIMES) if "tokens_per_second" in line]
     first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
-        counted(Texts(recipe.task, load_codecs(run.folder), recipe.network).network()),
+        counted(open_task(recipe, run).network()),
         sorted(speeds)[len(speeds) // 2],
         max(scores, key=lambda one: one[first]),
         layer,

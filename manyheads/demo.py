@@ -14,9 +14,7 @@ from manyheads.learn import begin, go_on
 from manyheads.models import BUILT_IN, load
 from manyheads.modules.build import Network
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.settings import Recipe
-from manyheads.tasks.seq2seq.task import Codec
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
 
@@ -73,10 +71,10 @@ def run(out: Path, steps: int | None = None) -> None:
 
 def trained(run: Run, console: Console, steps: int | None) -> Translator:
     training = TRAINING if steps is None else replace(TRAINING, steps=steps)
-    recipe = Recipe(
+    recipe = Seq2SeqRecipe(
         "translation",
-        Data(pairs=CORPUS, held_out=200),
-        codec=Codec(size=1500),
+        PairData(pairs=CORPUS, held_out=200),
+        codec=PairCodec(size=1500),
         network=NETWORK,
         training=training,
         layout="padded",

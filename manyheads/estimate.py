@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.learn import begin, learning
-from manyheads.tasks.table import family_of
+from manyheads.learn import begin, open_task
 from manyheads.training.distributed import World
 from manyheads.training.pace import STEPS, measure, memory_of
 from manyheads.training.run import Run
@@ -22,19 +21,19 @@ from manyheads.training.trainer import Course
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
-    family, training = family_of(recipe), recipe.training
+    training = recipe.training
     with TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")
         begin(recipe, run, gathered)
         world = World(device=device, limited=device.type == "cuda")
-        course = Course(learning(recipe, run), training, run, world)
+        course = Course(open_task(recipe, run), run, world)
         pace = measure(course)
     validations = math.ceil(training.steps / training.validate_every)
-    tokens, epoch = training.steps * training.tokens_per_batch, family.tokens(gathered, recipe)
+    tokens, epoch = training.steps * training.tokens_per_batch, gathered.tokens
     has = memory_of(device)
     return "\n".join(
         [
-            f"# {family.counted(gathered)}",
+            f"# {gathered}",
             f"# {counted(course.learner.network):,} parameters",
             f"# {training.steps:,} steps, about {tokens / max(1, epoch):.0f} epochs",
             f"# memory: about {gigabytes(pace.memory_bytes)}"

@@ -9,28 +9,26 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.config import write
-from manyheads.tasks.table import family_of, load_recipe
-from manyheads.training.averages import load_weights, weights_of
+from manyheads.tasks.table import load_recipe, task_for
+from manyheads.tasks.task import Task
 from manyheads.training.curves import curves
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
-from manyheads.training.trainer import Course, Job, Watch
-
-HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
+from manyheads.training.start import adopt
+from manyheads.training.trainer import Course, Watch
 
 
 def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
     """Make the folder of a run and put all into it that the run will read."""
     if world.first:
-        family = family_of(recipe)
+        task = task_for(recipe)
         with run.created():
-            gathered = family.gather(recipe) if gathered is None else gathered
-            family.prepare(gathered, recipe, run)
+            gathered = task.gather(recipe) if gathered is None else gathered
+            task.prepare(gathered, recipe, run.folder)
             if short := unreached(recipe, run):
                 run.text(CORPUS, (run / CORPUS).read_text(encoding="utf-8") + f"  {short}\n")
             if recipe.start_from is not None:
@@ -43,7 +41,8 @@ def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -
 
 def unreached(recipe: Any, run: Run) -> str:
     """Where texts are too few for all the pieces that were asked for: how many there are."""
-    if recipe.start_from is not None or recipe.codec.kind not in ("bpe", "unigram"):
+    codec = getattr(recipe, "codec", None)
+    if recipe.start_from is not None or getattr(codec, "kind", "") not in ("bpe", "unigram"):
         return ""
     names = ("tokenizer.json", "source.json", "target.json")
     sizes = [Text.load(run / name).size for name in names if (run / name).exists()]
@@ -54,13 +53,14 @@ def unreached(recipe: Any, run: Run) -> str:
 
 def tried(recipe: Any, run: Run) -> None:
     """Refuse now what would fail later: a network that cannot be built, batches without room."""
-    job = learning(recipe, run)
+    task = open_task(recipe, run)
     if recipe.start_from is None:
         with torch.device("meta"):
-            job.network()
+            task.network()
     else:
-        job.network()  # with the weights it starts from
-    longest, room = job.plan.longest, recipe.training.tokens_per_batch
+        adopt(task.network(), run / START)
+    batches, room = task.batches(), recipe.training.tokens_per_batch
+    longest = batches.longest
     if longest > room:
         shorter = "context" if hasattr(recipe.data, "context") else "longest_tokens"
         raise ValueError(
@@ -68,7 +68,7 @@ def tried(recipe: Any, run: Run) -> None:
             f"{longest} tokens; training.tokens_per_batch={longest} or a lower data.{shorter} "
             "would do"
         )
-    job.plan.epoch(0)
+    batches.epoch(0)
 
 
 def go_on(
@@ -81,7 +81,7 @@ def go_on(
     """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
     recipe, _ = load_recipe(run / RECIPE)
     with run.alone() if world.first else nullcontext():
-        course = Course(learning(recipe, run), recipe.training, run, world, watch)
+        course = Course(open_task(recipe, run), run, world, watch)
         ended = course.go(lambda: asked_to_stop() or time.monotonic() > deadline)
         late = not ended and deadline < math.inf and not asked_to_stop()
         if late and not course.due(recipe.training.validate_every):
@@ -92,44 +92,6 @@ def go_on(
     return ended
 
 
-def learning(recipe: Any, run: Run) -> Job:
+def open_task(recipe: Any, run: Run) -> Task:
     """What a run learns, from its folder alone."""
-    job = family_of(recipe).job(recipe, run)
-    return Begun(job, run) if (run / START).exists() else job
-
-
-class Begun:
-    """A job whose network begins with weights that were trained before."""
-
-    def __init__(self, job: Job, run: Run):
-        self.job, self.run = job, run
-        self.plan, self.loss, self.judge = job.plan, job.loss, job.judge
-        self.whole = False  # whether no head begins anew: then it is a model before the first step
-
-    def network(self) -> nn.Module:
-        network = self.job.network()
-        held, _ = read_tensors(self.run / START)
-        own, taken = weights_of(network), adopted(network, held)
-        self.whole = own.keys() == taken.keys()
-        load_weights(network, {**own, **taken})
-        return network
-
-
-def adopted(network: nn.Module, held: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights held, by their names here: an encoder's also where it is part of a network.
-
-    A head of another size begins anew; all else has to fit.
-    """
-    taken = {}
-    for name, own in weights_of(network).items():
-        names = (name, name.removeprefix("encoder."), f"encoder.{name}")
-        found = next((held[other] for other in names if other in held), None)
-        if found is not None and found.shape == own.shape:
-            taken[name] = found.to(own.dtype)
-        elif not name.startswith(HEADS):
-            there = "missing" if found is None else tuple(found.shape)
-            raise ValueError(
-                f"the weights to start from do not fit: {name} is {tuple(own.shape)} here and "
-                f"{there} there; without network settings the network is the one it starts from"
-            )
-    return taken
+    return task_for(recipe).open(recipe, run.folder)

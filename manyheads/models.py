@@ -22,11 +22,12 @@ BUILT_IN = Path(__file__).parent / "builtin"
 def load(model: str | Path, device: str | None = None) -> Any:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
     folder = found(model)
-    recipe, family = load_recipe(folder / RECIPE)
+    recipe, task = load_recipe(folder / RECIPE)
     if not (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
     hold_against(recipe.network, folder)
-    loaded = family.model(recipe, folder, str(model))
+    opened = task.open(recipe, folder)
+    loaded = opened.model(opened.network(), str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
     fitting(weights, weights_of(loaded.network), folder / WEIGHTS)
     refuse_what_is_no_number(weights, folder / WEIGHTS)

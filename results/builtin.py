@@ -20,7 +20,7 @@ import torch
 from manyheads.config import write
 from manyheads.evaluating import Evaluation, report
 from manyheads.models import BUILT_IN, load
-from manyheads.tasks.seq2seq.reading import read
+from manyheads.tasks.seq2seq.corpus import read_pairs
 from manyheads.tasks.seq2seq.writing import Writing
 from manyheads.tasks.table import load_recipe
 from manyheads.training.files import read_tensors, write_tensors, write_text
@@ -70,7 +70,7 @@ def main() -> None:
     folder = BUILT_IN / asked.name
     recipe = packed(asked.run, folder)
     model = load(folder, "cpu")
-    examples = list(read("translation", asked.source, asked.reference, None))
+    examples = list(read_pairs("translation", asked.source, asked.reference, None))
     began = time.perf_counter()
     evaluation = Evaluation.of(model, examples, Writing(beam=5), "13a")
     seconds = time.perf_counter() - began

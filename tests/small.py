@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.learn import begin, learning
+from manyheads.learn import begin, open_task
 from manyheads.modules.build import Network
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.settings import Recipe
-from manyheads.tasks.seq2seq.task import Codec
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.distributed import World
 from manyheads.training.learner import Training
 from manyheads.training.run import METRICS, SAMPLES, WEIGHTS, Run
@@ -30,7 +28,9 @@ def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     return [(" ".join(source), " ".join(WORDS[word] for word in source)) for source in sources]
 
 
-def recipe_in(folder: Path, layout: Any = "padded", network: Any = None, **training: Any) -> Recipe:
+def recipe_in(
+    folder: Path, layout: Any = "padded", network: Any = None, **training: Any
+) -> Seq2SeqRecipe:
     """Two files of sentences in this folder, and what to learn from them."""
     folder.mkdir(parents=True, exist_ok=True)
     both = pairs(60)
@@ -39,24 +39,26 @@ def recipe_in(folder: Path, layout: Any = "padded", network: Any = None, **train
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     few: dict[str, Any] = {"steps": 40, "warmup_steps": 4, "tokens_per_batch": 64}
     often: dict[str, Any] = {"log_every": 3, "validate_every": 8, "checkpoint_every": 10}
-    return Recipe(
+    return Seq2SeqRecipe(
         "translation",
-        Data(folder / "source.txt", folder / "target.txt"),
-        Codec("word", 40),
+        PairData(folder / "source.txt", folder / "target.txt"),
+        PairCodec("word", 40),
         replace(Network(width=16, depth=1, heads=2, inner=32, dropout=0.1), **(network or {})),
         Training(**{**few, **often, **training}),
         layout,
     )
 
 
-def begun(recipe: Recipe, folder: Path) -> Run:
+def begun(recipe: Seq2SeqRecipe, folder: Path) -> Run:
     run = Run(folder)
     begin(recipe, run)
     return run
 
 
-def course_of(recipe: Recipe, run: Run, world: World = World(), watch: Watch = Watch()) -> Course:
-    return Course(learning(recipe, run), recipe.training, run, world, watch)
+def course_of(
+    recipe: Seq2SeqRecipe, run: Run, world: World = World(), watch: Watch = Watch()
+) -> Course:
+    return Course(open_task(recipe, run), run, world, watch)
 
 
 def copied(run: Run, folder: Path) -> Run:

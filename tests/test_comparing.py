@@ -17,8 +17,8 @@ from manyheads.cli.app import app
 from manyheads.comparing import compare, layer_of
 from manyheads.config import load
 from manyheads.modules.build import BUILDERS, Network
-from manyheads.tasks.seq2seq.prepare import gather
-from manyheads.tasks.seq2seq.settings import Recipe
+from manyheads.tasks.seq2seq.corpus import gather
+from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.run import Run
 from manyheads.training.trainer import Watch
 
@@ -102,7 +102,7 @@ def typed(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(app, asked(folder, *more), catch_exceptions=False)
 
 
-def of_each(recipe: Recipe, **rates: float) -> list[Recipe]:
+def of_each(recipe: Seq2SeqRecipe, **rates: float) -> list[Seq2SeqRecipe]:
     """The recipe for each kind of network, some with a learning rate of their own."""
     return [
         replace(
@@ -117,7 +117,9 @@ def of_each(recipe: Recipe, **rates: float) -> list[Recipe]:
 
 
 def rates_in(out: Path) -> list[float]:
-    return [load(Recipe, out / kind / "recipe.yaml").training.learning_rate for kind in KINDS]
+    return [
+        load(Seq2SeqRecipe, out / kind / "recipe.yaml").training.learning_rate for kind in KINDS
+    ]
 
 
 class Said(Watch):

@@ -11,28 +11,30 @@ from small import begun, recipe_in
 
 from manyheads.data.filters import Filters
 from manyheads.estimate import estimate, minutes
-from manyheads.learn import learning
-from manyheads.tasks.seq2seq.prepare import gather
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.task import Codec
+from manyheads.learn import open_task
+from manyheads.tasks.seq2seq.corpus import gather
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData
 
 
 @pytest.mark.parametrize(
     ("network", "codec"),
     [
-        ({}, Codec("word", 4000)),
-        ({"tied": False, "position": "learned"}, Codec("byte", 4000)),
-        ({"position": "bias", "norm": "rms", "feed_forward": "swiglu"}, Codec("word", 40, False)),
-        ({"position": "content"}, Codec("character", 500)),
-        ({"kind": "recurrent"}, Codec("bpe", 270)),
-        ({"kind": "convolutional"}, Codec("word", 9)),
+        ({}, PairCodec("word", 4000)),
+        ({"tied": False, "position": "learned"}, PairCodec("byte", 4000)),
+        (
+            {"position": "bias", "norm": "rms", "feed_forward": "swiglu"},
+            PairCodec("word", 40, False),
+        ),
+        ({"position": "content"}, PairCodec("character", 500)),
+        ({"kind": "recurrent"}, PairCodec("bpe", 270)),
+        ({"kind": "convolutional"}, PairCodec("word", 9)),
     ],
 )
 def test_the_parameters_are_those_of_the_network_that_is_built(
-    tmp_path: Path, network: dict[str, Any], codec: Codec
+    tmp_path: Path, network: dict[str, Any], codec: PairCodec
 ) -> None:
     recipe = replace(recipe_in(tmp_path, network=network), codec=codec)
-    built = learning(recipe, begun(recipe, tmp_path / "run")).network()
+    built = open_task(recipe, begun(recipe, tmp_path / "run")).network()
     count = sum(parameter.numel() for parameter in built.parameters())
     told = estimate(recipe, gather(recipe.task, recipe.data), torch.device("cpu"))
     lines = told.splitlines()
@@ -54,7 +56,7 @@ def test_epochs_are_counted_on_the_larger_side(tmp_path: Path) -> None:
     lines = [f"{'ein langes Gespräch ' * 50}{i}\tkurz {i}" for i in range(100)]
     (tmp_path / "long.tsv").write_text("\n".join(lines), encoding="utf-8")
     recipe = recipe_in(tmp_path)
-    data = Data(pairs=tmp_path / "long.tsv", filters=Filters(0, ratio=0.0))
+    data = PairData(pairs=tmp_path / "long.tsv", filters=Filters(0, ratio=0.0))
     training = replace(recipe.training, steps=90, tokens_per_batch=2520)
     recipe = replace(recipe, data=data, training=training)
     told = estimate(recipe, gather(recipe.task, recipe.data), torch.device("cpu"))

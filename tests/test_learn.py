@@ -26,8 +26,7 @@ from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.masked import settings as masked
 from manyheads.tasks.music import settings as music
 from manyheads.tasks.music.corpus import Repertoire
-from manyheads.tasks.seq2seq.settings import Recipe
-from manyheads.tasks.seq2seq.task import Codec
+from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors
 from manyheads.training.learner import Training
@@ -132,7 +131,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     one = begun(recipe, tmp_path / "one")
     two = copied(one, tmp_path / "two")
     assert go_on(one)
-    rows = [len(batch) for batch in course_of(recipe, one).job.plan.epoch(0)]
+    rows = [len(batch) for batch in course_of(recipe, one).plan.epoch(0)]
     assert any(count % 2 for count in rows)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     many = ["--nproc-per-node=2", "-m", "manyheads", "resume", two.folder, "--device", "cpu"]
@@ -162,7 +161,7 @@ def test_batches_in_parts_give_the_same_losses(tmp_path: Path, layout: str, part
 def test_a_folder_holds_all_that_a_run_reads(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, steps=3, validate_every=2)
     run = begun(recipe, tmp_path / "run")
-    assert load(Recipe, run / RECIPE) == recipe
+    assert load(Seq2SeqRecipe, run / RECIPE) == recipe
     for name in ("source.txt", "target.txt"):
         (tmp_path / name).unlink()
     assert go_on(run)
@@ -177,9 +176,9 @@ def test_a_folder_holds_all_that_a_run_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("codec", "longest", "sentence"),
     [
-        (Codec("bpe", 100), 512, "byte pairs need 260 numbers for all bytes, got 100"),
+        (PairCodec("bpe", 100), 512, "byte pairs need 260 numbers for all bytes, got 100"),
         (
-            Codec("word", 40),
+            PairCodec("word", 40),
             2,
             "nothing is left of the train pairs: all 54 are longer than 2 tokens; "
             "a larger data.longest_tokens would do",
@@ -187,7 +186,7 @@ def test_a_folder_holds_all_that_a_run_reads(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_could_not_begin_leaves_its_folder_free(
-    tmp_path: Path, codec: Codec, longest: int, sentence: str
+    tmp_path: Path, codec: PairCodec, longest: int, sentence: str
 ) -> None:
     recipe = recipe_in(tmp_path)
     wrong = replace(recipe, codec=codec, data=replace(recipe.data, longest_tokens=longest))

@@ -74,9 +74,9 @@ class Rewriting:
         write = Stack.of(self.shape, Causal(), position=Sinusoidal(), cross=True)
         return EncoderDecoder(Encoder(embedding, read), Decoder(embedding, write, Tied(embedding)))
 
-    def loss(self, network: EncoderDecoder, batch: Words) -> Tensor:
+    def loss(self, network: EncoderDecoder, batch: Words) -> dict[str, Tensor]:
         scores = network(batch.source, batch.target)
-        return F.cross_entropy(scores.mT, batch.wanted, ignore_index=PAD)
+        return {"loss": F.cross_entropy(scores.mT, batch.wanted, ignore_index=PAD)}
 
     @torch.no_grad()
     def decode(self, network: EncoderDecoder, batch: Words) -> list[str]:
@@ -133,9 +133,9 @@ class Majority:
         stack = Stack.of(shape, Window(1), relative=RelativeBias(shape.heads, Clipped(2)))
         return Encoder(Embedding(2, shape.width), stack, torch.nn.Linear(shape.width, 2))
 
-    def loss(self, network: Encoder, batch: tuple[Tokens, Tensor]) -> Tensor:
+    def loss(self, network: Encoder, batch: tuple[Tokens, Tensor]) -> dict[str, Tensor]:
         nodes, majority = batch
-        return F.cross_entropy(network(nodes).mT, majority)
+        return {"loss": F.cross_entropy(network(nodes).mT, majority)}
 
     @torch.no_grad()
     def decode(self, network: Encoder, batch: tuple[Tokens, Tensor]) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +16,10 @@ from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.task import Language
 from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Masked
+from manyheads.tasks.seq2seq.corpus import Codecs
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.task import Codecs, Texts
+from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
+from manyheads.tasks.seq2seq.task import Seq2Seq
 
 LINES = ["a dog runs", "Ein Hund rennt über die Wiese", "the film was long", "0123456789 .,;"]
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.1}
@@ -29,7 +32,9 @@ def codec(masked: bool = False) -> Text:
 def translating(**settings: Any) -> Translator:
     torch.manual_seed(0)
     words = codec()
-    task = Texts("translation", Codecs(words, words), Network(**{**SMALL, **settings}))
+    network, data = Network(**{**SMALL, **settings}), PairData(pairs=Path("a.tsv"))
+    recipe = Seq2SeqRecipe("translation", data, network=network, layout="padded")
+    task = Seq2Seq(recipe, Codecs(words, words))
     return Translator(task, task.network(), "toy")
 
 

@@ -26,12 +26,12 @@ def import_(
     What comes of it is a run like any other: it is used, looked into, trained on from, exported.
     """
     from manyheads.interop.exchange import bring
-    from manyheads.tasks.table import FAMILIES
+    from manyheads.tasks.table import find_task
 
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     task = bring(folder, out, print)
-    use = FAMILIES[task].USE
+    use = find_task(task).use
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
 
 

@@ -67,12 +67,12 @@ def refuse_no_folder(name: str, folder: Path) -> None:
 def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | None) -> T:
     """The model, if it is one that this command is for."""
     from manyheads.models import load
-    from manyheads.tasks.table import FAMILIES
+    from manyheads.tasks.table import find_task
 
     loaded = load(model, device)
     if not isinstance(loaded, kind):
         raise ValueError(
             f"{model} is a model for {loaded.kind}; "
-            f"`manyheads {FAMILIES[loaded.kind].USE} --model {model}` is what it is for"
+            f"`manyheads {find_task(loaded.kind).use} --model {model}` is what it is for"
         )
     return loaded

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
-from manyheads.training.trainer import Note, Sample, Watch
+from manyheads.tasks.task import Sample
+from manyheads.training.trainer import Note, Watch
 
 T = TypeVar("T")
 

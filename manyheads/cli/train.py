@@ -260,13 +260,13 @@ def refuse_minutes(minutes: float, settings: Sequence[str], processes: int) -> N
 def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
     from manyheads.config import write
-    from manyheads.learn import learning
+    from manyheads.learn import open_task
     from manyheads.training.pace import measure, within
     from manyheads.training.run import RECIPE
     from manyheads.training.trainer import Course
 
     began, meant = time.monotonic(), recipe.training.steps
-    pace = measure(Course(learning(recipe, run), recipe.training, run, world))
+    pace = measure(Course(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
     training = within(left, recipe.training, pace)
     run.text(RECIPE, write(replace(recipe, training=training)))
@@ -395,15 +395,15 @@ def varied(wish: Wish) -> dict[str, Any]:
 def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
     from manyheads.models import found
-    from manyheads.tasks.family import Asked
+    from manyheads.tasks.task import Choice
 
     said = said_in(wish)
-    asked = Asked(wish.device, wish.network, wish.preset)
+    asked = Choice(wish.device, wish.network, wish.preset)
     settled = said.choice(asked, wish.start_from, found)
     chosen = settled(0)  # mistakes are told before a long corpus is read
     if gathered is None:
         gathered = said.family.gather(chosen)
-    recipe = with_measure(settled(said.family.tokens(gathered, chosen)), gathered)
+    recipe = said.family.settle(settled(gathered.tokens), gathered)
     return replace(recipe, data=absolute(recipe.data)), gathered
 
 
@@ -418,24 +418,17 @@ def absolute(data: Any) -> Any:
     return replace(data, **{field.name: whole(getattr(data, field.name)) for field in fields(data)})
 
 
-def with_measure(recipe: Any, gathered: Any) -> Any:
-    """The recipe with what the texts themselves say about how to judge them."""
-    from manyheads.tasks.seq2seq import settings as pairs
-
-    return pairs.with_tokenizer(recipe, gathered) if isinstance(recipe, pairs.Recipe) else recipe
-
-
 def said_in(wish: Wish) -> Said:
     """A recipe's own words, or the files of a task."""
     from manyheads.tasks.choosing import Said
-    from manyheads.tasks.table import FAMILIES
+    from manyheads.tasks.table import find_task, task_names
 
-    if wish.what not in FAMILIES:
+    if wish.what not in task_names():
         refuse_no_recipe(wish)
         return Said.in_file(Path(wish.what), wish.settings)
-    family = FAMILIES[wish.what]
-    if family.FILES:
-        refuse_foreign(wish, family.FILES)
+    family = find_task(wish.what)
+    if family.files:
+        refuse_foreign(wish, family.files)
     data = family.data_of({**wish.files, **varied(wish)})
     return Said(family, wish.what, data, wish.settings)
 
@@ -479,7 +472,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
     from manyheads.training.distributed import leave
     from manyheads.training.run import RECIPE
 
-    _, family = load_recipe(run / RECIPE)
+    _, task = load_recipe(run / RECIPE)
     with watching(world.first) as watch, stoppable() as asked:
         if words:
             watch.say(words)
@@ -491,7 +484,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             ) from None
     leave()
     if ended:
-        watch.say(f"done: `manyheads {family.USE} --model {run.folder}` uses it")
+        watch.say(f"done: `manyheads {task.use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():
         watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")

@@ -281,8 +281,8 @@ def evaluate(
     from manyheads.cli.screen import passing
     from manyheads.evaluating import Evaluation, report, table
     from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
+    from manyheads.tasks.seq2seq.corpus import read_pairs
     from manyheads.tasks.seq2seq.model import Translator
-    from manyheads.tasks.seq2seq.reading import read
     from manyheads.tasks.seq2seq.writing import Writing
 
     refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
@@ -295,7 +295,7 @@ def evaluate(
     kinds = [loaded.task.kind for loaded in models]
     if len(set(kinds)) > 1:
         raise ValueError(f"{model} is for {kinds[0]}, {against} for {kinds[1]}: nothing to compare")
-    examples = list(read(kinds[0], source, reference, pairs))
+    examples = list(read_pairs(kinds[0], source, reference, pairs))
     if tokenize is None:
         tokenize, reason = fitting_tokenizer(example.target for example in examples)
         if reason and kinds[0] == "translation":

@@ -37,10 +37,9 @@ from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.masked.model import Reader as Understanding
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.seq2seq import settings as pairs
+from manyheads.tasks.seq2seq.corpus import Codecs
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.prepare import save_codecs
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.task import Codec, Codecs
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData
 from manyheads.tasks.seq2seq.writing import Writing
 from manyheads.tasks.seq2seq.writing import write as write_texts
 from manyheads.training.averages import weights_of
@@ -79,7 +78,7 @@ def bring(folder: Path, out: Path, tell: Callable[[str], object] = lambda line: 
         imported = huggingface.read(folder)
         codecs = imported.codecs()
         if imported.kind == "translation":
-            save_codecs(Codecs(codecs[0], codecs[-1]), run)
+            Codecs(codecs[0], codecs[-1]).save(run.folder)
         else:
             codecs[0].save(run / "tokenizer.json")
         if imported.kind == "language" and (chat := read_chat(folder)):
@@ -166,9 +165,9 @@ def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
             how.dimensions,
         )
     if imported.kind == "translation":
-        both = Codec("given", size, joint=len(imported.tokenizers) == 1)
-        data = Data(imported=folder, longest_tokens=context)
-        return pairs.Recipe("translation", data, both, network, layout="padded")
+        both = PairCodec("given", size, joint=len(imported.tokenizers) == 1)
+        data = PairData(imported=folder, longest_tokens=context)
+        return pairs.Seq2SeqRecipe("translation", data, both, network, layout="padded")
     texts = labels.Data(imported=folder, longest_tokens=context)
     pooling = imported.pooling or "mean"
     return labels.Recipe(imported.kind, texts, given, network, pooling)

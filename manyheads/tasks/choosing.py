@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.config import part, read, text_of
-from manyheads.tasks.family import Asked, Family
-from manyheads.tasks.table import family_in, load_recipe
+from manyheads.tasks.table import load_recipe, task_in
+from manyheads.tasks.task import Choice, Task
 from manyheads.training.run import RECIPE
 
 
@@ -17,7 +17,7 @@ from manyheads.training.run import RECIPE
 class Said:
     """What a person said of a run: files by option or in a recipe, and settings over both."""
 
-    family: Family
+    family: type[Task]
     task: str
     data: Any
     settings: Sequence[str] = ()
@@ -27,9 +27,9 @@ class Said:
     @classmethod
     def in_file(cls, path: Path, settings: Sequence[str]) -> Said:
         """What a recipe says; mistakes in what it learns are told with all others."""
-        family, text = family_in(path), text_of(path)
+        family, text = task_in(path), text_of(path)
         task = part(family.Recipe, "task", text, settings)
-        data = part(family.Recipe, "data", text, settings, family.FILES)
+        data = part(family.Recipe, "data", text, settings, family.files)
         if task is None or data is None:
             recipe, _ = load_recipe(path, settings)
             task, data = recipe.task, recipe.data
@@ -39,7 +39,7 @@ class Said:
         return part(self.family.Recipe, field, self.text, self.settings, only)
 
     def choice(
-        self, asked: Asked, start_from: Path | None, found: Callable[[Path], Path]
+        self, asked: Choice, start_from: Path | None, found: Callable[[Path], Path]
     ) -> Callable[[int], Any]:
         """From the tokens of a corpus to the recipe for it."""
         network = self.of("network", ("kind",))
@@ -59,13 +59,11 @@ class Said:
 
         return settled
 
-    def preset(self, tokens: int, asked: Asked) -> Any:
+    def preset(self, tokens: int, asked: Choice) -> Any:
         """With a kind of network that a setting asks for and the task has not: told by `read`."""
         try:
-            return self.family.recipe_for(self.task, self.data, tokens, asked)
+            return self.family.choose(self.task, self.data, tokens, asked)
         except ValueError:
             if self.of("network", ("kind",)) is None:
                 raise
-            return self.family.recipe_for(
-                self.task, self.data, tokens, asked._replace(network=None)
-            )
+            return self.family.choose(self.task, self.data, tokens, asked._replace(network=None))

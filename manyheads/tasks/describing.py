@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from manyheads.config import write
 from manyheads.config.declare import about
 from manyheads.config.kinds import described
-from manyheads.tasks.family import Asked, Family
-from manyheads.tasks.table import FAMILIES
+from manyheads.tasks.table import TASKS, find_task
+from manyheads.tasks.task import Choice, Task
 
 FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
 EXAMPLE = {"pairs": Path("x.tsv"), "text": (Path("x"),), "data": Path("x"), "music": (Path("x"),)}
@@ -40,17 +40,17 @@ class Way(NamedTuple):
 
 def settings_of(task: str) -> list[Described]:
     """In the order of a recipe."""
-    family = FAMILIES[task]
-    return [*walk(family.Recipe, ways(task, family), "", {"task", *family.FILES})]
+    family = find_task(task)
+    return [*walk(family.Recipe, ways(task, family), "", {"task", *family.files})]
 
 
-def ways(task: str, family: Family) -> list[Way]:
-    data = family.data_of({name: EXAMPLE[name] for name in family.FILES if name in EXAMPLE})
+def ways(task: str, family: type[Task]) -> list[Way]:
+    data = family.data_of({name: EXAMPLE[name] for name in family.files if name in EXAMPLE})
     return [
-        Way(name, device, *(family.recipe_for(task, data, tokens, asked) for tokens in (FEW, MANY)))
-        for name in family.PRESETS
+        Way(name, device, *(family.choose(task, data, tokens, asked) for tokens in (FEW, MANY)))
+        for name in family.presets
         for device in ("cpu", "cuda")
-        for asked in [Asked(device, preset=name)]
+        for asked in [Choice(device, preset=name)]
     ]
 
 
@@ -104,8 +104,8 @@ def page() -> str:
     """As Markdown, a part for each family of tasks."""
     lines = [HEAD]
     families: dict[int, list[str]] = {}
-    for task, family in FAMILIES.items():
-        if family.FILES:
+    for task, family in ((name, find_task(name)) for name in TASKS):
+        if family.files:
             families.setdefault(id(family), []).append(task)
     for first, *more in families.values():
         lines += [f"\n## {', '.join([first, *more])}\n"]

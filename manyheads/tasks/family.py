@@ -1,100 +1,95 @@
-"""What the commands ask of a task, whatever it learns.
-
-Each family is a module of this folder that has these names; table.py says which task is of which.
-"""
+"""A module of functions as a task: those that have no class of their own yet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from manyheads.modules.build import Network
-from manyheads.training.learner import Training
+from torch import Tensor, nn
+
+from manyheads.tasks.task import Batches, Choice, Task, Validation
 from manyheads.training.run import Run
-from manyheads.training.trainer import Job
 
 
-class Asked(NamedTuple):
-    """What a command line says beside the files and the settings."""
+class Read(NamedTuple):
+    """What a family read."""
 
-    device: str = "cpu"
-    network: str | None = None
-    preset: str | None = None
-    start: Any = None  # the recipe of the run to start from
+    held: Any
+    tokens: int
+    told: str
 
-
-class Trained(Protocol):
-    """A model as it is loaded; what else it offers is its family's own."""
-
-    network: Any
-    name: str
+    def __str__(self) -> str:
+        return self.told
 
     @property
-    def kind(self) -> str: ...
+    def notes(self) -> Any:
+        return getattr(self.held, "notes", ())
 
 
-class Family(Protocol):
-    """From files to a recipe, a corpus, a job and a model."""
+class FamilyTask(Task):
+    """What the functions of a module do."""
 
-    FILES: tuple[str, ...]  # the options that say what to learn from, as fields of its data
-    USE: str  # the command that a trained model is for
-    PRESETS: dict[str, Any]  # good settings by name; none where nothing is trained
+    family: Any
+
+    def __init__(self, recipe: Any, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.jobs: list[Any] = []
 
     @property
-    def Recipe(self) -> Any: ...  # noqa: N802 - it is a class
+    def job(self) -> Any:
+        if not self.jobs:
+            self.jobs.append(self.family.job(self.recipe, Run(self.held_in())))
+        return self.jobs[0]
 
-    def data_of(self, files: Mapping[str, Any]) -> Any:
-        """Where to learn from, of the options that were given."""
+    @classmethod
+    def data_of(cls, files: Any) -> Any:
+        return cls.family.data_of(files)
 
-    def recipe_for(self, task: Any, data: Any, tokens: int, asked: Asked) -> Any:
-        """Every choice made for a corpus of about so many tokens."""
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice) -> Any:
+        return cls.family.recipe_for(task, data, tokens, choice)
 
-    def gather(self, recipe: Any) -> Any:
-        """Read and look through what is to be learned from."""
+    @classmethod
+    def settle(cls, recipe: Any, corpus: Any) -> Any:
+        settle = getattr(cls.family, "with_tokenizer", None)
+        return recipe if settle is None else settle(recipe, corpus.held)
 
-    def tokens(self, gathered: Any, recipe: Any) -> int:
-        """Of an epoch, about: before the vocabulary is known."""
+    @classmethod
+    def gather(cls, recipe: Any) -> Read:
+        held = cls.family.gather(recipe)
+        return Read(held, cls.family.tokens(held, recipe), cls.family.counted(held))
 
-    def counted(self, gathered: Any) -> str:
-        """How much there is, in words: 28,995 pairs to train on, 1,014 to validate on"""
+    @classmethod
+    def prepare(cls, corpus: Any, recipe: Any, folder: Path) -> None:
+        cls.family.prepare(corpus.held, recipe, Run(folder))
 
-    def prepare(self, gathered: Any, recipe: Any, run: Run) -> None:
-        """Put all into the run's folder that it will read: vocabulary, numbers, a report."""
+    def network(self) -> nn.Module:
+        return self.family.model(self.recipe, self.held_in(), "").network
 
-    def job(self, recipe: Any, run: Run) -> Job:
-        """What a run learns, from its folder alone: the files it was read from may be gone."""
+    def batches(self) -> Batches:
+        return self.job.plan
 
-    def model(self, recipe: Any, folder: Path, name: str) -> Trained:
-        """A model with weights as they were before training."""
+    def loss(self, network: Any, batch: Any) -> dict[str, Tensor]:
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        return {"loss": self.job.loss(network, batch, smoothing)}
 
+    def validate(self, network: Any) -> Validation:
+        return Validation(*self.job.judge(network))
 
-def fine_tuned(training: Training, network: Network, rate: float | None = None) -> Training:
-    """What was learned before is changed little: by rates far below those for learning anew, the
-    lower the wider the network is (5.2e-5 for 768, 2e-5 for 2,048), and without strong decay.
-    """
-    rate = rate or min(3e-4, 0.04 / network.width)
-    return replace(
-        training,
-        learning_rate=float(f"{rate:.1e}"),
-        weight_decay=min(training.weight_decay, 0.01),
-    )
-
-
-def check_layout(network: Network, layout: str) -> None:
-    if layout == "packed" and not network.packs:
-        raise ValueError(
-            f"a {network.kind} network reads one sequence a row; layout: padded would do"
-        )
-
-
-def chosen_preset(presets: Mapping[str, Any], name: str) -> Any:
-    if name not in presets:
-        raise ValueError(f"there is no preset {name!r}; there are {', '.join(presets)}")
-    return presets[name]
+    def model(self, network: Any, name: str = "") -> Any:
+        made = self.family.model(self.recipe, self.held_in(), name)
+        made.network = network.eval()
+        return made
 
 
-def no_other_network(name: str, kinds: Sequence[str]) -> None:
-    if name not in kinds:
-        raise ValueError(f"there is no network {name!r} for this; there are {', '.join(kinds)}")
+def task_of(family: ModuleType) -> type[Task]:
+    own: Any = family
+    held = {
+        "family": family,
+        "Recipe": own.Recipe,
+        "files": own.FILES,
+        "use": own.USE,
+        "presets": getattr(own, "PRESETS", {}),
+    }
+    return type(f"{family.__name__.split('.')[-2].title()}Task", (FamilyTask,), held)

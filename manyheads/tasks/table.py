@@ -1,46 +1,69 @@
-"""Which task is of which family, and a recipe in a file."""
+"""Which tasks there are, and a recipe in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from manyheads.config import load, peek
-from manyheads.tasks.classification import settings as labels
-from manyheads.tasks.family import Family
-from manyheads.tasks.language import settings as language
-from manyheads.tasks.masked import embedding
-from manyheads.tasks.masked import settings as masked
-from manyheads.tasks.music import settings as music
-from manyheads.tasks.seq2seq import settings as pairs
+from manyheads.tasks.family import task_of
+from manyheads.tasks.task import Task
 
-FAMILIES: dict[str, Family] = {
-    "translation": pairs,
-    "summarization": pairs,
-    "answering": pairs,
-    "language": language,
-    "masked": masked,
-    "music": music,
-    "embedding": embedding,
-    "classification": labels,
-    "regression": labels,
-    "labelling": labels,
+GROUP = "manyheads.tasks"  # of entry points: name = "module:class", for tasks from elsewhere
+TASKS = {
+    "translation": "manyheads.tasks.seq2seq.task:Seq2Seq",
+    "summarization": "manyheads.tasks.seq2seq.task:Seq2Seq",
+    "answering": "manyheads.tasks.seq2seq.task:Seq2Seq",
+    "language": "manyheads.tasks.language.settings",
+    "masked": "manyheads.tasks.masked.settings",
+    "classification": "manyheads.tasks.classification.settings",
+    "regression": "manyheads.tasks.classification.settings",
+    "labelling": "manyheads.tasks.classification.settings",
+    "music": "manyheads.tasks.music.settings",
+    "embedding": "manyheads.tasks.masked.embedding",
 }
 
 
-def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, Family]:
+@cache
+def task_names() -> tuple[str, ...]:
+    """Those here, and those that are installed beside."""
+    return (*TASKS, *(point.name for point in entry_points(group=GROUP) if point.name not in TASKS))
+
+
+@cache
+def find_task(name: str) -> type[Task]:
+    if name in TASKS:
+        return from_module(TASKS[name])
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            found: type[Task] = point.load()
+            return found
+    raise ValueError(f"there is no task {name!r}; there are {', '.join(task_names())}")
+
+
+@cache
+def from_module(name: str) -> type[Task]:
+    module, _, named = name.partition(":")
+    held = import_module(module)
+    return getattr(held, named) if named else task_of(held)
+
+
+def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, type[Task]]:
     """The recipe in a file, as its `task:` says; what is no task is told as a mistake in it."""
-    family = family_in(path)
-    return load(family.Recipe, path, settings), family
+    task = task_in(path)
+    return load(task.Recipe, path, settings), task
 
 
-def family_in(path: Path) -> Family:
+def task_in(path: Path) -> type[Task]:
     """As the file's `task:` says, or nearly."""
-    near = get_close_matches(peek(path, "task") or "", FAMILIES, n=1)
-    return FAMILIES[near[0]] if near else pairs
+    near = get_close_matches(peek(path, "task") or "", task_names(), n=1)
+    return find_task(near[0] if near else next(iter(TASKS)))
 
 
-def family_of(recipe: Any) -> Family:
-    return FAMILIES[recipe.task]
+def task_for(recipe: Any) -> type[Task]:
+    return find_task(recipe.task)

@@ -21,7 +21,7 @@ from manyheads.training.files import fitting
 from manyheads.training.schedules import SCHEDULES, factor
 
 B = TypeVar("B")
-Loss = Callable[[Any, B], Tensor]  # network, batch -> the sum of the losses of all its tokens
+Loss = Callable[[Any, B], dict[str, Tensor]]  # network, batch -> terms, each summed over the batch
 Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
 Precision = Literal["float32", "bfloat16"]
 
@@ -135,20 +135,23 @@ class Learner:
         if world.size > 1:
             self.shared = DistributedDataParallel(network)
 
-    def step(self, batches: Sequence[Any], count: int) -> Tensor:
+    def step(self, batches: Sequence[Any], count: int) -> dict[str, Tensor]:
         """One step on the parts of a batch that holds `count` tokens over all processes.
 
-        The mean loss of a token here comes back as it lies on the device: reading it waits.
+        The mean of each term for a token here comes back as it lies on the device: to read waits.
         """
         self.network.train()
         torch.manual_seed(self.seed_of(self.taken))
-        total = torch.zeros((), device=self.world.device)
+        total: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
             with self.alone(until=i == len(batches) - 1), self.autocast():
-                loss = self.loss_of(self.shared, batch) / count
+                terms = self.loss_of(self.shared, batch)
+                loss = sum_of(terms) / count
             # Processes take the mean of their gradients, and the sum is meant.
             (loss * self.world.size).backward()
-            total += loss.detach()
+            for name, term in terms.items():
+                part = term.detach() / count
+                total[name] = total[name] + part if name in total else part
         if self.training.clip_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
         for group in self.optimizer.param_groups:
@@ -163,7 +166,7 @@ class Learner:
     def rehearse(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
         with self.alone(until=False), self.autocast():
-            loss = self.loss_of(self.shared, batch)
+            loss = sum_of(self.loss_of(self.shared, batch))
         loss.backward()
         self.optimizer.zero_grad()
 
@@ -255,6 +258,12 @@ class Learner:
         self.taken = taken
 
 
+def sum_of(terms: dict[str, Tensor]) -> Tensor:
+    """What is trained: one term as it is, of several their sum."""
+    first, *others = terms.values()
+    return sum(others, start=first)
+
+
 def beginning(parameter: nn.Parameter) -> dict[str, Tensor]:
     """What AdamW keeps of a parameter, before its first gradient."""
     return {
@@ -290,5 +299,5 @@ def fit(
     for step, batch in zip(range(training.steps), batches, strict=False):
         if step == 0:
             learner.refuse_leaks(batch)
-        loss = learner.step([batch], count=1)
-        note(Progress(step + 1, training.steps, loss.item(), time.perf_counter() - start))
+        loss = sum_of(learner.step([batch], count=1)).item()
+        note(Progress(step + 1, training.steps, loss, time.perf_counter() - start))

@@ -39,7 +39,7 @@ class Pace(NamedTuple):
 
 def measure(course: Course) -> Pace:
     """Some real steps of a course, and a validation: it is of no use afterwards."""
-    plan, learner, device = course.job.plan, course.learner, course.world.device
+    plan, learner, device = course.plan, course.learner, course.world.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     course.rehearse()
@@ -48,13 +48,19 @@ def measure(course: Course) -> Pace:
         learner.rehearse(plan.batch(worst[:: course.standing.parts]).to(device))
         loads = list(islice(course.batches(), 1 + STEPS))
         course.step(loads[0])  # the first is slower than others
-        course.summed.item()  # waits for the device
+        wait_for(course)
         began = time.perf_counter()
         for load in loads[1:]:
             course.step(load)
-        course.summed.item()
+        wait_for(course)
         took = (time.perf_counter() - began) / STEPS
         return Pace(took, validation_of(course), used(device))
+
+
+def wait_for(course: Course) -> None:
+    """Until the device has done what it was given."""
+    for summed in course.summed.values():
+        summed.item()
 
 
 def validation_of(course: Course) -> float:
@@ -69,7 +75,7 @@ def validation_of(course: Course) -> float:
     parts = [] if course.training.compile else [*network.modules()]
     hooks = [part.register_forward_pre_hook(look_at_the_clock) for part in parts]
     with suppress(TimeoutError):
-        course.job.judge(network)
+        course.task.validate(network)
     for hook in hooks:
         hook.remove()
     return time.perf_counter() - began

@@ -51,7 +51,8 @@ class Standing:
     epoch: int = 0
     batch: int = 0  # of this epoch, the next to be trained on
     tokens: int = 0  # trained on so far
-    loss: float = 0.0  # summed since the last line of the log
+    # The terms of the loss, summed since the last line of the log
+    terms: dict[str, float] = field(default_factory=dict)
     counted: int = 0  # and over so many tokens
     best: list[tuple[float, int]] = field(default_factory=list)  # scores and steps, best first
     worse: int = 0  # validations since the best

@@ -6,64 +6,24 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from manyheads.tasks.task import Sample, Task
 from manyheads.threads import fastest, said, using
 from manyheads.training.averages import load_weights, mean_of, weights_of
 from manyheads.training.compiling import compiled
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors
-from manyheads.training.learner import Learner, Training
+from manyheads.training.learner import Learner
 from manyheads.training.prefetch import ahead
-from manyheads.training.run import CHECKPOINT, METRICS, SAMPLES, TIMES, Run
+from manyheads.training.run import CHECKPOINT, METRICS, SAMPLES, START, TIMES, Run
+from manyheads.training.start import adopt
 
 FEW = 3  # validations after which a score that has not moved is told
-
-
-class Sample(NamedTuple):
-    """What was read, what was wanted and what was written."""
-
-    source: str
-    reference: str
-    output: str
-
-
-class Batches(Protocol):
-    """Which examples make which batch, and the batches."""
-
-    @property
-    def longest(self) -> int:
-        """The tokens of the longest example, on its larger side."""
-
-    def epoch(self, number: int) -> list[Any]:
-        """The batches of an epoch, not yet laid out: a pure function of its number."""
-
-    def count(self, rows: Any) -> int:
-        """The tokens a batch is measured by."""
-
-    def area(self, rows: Any) -> int:
-        """The room a batch takes."""
-
-    def share(self, rows: Any, part: int, parts: int) -> Any: ...
-    def batch(self, rows: Any) -> Any: ...
-
-
-class Job(Protocol):
-    """What a run learns."""
-
-    @property
-    def plan(self) -> Batches: ...
-    def network(self) -> nn.Module: ...
-    def loss(self, network: Any, batch: Any, smoothing: float) -> Tensor:
-        """Summed over the tokens of the batch."""
-
-    def judge(self, network: Any) -> tuple[dict[str, float], list[Sample]]:
-        """Scores on what was held out, the one that counts first (more is better); and a loss."""
 
 
 class Note(NamedTuple):
@@ -105,21 +65,23 @@ class Course:
 
     def __init__(
         self,
-        job: Job,
-        training: Training,
+        task: Task,
         run: Run,
         world: World = World(),
         watch: Watch = Watch(),
     ):
-        self.job, self.training, self.run, self.world, self.watch = job, training, run, world, watch
-        torch.manual_seed(training.seed)
-        loss = partial(job.loss, smoothing=training.label_smoothing)
-        self.learner = Learner(job.network(), loss, training, world)
+        self.task, self.run, self.world, self.watch = task, run, world, watch
+        self.training, self.plan = task.recipe.training, task.batches()
+        torch.manual_seed(self.training.seed)
+        network = task.network()
+        # Whether it is a model before its first step: it begins as another ended, head and all.
+        self.begun_whole = (run / START).exists() and adopt(network, run / START)
+        self.learner = Learner(network, task.loss, self.training, world)
         self.standing = run.restore(self.learner)
-        if training.compile:
+        if self.training.compile:
             compiled(self.learner.network)
-        start = self.standing.loss if world.first else 0.0
-        self.summed = torch.tensor(start, dtype=torch.float64, device=world.device)
+        start = self.standing.terms if world.first else {}
+        self.summed = {name: self.sum_from(value) for name, value in start.items()}
         self.began = time.perf_counter() - self.standing.seconds
         self.noted = time.perf_counter(), self.standing.counted
 
@@ -132,9 +94,8 @@ class Course:
         self.watch.begun(self.learner.taken, self.training.steps)
         self.rehearse()
         with using(self.threads()), closing(ahead(self.batches())) as batches:
-            whole = getattr(self.job, "whole", None)  # none where it does not start from a run
-            if whole is not None and self.learner.taken == 0:
-                self.validate(counted=whole)
+            if (self.run / START).exists() and self.learner.taken == 0:
+                self.validate(counted=self.begun_whole)
             for i, batch in enumerate(batches):
                 if i == 0:
                     self.look(batch)
@@ -157,10 +118,16 @@ class Course:
 
     def step(self, batch: Load) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
-        self.summed += self.learner.step(parts, batch.tokens) * batch.tokens
+        for name, mean in self.learner.step(parts, batch.tokens).items():
+            if name not in self.summed:
+                self.summed[name] = self.sum_from(0.0)
+            self.summed[name] += mean * batch.tokens
         self.standing.epoch, self.standing.batch = batch.after
         self.standing.tokens += batch.tokens
         self.standing.counted += batch.tokens
+
+    def sum_from(self, start: float) -> Tensor:
+        return torch.tensor(start, dtype=torch.float64, device=self.world.device)
 
     def due(self, every: int) -> bool:
         return self.learner.taken % every == 0 or self.learner.taken == self.training.steps
@@ -184,10 +151,10 @@ class Course:
         """Cut batches into as many parts as memory asks for: the largest is tried first."""
         parts = max(self.standing.parts, self.training.accumulate)
         while self.world.limited:
-            worst = max(self.job.plan.epoch(0), key=self.job.plan.area)
-            mine = self.job.plan.share(worst, self.world.rank, self.world.size)
+            worst = max(self.plan.epoch(0), key=self.plan.area)
+            mine = self.plan.share(worst, self.world.rank, self.world.size)
             try:
-                part = self.job.plan.batch(mine[::parts])
+                part = self.plan.batch(mine[::parts])
                 self.learner.rehearse(part.to(self.world.device))
                 break
             except torch.OutOfMemoryError:
@@ -232,7 +199,7 @@ class Course:
 
     def batches(self) -> Iterator[Load]:
         """Without end, from where the run stands: nothing but two numbers is needed."""
-        plan, parts, begin = self.job.plan, self.standing.parts, self.standing.batch
+        plan, parts, begin = self.plan, self.standing.parts, self.standing.batch
         for epoch in count(self.standing.epoch):
             planned = plan.epoch(epoch)
             for i in range(begin, len(planned)):
@@ -246,7 +213,11 @@ class Course:
 
     def note(self) -> None:
         standing, step = self.standing, self.learner.taken
-        loss = self.world.together(self.summed.item()) / standing.counted
+        terms = {
+            name: self.world.together(summed.item()) / standing.counted
+            for name, summed in self.summed.items()
+        }
+        loss = sum(terms.values())
         if not math.isfinite(loss):
             raise self.lost(loss)
         now = time.perf_counter()
@@ -254,21 +225,23 @@ class Course:
         started, before = self.noted
         speed = (standing.counted - before) / max(1e-9, now - started)
         rate = self.training.learning_rate * self.training.rate(step - 1)
-        unit = getattr(self.job.plan, "unit", "tokens")
+        unit = getattr(self.plan, "unit", "tokens")
         note = Note(
             step, self.training.steps, standing.epoch, loss, rate, speed, standing.seconds, unit
         )
         if self.world.first:
             told = {"step": step, "epoch": standing.epoch, "loss": loss, "rate": rate}
+            told |= {"terms": terms} if len(terms) > 1 else {}
             self.run.log(METRICS, {**told, "tokens": standing.tokens})
             self.timed(**{f"{unit.replace(' ', '_')}_per_second": round(speed)})
             self.watch.note(note)
-        self.summed.zero_()
+        for summed in self.summed.values():
+            summed.zero_()
         standing.counted, self.noted = 0, (now, 0)
 
     def check(self) -> None:
         """What are no numbers are neither validated nor kept, whether noted yet or not."""
-        numbers = [self.summed, *weights_of(self.learner.network).values()]
+        numbers = [*self.summed.values(), *weights_of(self.learner.network).values()]
         if not all(bool(one.isfinite().all()) for one in numbers):
             raise self.lost(math.nan)
 
@@ -293,7 +266,7 @@ class Course:
         self.check()
         if self.world.first:
             with borrowed(self.learner.network, self.learner.weights()):
-                scores, samples = self.job.judge(self.learner.network)
+                scores, samples = self.task.validate(self.learner.network)
             self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
             self.timed(validated=scores)
             self.run.write(SAMPLES, told(self.learner.taken, scores, samples))
@@ -337,8 +310,9 @@ class Course:
 
     def save(self) -> None:
         self.check()
-        self.standing.loss = self.world.together(self.summed.item())
-        self.summed.fill_(self.standing.loss if self.world.first else 0.0)
+        for name, summed in self.summed.items():
+            self.standing.terms[name] = self.world.together(summed.item())
+            summed.fill_(self.standing.terms[name] if self.world.first else 0.0)
         self.standing.seconds = time.perf_counter() - self.began
         if self.world.first:
             self.run.save(self.learner, self.standing)

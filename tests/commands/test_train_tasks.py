@@ -14,11 +14,12 @@ import torch
 from typed import Command, Refuses, texts
 
 from manyheads.cli.train import TASKS
-from manyheads.learn import learning
+from manyheads.learn import open_task
 from manyheads.tasks.table import load_recipe
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors
-from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
+from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, START, WEIGHTS, Run
+from manyheads.training.start import adopt
 
 CPU = ("--device", "cpu")
 Base = Callable[[Path], Path]
@@ -360,7 +361,9 @@ def test_a_judge_of_texts_begins_with_the_words_and_weights_of_the_run_it_starts
     for name in ("tokenizer.json", "tokenizer.signs.json"):
         assert (out / name).read_bytes() == (start / name).read_bytes()
     recipe, _ = load_recipe(out / RECIPE)
-    begun = weights_of(learning(recipe, Run(out)).network())
+    network = open_task(recipe, Run(out)).network()
+    assert not adopt(network, out / START)  # the head is its own
+    begun = weights_of(network)
     held, _ = read_tensors(start / WEIGHTS)
     encoder = {name: w for name, w in begun.items() if name.startswith("encoder.")}
     assert len(encoder) > 10

@@ -220,7 +220,7 @@ def test_it_learns_to_write_backwards(heads: int) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(30):
-        loss = task.loss(model, task.batch(task.examples(32, generator)))
+        loss = task.loss(model, task.batch(task.examples(32, generator)))["loss"]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

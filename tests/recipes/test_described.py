@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.tasks.describing import listed, page, settings_of
-from manyheads.tasks.table import FAMILIES
+from manyheads.tasks.table import TASKS, find_task
 
 ROOT = Path(__file__).parent.parent.parent
-TRAINED = [task for task, family in FAMILIES.items() if family.FILES]
+TRAINED = [task for task in TASKS if find_task(task).files]
 
 
 @pytest.mark.parametrize("task", TRAINED)

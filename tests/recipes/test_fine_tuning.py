@@ -8,22 +8,22 @@ import pytest
 
 from manyheads.modules.build import Network
 from manyheads.tasks.classification import settings as labels
-from manyheads.tasks.family import Asked
 from manyheads.tasks.language import settings as language
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.masked import settings as masked
 from manyheads.tasks.music import settings as music
 from manyheads.tasks.music.corpus import Repertoire
 from manyheads.tasks.seq2seq import settings as pairs
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.table import FAMILIES
+from manyheads.tasks.seq2seq.settings import PairData
+from manyheads.tasks.table import TASKS, find_task
+from manyheads.tasks.task import Choice
 
-PAIRS, TEXT = Data(Path("a.de"), Path("a.en")), Running((Path("book.txt"),))
+PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), Running((Path("book.txt"),))
 LABELS, MUSIC = labels.Data(Path("a.tsv")), Repertoire((Path("songs"),))
 STARTS: dict[str, tuple[Any, Any]] = {
-    "translation": (PAIRS, pairs.Recipe("translation", PAIRS)),
-    "summarization": (PAIRS, pairs.Recipe("translation", PAIRS)),
-    "answering": (PAIRS, pairs.Recipe("translation", PAIRS)),
+    "translation": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
+    "summarization": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
+    "answering": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "language": (TEXT, language.Recipe("language", TEXT)),
     "masked": (TEXT, masked.Recipe("masked", TEXT)),
     "music": (MUSIC, music.Recipe("music", MUSIC)),
@@ -34,7 +34,7 @@ STARTS: dict[str, tuple[Any, Any]] = {
 
 
 def test_every_task_that_is_trained_is_asked_here() -> None:
-    assert set(STARTS) == set(FAMILIES) - {"embedding"}
+    assert set(STARTS) == set(TASKS) - {"embedding"}
 
 
 JUDGED = ("classification", "regression", "labelling")  # with a head that begins anew
@@ -49,9 +49,9 @@ def test_what_was_learned_before_is_changed_slowly_the_wider_the_slower(
     task: str, device: str, width: int, rate: float, judged: float
 ) -> None:
     data, start = STARTS[task]
-    asked = Asked(device, start=replace(start, network=Network(width=width)))
-    training = FAMILIES[task].recipe_for(task, data, 10**6, asked).training
+    asked = Choice(device, start=replace(start, network=Network(width=width)))
+    training = find_task(task).choose(task, data, 10**6, asked).training
     assert training.learning_rate == (judged if task in JUDGED else rate)
     assert training.weight_decay <= 0.01
-    anew = FAMILIES[task].recipe_for(task, data, 10**6, Asked(device)).training
+    anew = find_task(task).choose(task, data, 10**6, Choice(device)).training
     assert anew.learning_rate > 3e-4

@@ -16,11 +16,11 @@ from manyheads.tasks.classification.settings import (
     gather,
     recipe_for,
 )
-from manyheads.tasks.family import Asked
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.settings import recipe_for as language_recipe
 from manyheads.tasks.masked.settings import Codec
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
+from manyheads.tasks.task import Choice
 
 DATA, TEXT = Data(Path("judged.tsv")), Running((Path("book.txt"),))
 KINDS: Any = ["classification", "regression", "labelling"]
@@ -48,7 +48,7 @@ def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[
 
 def test_a_preset_follows_from_the_machine() -> None:
     for device, preset in (("cpu", "tiny"), ("cuda", "small")):
-        asked = Asked(device), Asked(device, preset=preset)
+        asked = Choice(device), Choice(device, preset=preset)
         one, other = (recipe_for("classification", DATA, 10**6, each) for each in asked)
         assert one == other
 
@@ -61,7 +61,7 @@ def test_a_preset_follows_from_the_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     task: Any, preset: str, network: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for(task, DATA, tokens, Asked(device, network, preset))
+    recipe = recipe_for(task, DATA, tokens, Choice(device, network, preset))
     assert read(Recipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -73,7 +73,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_slowly() -> None:
     start = MaskedRecipe("masked", TEXT, Codec("byte"), network=Network(width=64))
     anew = recipe_for("classification", DATA, 10**6)
-    recipe = recipe_for("classification", DATA, 10**6, Asked(start=start))
+    recipe = recipe_for("classification", DATA, 10**6, Choice(start=start))
     assert (recipe.network, recipe.codec) == (start.network, start.codec)
     assert recipe.training.learning_rate < anew.training.learning_rate
     assert recipe.training.steps < anew.training.steps
@@ -81,25 +81,25 @@ def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_
 
 def test_one_judge_of_texts_starts_from_another_and_pools_as_it_did() -> None:
     start = Recipe("classification", DATA, pooling="first")
-    assert recipe_for("labelling", DATA, 99, Asked(start=start)).pooling == "first"
+    assert recipe_for("labelling", DATA, 99, Choice(start=start)).pooling == "first"
 
 
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (Asked(preset="base"), "there is no preset 'base'; there are tiny, small"),
+        (Choice(preset="base"), "there is no preset 'base'; there are tiny, small"),
         (
-            Asked(network="mlp"),
+            Choice(network="mlp"),
             "there is no network 'mlp' for this; there are transformer, recurrent, convolutional",
         ),
         (
-            Asked(start=language_recipe("language", TEXT, 99)),
+            Choice(start=language_recipe("language", TEXT, 99)),
             "what judges a text starts from an encoder, masked or another of its kind; "
             "the run to start from learned language",
         ),
     ],
 )
-def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
         recipe_for("classification", DATA, 99, asked)
     assert str(error.value) == sentence

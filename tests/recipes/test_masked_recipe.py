@@ -7,10 +7,10 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
-from manyheads.tasks.family import Asked
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.settings import recipe_for as language_recipe
 from manyheads.tasks.masked.settings import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.tasks.task import Choice
 
 DATA = Running((Path("book.txt"),))
 
@@ -27,7 +27,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for("masked", DATA, tokens, Asked(device, "transformer", preset))
+    recipe = recipe_for("masked", DATA, tokens, Choice(device, "transformer", preset))
     assert read(Recipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -38,13 +38,13 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
     start = Recipe("masked", replace(DATA, context=77), Codec("byte"), network=Network(width=64))
-    recipe = recipe_for("masked", DATA, 99, Asked(start=start))
+    recipe = recipe_for("masked", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
 
 
 def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("masked", DATA, 99, Asked(start=language_recipe("language", DATA, 99)))
+        recipe_for("masked", DATA, 99, Choice(start=language_recipe("language", DATA, 99)))
     assert str(error.value) == (
         "a model that guesses hidden words starts from one; the run to start from learned language"
     )
@@ -75,14 +75,14 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (Asked(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
         (
-            Asked(network="recurrent"),
+            Choice(network="recurrent"),
             "there is no network 'recurrent' for this; there are transformer",
         ),
     ],
 )
-def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
         recipe_for("masked", DATA, 99, asked)
     assert str(error.value) == sentence

@@ -10,13 +10,13 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
-from manyheads.tasks.family import Asked
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.settings import Recipe as LanguageRecipe
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save
 from manyheads.tasks.music.corpus import Repertoire
 from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, fitting, recipe_for
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 
 FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
@@ -36,7 +36,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     data: Repertoire, preset: str, network: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for("music", data, tokens, Asked(device, network, preset))
+    recipe = recipe_for("music", data, tokens, Choice(device, network, preset))
     assert read(Recipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -61,14 +61,14 @@ def test_a_recipe_of_two_lines_is_enough() -> None:
 
 def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> None:
     start = Recipe("music", replace(FOLDER, context=76), Codec("chorales"), Network(width=64))
-    recipe = recipe_for("music", FOLDER, 99, Asked(start=start))
+    recipe = recipe_for("music", FOLDER, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
     assert recipe.data.semitones == 6  # as chorales move, wherever they come from
-    played = recipe_for("music", SONGS, 99, Asked(start=Recipe("music", FOLDER)))
+    played = recipe_for("music", SONGS, 99, Choice(start=Recipe("music", FOLDER)))
     assert (played.codec.kind, played.data.semitones) == ("performance", 3)
     other = LanguageRecipe("language", Running((Path("book.txt"),)))
     with pytest.raises(ValueError) as error:
-        recipe_for("music", FOLDER, 99, Asked(start=other))
+        recipe_for("music", FOLDER, 99, Choice(start=other))
     assert str(error.value) == (
         "what writes music starts from such a run; the run to start from learned language"
     )
@@ -155,14 +155,14 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (Asked(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
         (
-            Asked(network="convolutional"),
+            Choice(network="convolutional"),
             "there is no network 'convolutional' for this; there are transformer, recurrent",
         ),
     ],
 )
-def test_what_there_is_not_is_refused(asked: Asked, sentence: str) -> None:
+def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
         recipe_for("music", FOLDER, 99, asked)
     assert str(error.value) == sentence

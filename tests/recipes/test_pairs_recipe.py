@@ -8,12 +8,11 @@ import pytest
 from manyheads.config import read, write
 from manyheads.data.filters import Filters
 from manyheads.modules.build import Network
-from manyheads.tasks.family import Asked
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.settings import PRESETS, Recipe, fitting, recipe_for
+from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe, fitting, recipe_for
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 
-DATA = Data(Path("a.de"), Path("a.en"))
+DATA = PairData(Path("a.de"), Path("a.en"))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
@@ -29,8 +28,8 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, network: str, device: str, corpus: int
 ) -> None:
-    recipe = recipe_for("translation", DATA, corpus, Asked(device, network, preset))
-    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    recipe = recipe_for("translation", DATA, corpus, Choice(device, network, preset))
+    assert read(Seq2SeqRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
     assert training.log_every <= training.validate_every <= training.steps
@@ -42,7 +41,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_more_text_is_more_steps_of_the_same_epochs() -> None:
     one, ten = (
-        recipe_for("translation", DATA, corpus, Asked("cuda", preset="base")).training.steps
+        recipe_for("translation", DATA, corpus, Choice("cuda", preset="base")).training.steps
         for corpus in (10**7, 10**8)
     )
     assert ten == pytest.approx(10 * one, rel=0.01)
@@ -57,15 +56,15 @@ def test_the_filters_of_the_task_are_written_down() -> None:
 
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, Asked(preset="huge"))
+        recipe_for("translation", DATA, 99, Choice(preset="huge"))
     assert str(error.value) == "there is no preset 'huge'; there are tiny, small, base"
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, Asked(network="perceptron"))
+        recipe_for("translation", DATA, 99, Choice(network="perceptron"))
     assert str(error.value) == (
         "there is no network 'perceptron'; there are transformer, recurrent, convolutional"
     )
     with pytest.raises(ValueError) as error:
-        Recipe("translation", DATA, network=Network(kind="recurrent"))
+        Seq2SeqRecipe("translation", DATA, network=Network(kind="recurrent"))
     assert str(error.value) == (
         "a recurrent network reads one sequence a row; layout: padded would do"
     )
@@ -73,7 +72,7 @@ def test_what_there_is_not_is_refused() -> None:
 
 def test_what_could_never_run_is_refused_before_it_is_begun() -> None:
     with pytest.raises(ValueError, match=r"there is nothing to compile; training\.compile: false"):
-        Recipe(
+        Seq2SeqRecipe(
             "translation",
             DATA,
             network=Network(kind="recurrent"),
@@ -81,7 +80,7 @@ def test_what_could_never_run_is_refused_before_it_is_begun() -> None:
             layout="padded",
         )
     with pytest.raises(ValueError, match="for 100 places meets texts of 512 tokens"):
-        Recipe("translation", DATA, network=Network(position="learned", longest=100))
+        Seq2SeqRecipe("translation", DATA, network=Network(position="learned", longest=100))
     with pytest.raises(
         ValueError, match=r"betas is a list, each a share from 0 to below 1, got \[1\.5, 0\.9\]"
     ):

@@ -12,24 +12,26 @@ from manyheads.data.layout import NOTHING, split, within_rows
 from manyheads.data.shards import Shard, write
 from manyheads.modules.build import Network, encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder, Tokens
-from manyheads.tasks.seq2seq.batches import Batch, Batches, Corpus, packing, spans
-from manyheads.tasks.seq2seq.task import Codecs, Texts
+from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards, packing, spans
+from manyheads.tasks.seq2seq.corpus import Codecs
+from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
+from manyheads.tasks.seq2seq.task import Seq2Seq
 
 VOCABULARY = 30
 LAYOUTS = ["packed", "padded"]
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
+def corpus(tmp_path: Path) -> PairShards:
     """Forty pairs, some of them empty on a side."""
     chance = np.random.default_rng(0)
     for side, longest in (("source", 9), ("target", 14)):
         rows = [chance.integers(4, VOCABULARY, chance.integers(0, longest)) for _ in range(40)]
         write(tmp_path / side, rows, VOCABULARY)
-    return Corpus(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
+    return PairShards(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
 
 
-def plainly(corpus: Corpus, rows: list[Row], plan: Packing | Padding) -> Batch:
+def plainly(corpus: PairShards, rows: list[Row], plan: Packing | Padding) -> PairBatch:
     """The same batch by lists."""
     read = [[[*corpus.source[i].tolist(), STOP] for i in row] for row in rows]
     write_ = [[[START, *corpus.target[i].tolist()] for i in row] for row in rows]
@@ -37,18 +39,20 @@ def plainly(corpus: Corpus, rows: list[Row], plan: Packing | Padding) -> Batch:
     if isinstance(plan, Packing):
         source, target = plan.widths
         wanted = Tokens.packed(want, target, NOTHING).ids
-        return Batch(Tokens.packed(read, source, PAD), Tokens.packed(write_, target, PAD), wanted)
+        return PairBatch(
+            Tokens.packed(read, source, PAD), Tokens.packed(write_, target, PAD), wanted
+        )
     fills = PAD, PAD, NOTHING
     sides = [
         Tokens.padded([row[0] for row in side], fill)
         for side, fill in zip((read, write_, want), fills, strict=True)
     ]
-    return Batch(sides[0], sides[1], sides[2].ids)
+    return PairBatch(sides[0], sides[1], sides[2].ids)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_batch_is_the_one_made_plainly(corpus: Corpus, layout: str) -> None:
-    batches = Batches(corpus, layout, tokens=48)
+def test_a_batch_is_the_one_made_plainly(corpus: PairShards, layout: str) -> None:
+    batches = PairBatches(corpus, layout, tokens=48)
     everything = []
     for rows in batches.epoch(3):
         ours, plain = batches.batch(rows), plainly(corpus, rows, batches.plan)
@@ -66,12 +70,12 @@ def test_a_batch_is_the_one_made_plainly(corpus: Corpus, layout: str) -> None:
 def test_a_pair_by_hand(tmp_path: Path) -> None:
     write(tmp_path / "source", [[5, 6], [7]], 10)
     write(tmp_path / "target", [[8], [9, 4]], 10)
-    corpus = Corpus(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
-    batch = Batches(corpus, "padded", 64).batch([[0], [1]])
+    corpus = PairShards(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
+    batch = PairBatches(corpus, "padded", 64).batch([[0], [1]])
     assert batch.source.ids.tolist() == [[5, 6, STOP], [7, STOP, PAD]]
     assert batch.target.ids.tolist() == [[START, 8, PAD], [START, 9, 4]]
     assert batch.wanted.tolist() == [[8, STOP, NOTHING], [9, 4, STOP]]
-    batch = Batches(corpus, "packed", 7).batch([[1, 0]])
+    batch = PairBatches(corpus, "packed", 7).batch([[1, 0]])
     assert batch.source.ids[0, :6].tolist() == [7, STOP, 5, 6, STOP, PAD]
     assert batch.target.ids[0, :6].tolist() == [START, 9, 4, START, 8, PAD]
     assert batch.wanted[0, :6].tolist() == [9, 4, STOP, 8, STOP, NOTHING]
@@ -82,25 +86,30 @@ def network(kind: str = "transformer") -> EncoderDecoder:
     return encoder_decoder(design, VOCABULARY, VOCABULARY, joint=True).double().eval()
 
 
-def loss_of(made: EncoderDecoder, batch: Batch) -> float:
-    task = Texts("translation", Codecs(None, None), Network())  # type: ignore[arg-type]
+def translation() -> Seq2Seq:
+    recipe = Seq2SeqRecipe("translation", PairData(pairs=Path("a.tsv")))
+    return Seq2Seq(recipe, Codecs(None, None))  # type: ignore[arg-type]
+
+
+def loss_of(made: EncoderDecoder, batch: PairBatch) -> float:
+    task = translation()
     scores = made(batch.source, batch.target)
     plain = torch.nn.functional.cross_entropy(
         scores.flatten(0, 1), batch.wanted.flatten(), reduction="sum"
     )
-    assert task.loss(made, batch).item() == pytest.approx(plain.item(), rel=1e-6)
+    assert task.loss(made, batch)["loss"].item() == pytest.approx(plain.item(), rel=1e-6)
     return plain.item()
 
 
 @pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
-def test_the_loss_is_that_of_the_pairs_one_by_one(corpus: Corpus, kind: str) -> None:
+def test_the_loss_is_that_of_the_pairs_one_by_one(corpus: PairShards, kind: str) -> None:
     made = network(kind)
-    padded = Batches(corpus, "padded", 64)
+    padded = PairBatches(corpus, "padded", 64)
     alone = sum(loss_of(made, padded.batch([[i]])) for i in range(40))
     together = sum(loss_of(made, padded.batch(rows)) for rows in padded.epoch(0))
     assert together == pytest.approx(alone, rel=1e-10)
     if kind == "transformer":
-        packed = Batches(corpus, "packed", 64)
+        packed = PairBatches(corpus, "packed", 64)
         assert sum(loss_of(made, packed.batch(rows)) for rows in packed.epoch(0)) == pytest.approx(
             alone, rel=1e-10
         )
@@ -108,8 +117,8 @@ def test_the_loss_is_that_of_the_pairs_one_by_one(corpus: Corpus, kind: str) -> 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("parts", [2, 3, 7])
-def test_shares_add_up_to_the_whole(corpus: Corpus, layout: str, parts: int) -> None:
-    made, batches = network(), Batches(corpus, layout, 96)
+def test_shares_add_up_to_the_whole(corpus: PairShards, layout: str, parts: int) -> None:
+    made, batches = network(), PairBatches(corpus, layout, 96)
     for rows in batches.epoch(1):
         shares = [batches.share(rows, part, parts) for part in range(parts)]
         assert sorted(row for share in shares for row in share if row) == sorted(rows)
@@ -119,13 +128,15 @@ def test_shares_add_up_to_the_whole(corpus: Corpus, layout: str, parts: int) -> 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("rows", [[], [[]]], ids=["none", "empty"])
-def test_nothing_has_no_loss_and_no_gradient(corpus: Corpus, layout: str, rows: list[Row]) -> None:
+def test_nothing_has_no_loss_and_no_gradient(
+    corpus: PairShards, layout: str, rows: list[Row]
+) -> None:
     if layout == "padded" and rows:
         pytest.skip("a padded row has its pair")
-    made, batches = network(), Batches(corpus, layout, 64)
+    made, batches = network(), PairBatches(corpus, layout, 64)
     batch = batches.batch(rows)
     assert (batch.wanted == NOTHING).all()
-    loss = Texts("translation", Codecs(None, None), Network()).loss(made, batch, 0.1)  # type: ignore[arg-type]
+    loss = translation().loss(made, batch)["loss"]
     loss.backward()
     assert loss.item() == 0
     assert all(p.grad is None or not p.grad.any() for p in made.parameters())
@@ -138,7 +149,7 @@ def test_packed_rows_have_room_for_the_longest_and_by_share() -> None:
     assert packing(lengths, 4096).rows == 8
 
 
-def test_spans_are_those_of_the_whole(corpus: Corpus) -> None:
+def test_spans_are_those_of_the_whole(corpus: PairShards) -> None:
     some = np.array([0, 39, 7, 0, 12])
     begins, counts = spans(corpus.target, some)
     assert counts.tolist() == corpus.target.lengths[some].tolist()
@@ -153,21 +164,21 @@ def test_helpers_by_hand() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_epoch_follows_from_its_number_alone(corpus: Corpus, layout: str) -> None:
-    one, same = Batches(corpus, layout, 48, seed=5), Batches(corpus, layout, 48, seed=5)
+def test_an_epoch_follows_from_its_number_alone(corpus: PairShards, layout: str) -> None:
+    one, same = PairBatches(corpus, layout, 48, seed=5), PairBatches(corpus, layout, 48, seed=5)
     assert one.epoch(2) == same.epoch(2)
     assert one.epoch(2) != one.epoch(3)
-    assert one.epoch(2) != Batches(corpus, layout, 48, seed=6).epoch(2)
+    assert one.epoch(2) != PairBatches(corpus, layout, 48, seed=6).epoch(2)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_some_pairs_are_drawn_in_capitals_and_others_in_the_next_epoch(
-    corpus: Corpus, layout: str
+    corpus: PairShards, layout: str
 ) -> None:
     # The last twenty of the forty are the first in capitals, but for one that has none.
     where = np.array([*range(20, 39), 19])
-    both = Corpus(corpus.source, corpus.target, capitals=where)
-    one, same = (Batches(both, layout, 48, seed=5, capitals=0.4) for _ in range(2))
+    both = PairShards(corpus.source, corpus.target, capitals=where)
+    one, same = (PairBatches(both, layout, 48, seed=5, capitals=0.4) for _ in range(2))
     epochs = [[i for rows in one.epoch(n) for row in rows for i in row] for n in range(3)]
     drawn = [{i - 20 for i in epoch if i >= 20} for epoch in epochs]
     for epoch in epochs:
@@ -176,5 +187,5 @@ def test_some_pairs_are_drawn_in_capitals_and_others_in_the_next_epoch(
     assert all(2 < len(some) < 14 for some in drawn)
     assert drawn[0] != drawn[1] != drawn[2]
     assert one.epoch(2) == same.epoch(2)
-    plain = Batches(both, layout, 48, seed=5).epoch(2)
+    plain = PairBatches(both, layout, 48, seed=5).epoch(2)
     assert sorted(i for rows in plain for row in rows for i in row) == list(range(20))

@@ -1,6 +1,7 @@
 """A corpus is read, looked through and laid down as numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,8 @@ import pytest
 from small import pairs
 
 from manyheads.data.filters import Filters
-from manyheads.tasks.seq2seq.prepare import corpus, gather, load_codecs, prepare
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.task import Codec
+from manyheads.tasks.seq2seq.corpus import gather, load_codecs, load_pairs, prepare
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData
 from manyheads.training.run import Run
 
 
@@ -21,7 +21,7 @@ def tsv(path: Path, rows: list[tuple[str, str]]) -> Path:
 
 def test_what_would_do_harm_is_left_out_and_told(tmp_path: Path) -> None:
     rows = pairs(30)
-    data = Data(pairs=tsv(tmp_path / "a.tsv", [*rows, ("du", ""), rows[0], ("lo", "x" * 50)]))
+    data = PairData(pairs=tsv(tmp_path / "a.tsv", [*rows, ("du", ""), rows[0], ("lo", "x" * 50)]))
     gathered = gather("translation", data)
     assert len(gathered.train) + len(gathered.valid) == gathered.report.kept
     told = str(gathered.report)
@@ -34,15 +34,17 @@ def test_a_long_text_and_its_short_answer_are_no_mistake(tmp_path: Path) -> None
     rows = [{"dialogue": f"{i} " * 3000, "summary": f"{i}"} for i in range(20)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert gather("summarization", Data(pairs=path)).report.kept == 20
-    strict = Data(pairs=path, filters=Filters(ratio=6.0))
+    assert gather("summarization", PairData(pairs=path)).report.kept == 20
+    strict = PairData(pairs=path, filters=Filters(ratio=6.0))
     with pytest.raises(ValueError, match="nothing is left of the corpus: 20 pairs read, 0 kept"):
         gather("summarization", strict)
 
 
 def test_what_is_validated_on_is_not_trained_on(tmp_path: Path) -> None:
     rows = pairs(30)
-    data = Data(pairs=tsv(tmp_path / "a.tsv", rows), valid_pairs=tsv(tmp_path / "b.tsv", rows[:5]))
+    data = PairData(
+        pairs=tsv(tmp_path / "a.tsv", rows), valid_pairs=tsv(tmp_path / "b.tsv", rows[:5])
+    )
     gathered = gather("translation", data)
     assert [(e.source, e.target) for e in gathered.valid] == rows[:5]
     assert not {e[:2] for e in gathered.valid} & {e[:2] for e in gathered.train}
@@ -51,13 +53,13 @@ def test_what_is_validated_on_is_not_trained_on(tmp_path: Path) -> None:
 def test_too_little_to_validate_on_is_refused(tmp_path: Path) -> None:
     few, none = tsv(tmp_path / "a.tsv", pairs(8)), tsv(tmp_path / "b.tsv", [])
     with pytest.raises(ValueError) as error:
-        gather("translation", Data(pairs=few))
+        gather("translation", PairData(pairs=few))
     assert str(error.value) == (
         "8 pairs are too few to hold some out for validation; "
         "give files for it, or 10 pairs at least"
     )
     with pytest.raises(ValueError, match=r"b\.tsv is empty: nothing to validate on"):
-        gather("translation", Data(pairs=few, valid_pairs=none))
+        gather("translation", PairData(pairs=few, valid_pairs=none))
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -65,12 +67,14 @@ def test_too_little_to_validate_on_is_refused(tmp_path: Path) -> None:
 def test_numbers_on_disk_render_to_the_text_they_came_from(
     tmp_path: Path, kind: Any, size: int, joint: bool
 ) -> None:
-    data = Data(pairs=tsv(tmp_path / "a.tsv", pairs(30)))
+    data = PairData(pairs=tsv(tmp_path / "a.tsv", pairs(30)))
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
-    prepare(gathered, Codec(kind, size, joint), 512, run)
+    prepare(
+        gathered, PairCodec(kind, size, joint), replace(data, longest_tokens=512), run.folder, None
+    )
     codecs = load_codecs(run.folder)
-    kept = corpus(run, "train", codecs)
+    kept = load_pairs(run.folder, "train", codecs)
     assert codecs.joint == joint
     assert len(kept) == len(gathered.train)
     for i, example in enumerate(gathered.train):
@@ -79,12 +83,12 @@ def test_numbers_on_disk_render_to_the_text_they_came_from(
 
 
 def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
-    data = Data(pairs=tsv(tmp_path / "a.tsv", pairs(40)))
+    data = PairData(pairs=tsv(tmp_path / "a.tsv", pairs(40)))
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
     before = gathered.report.kept
-    prepare(gathered, Codec("word", 40), 6, run)
-    kept = corpus(run, "train", load_codecs(run.folder))
+    prepare(gathered, PairCodec("word", 40), replace(data, longest_tokens=6), run.folder, None)
+    kept = load_pairs(run.folder, "train", load_codecs(run.folder))
     assert 0 < len(kept) < len(gathered.train)
     assert kept.lengths().max() == 6
     told = (run / "corpus.txt").read_text(encoding="utf-8")
@@ -94,14 +98,14 @@ def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
 
 
 def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Path) -> None:
-    data = Data(
+    data = PairData(
         pairs=tsv(tmp_path / "a.tsv", pairs(40)),
         valid_pairs=tsv(tmp_path / "b.tsv", [("ein Hund", "a dog"), ("lang " * 5000, "long")]),
     )
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
-    prepare(gathered, Codec("word", 40), 20, run)
-    assert len(corpus(run, "valid", load_codecs(run.folder))) == 1
+    prepare(gathered, PairCodec("word", 40), replace(data, longest_tokens=20), run.folder, None)
+    assert len(load_pairs(run.folder, "valid", load_codecs(run.folder))) == 1
     lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["source"] for line in lines] == ["ein Hund"]
     told = (run / "corpus.txt").read_text(encoding="utf-8")
@@ -118,15 +122,16 @@ CASED = [(f"{one} {i}", f"{other} {i}") for i, (one, other) in enumerate(CASED)]
 
 
 def in_capitals(tmp_path: Path, rows: list[tuple[str, str]], longest: int = 512) -> Run:
-    gathered, run = gather("translation", Data(pairs=tsv(tmp_path / "a.tsv", rows))), Run(tmp_path)
-    prepare(gathered, Codec("byte"), longest, run, capitals=0.5)
+    data = PairData(pairs=tsv(tmp_path / "a.tsv", rows), longest_tokens=longest, capitals=0.5)
+    gathered, run = gather("translation", data), Run(tmp_path)
+    prepare(gathered, PairCodec("byte"), data, run.folder, None)
     return run
 
 
 def test_every_pair_lies_in_capitals_too(tmp_path: Path) -> None:
     run = in_capitals(tmp_path, CASED)
     codecs = load_codecs(run.folder)
-    kept = corpus(run, "train", codecs)
+    kept = load_pairs(run.folder, "train", codecs)
     assert kept.capitals is not None
     assert len(kept.source) == len(kept.target) == 2 * len(kept)
     for i, at in enumerate(kept.capitals):
@@ -146,7 +151,7 @@ def test_every_pair_lies_in_capitals_too(tmp_path: Path) -> None:
 def test_a_pair_that_cannot_be_in_capitals_stays_as_it_is(
     tmp_path: Path, rows: list[tuple[str, str]], longest: int
 ) -> None:
-    kept = corpus(run := in_capitals(tmp_path, rows, longest), "train", load_codecs(run.folder))
+    kept = load_pairs(run := in_capitals(tmp_path, rows, longest), "train", load_codecs(run.folder))
     assert kept.capitals is not None
     assert kept.capitals.tolist() == list(range(len(kept)))
     assert len(kept.source) == len(kept)

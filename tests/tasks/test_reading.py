@@ -11,7 +11,8 @@ import pytest
 
 from manyheads.data.filters import Filters
 from manyheads.data.sources import Example
-from manyheads.tasks.seq2seq.reading import Data, hold_out, read
+from manyheads.tasks.seq2seq.corpus import hold_out, read_pairs
+from manyheads.tasks.seq2seq.settings import PairData
 
 PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, "": open}
 
@@ -36,20 +37,16 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, packed: str) -> No
         tmp_path / f"a.jsonl{packed}",
         lines({"source": "Ein Hund.", "target": "A dog."}, {"tgt": "Size!", "src": "Größe\u2028!"}),
     )
-    for data in (Data(source, target), Data(pairs=tsv), Data(pairs=jsonl)):
-        examples = list(data.train("translation"))
+    for files in ((source, target, None), (None, None, tsv), (None, None, jsonl)):
+        examples = list(read_pairs("translation", *files))
         assert [(e.source, e.target) for e in examples] == expected
         assert [e.line for e in examples] == [1, 2]
-        assert not data.validated
-    data = Data(pairs=tsv, valid_source=source, valid_target=target)
-    assert data.validated
-    assert [(e.source, e.target) for e in data.valid("translation")] == expected
-    first, _ = Data(pairs=jsonl, valid_pairs=tsv).valid("answering")
+    first, _ = read_pairs("answering", None, None, tsv)
     assert first.target == "A dog."
 
 
 def read_one(tmp_path: Path, kind: Any, *records: dict[str, Any]) -> list[Example]:
-    return list(read(kind, None, None, write(tmp_path / "x.jsonl", lines(*records))))
+    return list(read_pairs(kind, None, None, write(tmp_path / "x.jsonl", lines(*records))))
 
 
 def test_a_dialogue_with_several_summaries_has_them_all(tmp_path: Path) -> None:
@@ -136,7 +133,7 @@ A, B = Path("a"), Path("b")
 )
 def test_files_that_do_not_go_together_are_refused(files: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        Data(**files)
+        PairData(**files)
     assert str(error.value) == sentence
 
 
@@ -152,5 +149,5 @@ def test_what_is_held_out_is_the_same_each_time_and_nowhere_else() -> None:
 
 
 def test_filters_are_those_of_the_task_unless_given() -> None:
-    assert Data(pairs=A).filters is None
-    assert Data(pairs=A, filters=Filters(ratio=2)).filters == Filters(ratio=2)
+    assert PairData(pairs=A).filters is None
+    assert PairData(pairs=A, filters=Filters(ratio=2)).filters == Filters(ratio=2)

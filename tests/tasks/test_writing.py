@@ -18,7 +18,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[EncoderDecoder, T
     recipe = recipe_in(folder, "padded", {"dropout": 0.0}, **quick, learning_rate=0.02)
     course = course_of(recipe, begun(recipe, folder / "run"))
     course.go()
-    return course.learner.network, course.job.task.codecs.source
+    return course.learner.network, course.task.codecs.source
 
 
 SOURCES = [source for source, _ in pairs(25, seed=7)]

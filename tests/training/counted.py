@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.training.distributed import World
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
-from manyheads.training.trainer import Course, Sample, Watch
+from manyheads.training.trainer import Course, Watch
 
 
 class Numbers:
@@ -65,6 +68,34 @@ OFTEN = Training(
 )
 
 
+class Toy(Task):
+    """What a job here has, as a task."""
+
+    def __init__(self, job: Any, training: Training):
+        super().__init__(SimpleNamespace(training=training))
+        self.job = job
+
+    choose = gather = prepare = model = classmethod(lambda cls, *_: None)
+
+    def network(self) -> nn.Module:
+        return self.job.network()
+
+    def batches(self) -> Any:
+        return self.job.plan
+
+    def loss(self, network: Any, batch: Any) -> dict[str, Tensor]:
+        return {"loss": self.job.loss(network, batch, self.recipe.training.label_smoothing)}
+
+    def validate(self, network: Any) -> Validation:
+        return Validation(*self.job.judge(network))
+
+
+def course_of(
+    job: Any, training: Training, run: Run, world: World = World(), watch: Watch = Watch()
+) -> Course:
+    return Course(Toy(job, training), run, world, watch)
+
+
 def weighing(run: Run, training: Training = OFTEN, watch: Watch = Watch()) -> Course:
     run.folder.mkdir(exist_ok=True)
-    return Course(Weighing(), training, run, watch=watch)
+    return course_of(Weighing(), training, run, watch=watch)

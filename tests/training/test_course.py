@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from counted import OFTEN, Weighing, weighing
+from counted import OFTEN, Weighing, course_of, weighing
 from small import SAME, contents
 from torch import Tensor
 
@@ -248,7 +248,7 @@ def test_a_score_that_stays_while_the_loss_falls_is_told_once_and_the_last_is_ke
 ) -> None:
     run, heard = Run(tmp_path), Heard()
     training = replace(OFTEN, average=1, patience=2)
-    assert Course(Mute(), training, run, watch=heard).go()
+    assert course_of(Mute(), training, run, watch=heard).go()
     ((_, step),) = read_tensors(run / WEIGHTS)[1]["moments"]
     assert step == training.steps, "what never moves tires nobody while the loss falls"
     assert [words for words in heard.said if "bleu" in words] == [
@@ -269,11 +269,11 @@ def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
 def test_the_times_name_what_they_count(unbroken: Run, tmp_path: Path) -> None:
     assert "tokens_per_second" in next(unbroken.lines(TIMES))
     course = weighing(Run(tmp_path / "run"))
-    course.job.plan.unit = "hidden words"  # type: ignore[attr-defined]
+    course.plan.unit = "hidden words"  # type: ignore[attr-defined]
     try:
         assert course.go()
     finally:
-        del course.job.plan.unit  # type: ignore[attr-defined]
+        del course.plan.unit  # type: ignore[attr-defined]
     assert "hidden_words_per_second" in next(course.run.lines(TIMES))
 
 
@@ -287,7 +287,7 @@ def test_a_batch_in_parts_is_learned_from_as_a_whole(tmp_path: Path, parts: int)
     for cut in (1, parts):
         run = Run(tmp_path / f"in{cut}")
         run.folder.mkdir()
-        Course(Weighing(dropout=0.0), replace(OFTEN, accumulate=cut), run).go()
+        course_of(Weighing(dropout=0.0), replace(OFTEN, accumulate=cut), run).go()
         losses.append([line["loss"] for line in run.lines(METRICS) if "loss" in line])
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
@@ -325,7 +325,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(
     )
     run = Run(tmp_path)
     with pytest.raises(ValueError) as error:
-        Course(Diverging(what, at=5), training, run).go()
+        course_of(Diverging(what, at=5), training, run).go()
     assert str(error.value).startswith("the loss is nan by step ")
     assert "(training.learning_rate=0.00067) or a longer warm-up may hold it" in str(error.value)
     assert str(error.value).endswith(f"{run / CHECKPOINT} was written before and is sound")
@@ -340,13 +340,13 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(
 
 def test_no_checkpoint_is_promised_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"or a longer warm-up may hold it$"):
-        Course(Diverging("loss", at=0), Training(log_every=2), Run(tmp_path)).go()
+        course_of(Diverging("loss", at=0), Training(log_every=2), Run(tmp_path)).go()
 
 
 def test_a_run_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
     before = threading.active_count()
     with pytest.raises(ValueError) as error:
-        Course(Diverging("loss", at=0), Training(log_every=1), Run(tmp_path)).go()
+        course_of(Diverging("loss", at=0), Training(log_every=1), Run(tmp_path)).go()
     assert threading.active_count() == before
     del error
 
@@ -375,7 +375,7 @@ def test_a_network_of_another_kind_is_not_restored_and_nothing_changes(unbroken:
 
     before = contents(unbroken)
     with pytest.raises(ValueError, match=r"another network: it holds no network\.weight"):
-        Course(Wider(), OFTEN, unbroken)
+        course_of(Wider(), OFTEN, unbroken)
     assert contents(unbroken) == before
 
 
@@ -391,7 +391,7 @@ def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
         run = Run(tmp_path / by)
         run.create()
         training = replace(OFTEN, best_by=by, average=1)  # type: ignore[arg-type]
-        Course(Weighing(), training, run).go()
+        course_of(Weighing(), training, run).go()
         ((_, chosen[by]),) = read_tensors(run / WEIGHTS)[1]["moments"]
     losses = {line["step"]: line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line}
     assert chosen["loss"] == min(losses, key=lambda step: losses[step])
@@ -418,7 +418,7 @@ def test_a_batch_that_does_not_fit_is_cut_into_parts_and_the_result_is_the_same(
     for room in (1, 100):
         run = Run(tmp_path / str(room))
         run.create()
-        course = Course(Heavy(room), OFTEN, run, World(limited=True), heard)
+        course = course_of(Heavy(room), OFTEN, run, World(limited=True), heard)
         assert course.go()
         assert course.standing.parts == (1 if room == 100 else len(Weighing.plan.epoch(0)[0]))
         results.append(read_tensors(run / CHECKPOINT)[0])
@@ -431,4 +431,4 @@ def test_a_row_that_does_not_fit_alone_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.create()
     with pytest.raises(ValueError, match="one row of a batch does not fit into the GPU's memory"):
-        Course(Heavy(0), OFTEN, run, World(limited=True)).go()
+        course_of(Heavy(0), OFTEN, run, World(limited=True)).go()

@@ -27,7 +27,7 @@ def test_every_step_is_noted_and_the_loss_falls() -> None:
     fit(
         network,
         batches,
-        lambda net, batch: (net(batch[0]) - batch[1]).square().mean(),
+        lambda net, batch: {"loss": (net(batch[0]) - batch[1]).square().mean()},
         Training(steps=200, learning_rate=0.1, warmup_steps=10),
         notes.append,
     )
@@ -58,8 +58,8 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence:
     assert str(error.value) == sentence
 
 
-def squares(network: Any, batch: Tensor) -> Tensor:
-    return (network(batch) - 1).square().sum()
+def squares(network: Any, batch: Tensor) -> dict[str, Tensor]:
+    return {"loss": (network(batch) - 1).square().sum()}
 
 
 def test_only_what_multiplies_is_pulled_towards_zero() -> None:
@@ -93,7 +93,7 @@ def test_a_learner_goes_on_from_its_state_as_if_it_were_the_same() -> None:
     held = {name: tensor.clone() for name, tensor in one.state().items()}
     other.restore(held, one.taken, Path("x"))
     for batch in batches[3:]:
-        assert torch.equal(one.step([batch], 4), other.step([batch], 4))
+        assert one.step([batch], 4) == other.step([batch], 4)
     assert one.state().keys() == other.state().keys()
     assert all(torch.equal(tensor, other.state()[name]) for name, tensor in one.state().items())
 

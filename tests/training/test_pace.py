@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counted import OFTEN, Weighing, weighing
+from counted import OFTEN, Weighing, course_of, weighing
 
 from manyheads.training.learner import Training
 from manyheads.training.pace import Pace, measure, within
 from manyheads.training.run import CHECKPOINT, METRICS, Run
-from manyheads.training.trainer import Course
 
 
 class Slow(Weighing):
@@ -30,7 +29,7 @@ def test_real_steps_are_timed_and_a_validation_takes_no_longer_than_our_patience
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.training.pace.PATIENCE_SECONDS", 0.1)
-    pace = measure(Course(Slow(), OFTEN, Run(tmp_path)))
+    pace = measure(course_of(Slow(), OFTEN, Run(tmp_path)))
     assert pace.step_seconds >= 0.02
     assert pace.validation_seconds >= 0.1
     assert pace.memory_bytes > 2**20

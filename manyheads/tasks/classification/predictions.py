@@ -27,8 +27,8 @@ from manyheads.modules.heads import Reader
 from manyheads.tasks.classification.batches import Batches, Corpus, wanted_of
 from manyheads.tasks.classification.labels import Example, Kind, tags_of
 from manyheads.tasks.classification.task import Batch, Frame, Judging, Readable, readable
+from manyheads.tasks.task import Sample
 from manyheads.threads import sharing, using, work_of
-from manyheads.training.trainer import Sample
 
 SHOWN = 5  # texts of which every validation leaves a sample
 AT_ONCE = 16384  # tokens

@@ -29,9 +29,10 @@ from manyheads.tasks.classification.labels import Kind, Labels, tags_of
 from manyheads.tasks.classification.model import Judge
 from manyheads.tasks.classification.predictions import Learning
 from manyheads.tasks.classification.task import Judging
-from manyheads.tasks.family import Asked, chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.language.shared import Codec
 from manyheads.tasks.masked.settings import network as transformer
+from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.task import Choice
 from manyheads.training.files import write_text
 from manyheads.training.learner import Training
 from manyheads.training.run import CORPUS, Run
@@ -122,23 +123,23 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> Recipe:
-    cuda = asked.device == "cuda"
-    parts = chosen_preset(PRESETS, asked.preset or ("small" if cuda else "tiny"))(tokens, cuda)
-    if asked.start is not None:
-        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+def recipe_for(task: Kind, data: Data, tokens: int, choice: Choice = Choice()) -> Recipe:
+    cuda = choice.device == "cuda"
+    parts = chosen_preset(PRESETS, choice.preset or ("small" if cuda else "tiny"))(tokens, cuda)
+    if choice.start is not None:
+        parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
         batch = parts["training"].tokens_per_batch
         few = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=1.0)
         # A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
         # 768. Where little was learned before, lower rates stay far behind (results/README.md).
         rate = min(8e-4, 13 / parts["network"].width ** 2)
         parts["training"] = fine_tuned(few, parts["network"], rate)
-        parts["pooling"] = getattr(asked.start, "pooling", "mean")
+        parts["pooling"] = getattr(choice.start, "pooling", "mean")
     if task == "regression":
         parts["training"] = replace(parts["training"], label_smoothing=0.0)
-    if asked.network is not None:
-        no_other_network(asked.network, tuple(BUILDERS))
-        parts["network"] = replace(parts["network"], kind=asked.network)
+    if choice.network is not None:
+        no_other_network(choice.network, tuple(BUILDERS))
+        parts["network"] = replace(parts["network"], kind=choice.network)
     return Recipe(task, data, **parts)
 
 

@@ -11,13 +11,6 @@ from manyheads.config.declare import setting
 from manyheads.data.layout import Layout
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
-from manyheads.tasks.family import (
-    Asked,
-    check_layout,
-    chosen_preset,
-    fine_tuned,
-    no_other_network,
-)
 from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.corpus import Running, Texts, held_bytes
 from manyheads.tasks.language.corpus import prepare as lay_down
@@ -30,6 +23,8 @@ from manyheads.tasks.language.shared import data_of as data_of
 from manyheads.tasks.language.shared import gather as gather
 from manyheads.tasks.language.shared import tokens as tokens
 from manyheads.tasks.language.task import HeldOut, Language, Learning
+from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
 
@@ -150,19 +145,19 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
-    cuda = asked.device == "cuda"
-    parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda)
+def recipe_for(task: Any, data: Running, tokens: int, choice: Choice = Choice()) -> Recipe:
+    cuda = choice.device == "cuda"
+    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
     data = replace(data, context=parts.pop("context"))
-    if asked.start is not None:
-        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+    if choice.start is not None:
+        parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
         batch = parts["training"].tokens_per_batch
         few = scaled(tokens, cuda, epochs=EPOCHS, batch=batch, learning_rate=1.0)
         parts["training"] = fine_tuned(few, parts["network"])
-        data = replace(data, context=asked.start.data.context)
-    if asked.network is not None:
-        no_other_network(asked.network, ("transformer", "recurrent"))
-        parts["network"] = replace(parts["network"], kind=asked.network)
+        data = replace(data, context=choice.start.data.context)
+    if choice.network is not None:
+        no_other_network(choice.network, ("transformer", "recurrent"))
+        parts["network"] = replace(parts["network"], kind=choice.network)
     layout: Layout = "packed" if parts["network"].packs else "padded"
     return Recipe(task, data, layout=layout, **parts)
 

@@ -24,9 +24,9 @@ from manyheads.decoding.detokenize import Telling
 from manyheads.modules.build import Network, decoder
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.generate import Generation, write_on
+from manyheads.tasks.task import Sample
 from manyheads.threads import sharing, using, work_of
 from manyheads.training.oom_retry import in_parts
-from manyheads.training.trainer import Sample
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
 READ, FOLLOWING = 16, 64  # tokens of each that are read, and that are written

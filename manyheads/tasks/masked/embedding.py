@@ -11,13 +11,12 @@ from manyheads.codecs.text import Text
 from manyheads.config.declare import setting
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
-from manyheads.tasks.family import Asked
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.shared import Codec
 from manyheads.tasks.masked.model import Embedder
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
-from manyheads.training.trainer import Job
 
 FILES: tuple[str, ...] = ()
 USE = "embed"
@@ -52,7 +51,7 @@ def data_of(files: Mapping[str, Any]) -> Running:
     raise ValueError(UNTRAINED)
 
 
-def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
+def recipe_for(task: Any, data: Running, tokens: int, asked: Choice = Choice()) -> Recipe:
     raise ValueError(UNTRAINED)
 
 
@@ -72,7 +71,7 @@ def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
     raise ValueError(UNTRAINED)
 
 
-def job(recipe: Recipe, run: Run) -> Job:
+def job(recipe: Recipe, run: Run) -> Any:
     raise ValueError(UNTRAINED)
 
 

@@ -10,7 +10,6 @@ from manyheads.codecs.text import Text
 from manyheads.config.declare import setting
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
-from manyheads.tasks.family import Asked, chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.language.corpus import Running, Texts
 from manyheads.tasks.language.corpus import prepare as lay_down
 from manyheads.tasks.language.shared import FILES as FILES
@@ -22,6 +21,8 @@ from manyheads.tasks.language.shared import gather as gather
 from manyheads.tasks.language.shared import tokens as tokens
 from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Learning, Masked, Masking
+from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
 
@@ -119,21 +120,21 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Any, data: Running, tokens: int, asked: Asked = Asked()) -> Recipe:
-    cuda = asked.device == "cuda"
-    parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda)
+def recipe_for(task: Any, data: Running, tokens: int, choice: Choice = Choice()) -> Recipe:
+    cuda = choice.device == "cuda"
+    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
     data = replace(data, context=128)
-    if asked.start is not None:
-        if asked.start.task != "masked":
+    if choice.start is not None:
+        if choice.start.task != "masked":
             raise ValueError(
                 "a model that guesses hidden words starts from one; the run to start from learned "
-                f"{asked.start.task}"
+                f"{choice.start.task}"
             )
-        parts["network"], parts["codec"] = asked.start.network, asked.start.codec
+        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
         parts["training"] = fine_tuned(parts["training"], parts["network"])
-        data = replace(data, context=asked.start.data.context)
-    if asked.network is not None:
-        no_other_network(asked.network, ("transformer",))
+        data = replace(data, context=choice.start.data.context)
+    if choice.network is not None:
+        no_other_network(choice.network, ("transformer",))
     return Recipe(task, data, **parts)
 
 

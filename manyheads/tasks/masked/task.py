@@ -25,7 +25,7 @@ from manyheads.data.layout import Ints, Layout, split, within_rows
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network, guesser
 from manyheads.modules.transformer import Encoder, Tokens
-from manyheads.training.trainer import Sample
+from manyheads.tasks.task import Sample
 
 SHOWN = 5  # windows of which every validation leaves a sample
 SHOWN_TOKENS = 48  # of each of them

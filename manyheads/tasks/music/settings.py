@@ -11,13 +11,6 @@ from manyheads.config.declare import setting
 from manyheads.data.layout import Layout
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
-from manyheads.tasks.family import (
-    Asked,
-    check_layout,
-    chosen_preset,
-    fine_tuned,
-    no_other_network,
-)
 from manyheads.tasks.language.settings import scaled
 from manyheads.tasks.language.shared import check_room
 from manyheads.tasks.music.chorales import VOICES
@@ -28,6 +21,8 @@ from manyheads.tasks.music.corpus import prepare as lay_down
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.task import Learning, Music
 from manyheads.tasks.music.windows import Varied, check_context
+from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
 
@@ -187,22 +182,22 @@ def fitting(tokens: int, cuda: bool) -> str:
     return "small" if tokens < 100_000_000 else "base"
 
 
-def recipe_for(task: Any, data: Repertoire, tokens: int, asked: Asked = Asked()) -> Recipe:
-    cuda = asked.device == "cuda"
+def recipe_for(task: Any, data: Repertoire, tokens: int, choice: Choice = Choice()) -> Recipe:
+    cuda = choice.device == "cuda"
     chorales = is_grids(data.music[0])
-    parts = chosen_preset(PRESETS, asked.preset or fitting(tokens, cuda))(tokens, cuda, chorales)
+    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda, chorales)
     data = replace(data, context=parts.pop("context"))
     parts["codec"] = Codec("chorales" if chorales else "performance")
-    if asked.start is not None:
-        parts["network"], parts["codec"] = asked.start.network, begun(asked.start)
+    if choice.start is not None:
+        parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
         parts["training"] = fine_tuned(parts["training"], parts["network"])
-        data = replace(data, context=asked.start.data.context)
+        data = replace(data, context=choice.start.data.context)
     if parts["codec"].kind == "chorales":
         data = replace(data, semitones=6)
-    if asked.network is not None:
-        no_other_network(asked.network, ("transformer", "recurrent"))
-        types = parts["network"].types if asked.network == "transformer" else 0
-        parts["network"] = replace(parts["network"], kind=asked.network, types=types)
+    if choice.network is not None:
+        no_other_network(choice.network, ("transformer", "recurrent"))
+        types = parts["network"].types if choice.network == "transformer" else 0
+        parts["network"] = replace(parts["network"], kind=choice.network, types=types)
     layout: Layout = "packed" if parts["network"].packs else "padded"
     return Recipe(task, data, layout=layout, **parts)
 

@@ -23,8 +23,8 @@ from manyheads.modules.build import Network
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.network import music_decoder
 from manyheads.tasks.music.windows import Crops, Varied
+from manyheads.tasks.task import Sample
 from manyheads.training.oom_retry import in_parts
-from manyheads.training.trainer import Sample
 
 SHOWN = 3  # held-out pieces that every validation plays on from
 READ, FOLLOWING = 32, 64  # tokens of each that are read, and that are written

@@ -27,19 +27,19 @@ CAPITALS = 1  # beside a seed and an epoch: what is drawn is not what orders the
 SLACK = 1.03  # room for the shorter side beyond its share of all tokens
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Sources, targets that begin with a sign, and what is wanted after each of their tokens."""
 
     source: Tokens
     target: Tokens
     wanted: Tensor  # (B, T), NOTHING where nothing is
 
-    def to(self, device: torch.device) -> Batch:
-        return Batch(self.source.to(device), self.target.to(device), self.wanted.to(device))
+    def to(self, device: torch.device) -> PairBatch:
+        return PairBatch(self.source.to(device), self.target.to(device), self.wanted.to(device))
 
 
 @dataclass(frozen=True)
-class Corpus:
+class PairShards:
     """Pairs as numbers, their signs left out."""
 
     source: Shard
@@ -62,13 +62,13 @@ class Corpus:
         return np.array([len(reads.opens) + 1, len(writes.starts)])
 
 
-class Batches:
+class PairBatches:
     """Which pairs make which batch, and the batches themselves."""
 
     def __init__(
-        self, corpus: Corpus, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
+        self, pairs: PairShards, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
     ):
-        self.corpus, self.seed, self.lengths = corpus, seed, corpus.lengths()
+        self.pairs, self.seed, self.lengths = pairs, seed, pairs.lengths()
         self.tokens, self.capitals = tokens, capitals
         self.plan: Packing | Padding = (
             packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
@@ -87,7 +87,7 @@ class Batches:
 
     def drawn(self, epoch: int) -> Ints:
         """Where each pair is read in this epoch: a pure function of the seed and the epoch."""
-        plain, capitals = np.arange(len(self.corpus)), self.corpus.capitals
+        plain, capitals = np.arange(len(self.pairs)), self.pairs.capitals
         if capitals is None or not self.capitals:
             return plain
         chance = np.random.default_rng([self.seed, epoch, CAPITALS]).random(len(plain))
@@ -110,10 +110,10 @@ class Batches:
             rows = rows + [[]] * (self.plan.rows - len(rows))
         return rows[part::parts]
 
-    def batch(self, rows: Sequence[Row]) -> Batch:
+    def batch(self, rows: Sequence[Row]) -> PairBatch:
         if isinstance(self.plan, Packing):
-            return end_to_end(self.corpus, rows, self.plan.widths)
-        return side_by_side(self.corpus, [row[0] for row in rows])
+            return end_to_end(self.pairs, rows, self.plan.widths)
+        return side_by_side(self.pairs, [row[0] for row in rows])
 
 
 def packing(lengths: Ints, tokens: int) -> Packing:
@@ -128,38 +128,38 @@ def packing(lengths: Ints, tokens: int) -> Packing:
     return Packing(rows=max(1, tokens // max(widths)), widths=widths)
 
 
-def end_to_end(corpus: Corpus, rows: Sequence[Row], widths: Sequence[int]) -> Batch:
+def end_to_end(pairs: PairShards, rows: Sequence[Row], widths: Sequence[int]) -> PairBatch:
     """Pairs packed into rows of these widths; no rows are one in which nothing is wanted."""
     rows = rows or [[]]
     examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
     row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     sides, places, segments = [], [], []
-    both = (corpus.source, corpus.target)
-    for shard, width, around in zip(both, widths, corpus.around, strict=True):
+    both = (pairs.source, pairs.target)
+    for shard, width, around in zip(both, widths, pairs.around, strict=True):
         counts = spans(shard, examples)[1] + around
         starts = within_rows(counts, row_of) + row_of * width
         sides.append((shard, starts, (len(rows), width)))
         lengths = split(counts, [len(row) for row in rows])
         places.append(packed(lengths, width))
         segments.append(Segments.of(lengths, width))
-    source, target, wanted = three(sides[0], sides[1], examples, corpus.signs)
-    return Batch(
+    source, target, wanted = three(sides[0], sides[1], examples, pairs.signs)
+    return PairBatch(
         Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
     )
 
 
-def side_by_side(corpus: Corpus, examples: Sequence[int]) -> Batch:
+def side_by_side(pairs: PairShards, examples: Sequence[int]) -> PairBatch:
     """A pair a row, short ones filled up; no pairs are one row in which nothing is wanted."""
     chosen = np.asarray(examples, dtype=np.int64)
     sides, seen = [], list[Pattern]()
-    for shard, around in zip((corpus.source, corpus.target), corpus.around, strict=True):
+    for shard, around in zip((pairs.source, pairs.target), pairs.around, strict=True):
         counts = spans(shard, chosen)[1] + around
         shape = (max(1, len(chosen)), int(counts.max(initial=1)))
         sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
         same = bool((counts == shape[1]).all())
         seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
-    source, target, wanted = three(sides[0], sides[1], chosen, corpus.signs)
-    return Batch(
+    source, target, wanted = three(sides[0], sides[1], chosen, pairs.signs)
+    return PairBatch(
         Tokens(source, line(source.shape[1]), seen[0]),
         Tokens(target, line(target.shape[1]), seen[1]),
         wanted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import torch
 
@@ -18,8 +18,10 @@ from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.task import Texts
 from manyheads.tasks.seq2seq.writing import BEAM, Ids, Writing, beam_for, room, write
+
+if TYPE_CHECKING:
+    from manyheads.tasks.seq2seq.task import Seq2Seq
 
 FIRST, AT_ONCE = 16, 1024  # texts held in memory while a long file passes through
 MOST_TOKENS = 4096  # of one text to be read
@@ -57,7 +59,7 @@ NOTHING = Written("", 0.0, 0.0, [], True)
 class Translator:
     """A trained network with its vocabularies."""
 
-    def __init__(self, task: Texts, network: EncoderDecoder, name: str = ""):
+    def __init__(self, task: Seq2Seq, network: EncoderDecoder, name: str = ""):
         self.task, self.network, self.name = task, network.eval(), name
         self.kind, self.signs = task.kind, task.codecs.signs
 

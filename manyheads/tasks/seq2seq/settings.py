@@ -2,44 +2,96 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal
 
-from manyheads.config.declare import setting
+from manyheads.codecs.text import Normalize
+from manyheads.config.declare import check, setting
+from manyheads.data.filters import Filters
 from manyheads.data.layout import Layout
-from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import BUILDERS, Network
-from manyheads.tasks.family import Asked, check_layout, fine_tuned
-from manyheads.tasks.seq2seq import prepare as corpora
+from manyheads.tasks.presets import check_layout, fine_tuned
 from manyheads.tasks.seq2seq.kinds import KINDS, Kind
-from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.prepare import Gathered, corpus, load_codecs
-from manyheads.tasks.seq2seq.reading import Data
-from manyheads.tasks.seq2seq.task import Codec, Codecs, HeldOut, Learning, Texts
+from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
-from manyheads.training.run import CORPUS, Run
 
-FILES: tuple[str, ...] = (
-    "source",
-    "target",
-    "pairs",
-    "valid_source",
-    "valid_target",
-    "valid_pairs",
-)
-USE = "translate"
+FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PairData:
+    """Where examples come from, and which are left out.
+
+    Two files of lines, or one of pairs: .tsv with a tab between, .jsonl with an object a line.
+    """
+
+    source: Path | None = setting(None, "Texts to read, one a line.")
+    target: Path | None = setting(None, "What is to be written for each.")
+    valid_source: Path | None = setting(None, "Texts to read, for validation.")
+    valid_target: Path | None = setting(None, "What is wanted for each of those.")
+    pairs: Path | None = setting(None, "Both in one file, .tsv or .jsonl.")
+    valid_pairs: Path | None = setting(None, "Both in one file, for validation.")
+    held_out: int = setting(
+        500, "Pairs to validate on, where no files for it are given; a tenth at most.", least=1
+    )
+    longest_tokens: int = setting(
+        512, "Pairs with a longer side are not learned from.", least=2, most=10**7
+    )
+    filters: Filters | None = setting(None, "Which pairs are left out; null: as suits the task.")
+    capitals: float = setting(
+        0.05,
+        "Share of the pairs, drawn anew in each epoch, that are learned in ALL CAPS.",
+        least=0,
+        most=1,
+    )
+    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
+
+    def __post_init__(self) -> None:
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        yield from self.halves("source", "target", "pairs")
+        yield from self.halves("valid_source", "valid_target", "valid_pairs")
+        if not (self.pairs or self.source or self.target or self.imported):
+            yield "nothing to learn from: give source and target, or pairs"
+
+    def halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
+        """Two files that belong together, or one that holds both; not half of either."""
+        one, other, both = (getattr(self, name) is not None for name in (source, target, pairs))
+        if one != other:
+            here, missing = (source, target) if one else (target, source)
+            yield f"{here} was given without {missing}; they come together"
+        elif one and both:
+            yield f"{source} and {target} were given and {pairs} too; one of them is enough"
+
+
+@dataclass(frozen=True)
+class PairCodec:
+    """How text becomes numbers."""
+
+    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
+        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
+    )
+    size: int = setting(8000, "Pieces of a vocabulary, at most.", least=1, most=10**7)
+    joint: bool = setting(True, "One vocabulary for both sides, or one each.")
+    normalize: Normalize = setting(
+        "nfkc",
+        "Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class Seq2SeqRecipe:
     """What to learn, from what, with what."""
 
     task: Kind = setting(about="What is learned.")
-    data: Data = setting(about="Where it is learned from.")
-    codec: Codec = setting(Codec(), "How it becomes numbers.")
+    data: PairData = setting(about="Where it is learned from.")
+    codec: PairCodec = setting(PairCodec(), "How it becomes numbers.")
     network: Network = setting(Network(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     layout: Layout = setting(
@@ -78,7 +130,7 @@ class Recipe:
 def tiny(corpus: int, cuda: bool) -> dict[str, Any]:
     """For a first look on a laptop: minutes."""
     return {
-        "codec": Codec(size=4000),
+        "codec": PairCodec(size=4000),
         "network": Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
         "training": scaled(corpus, cuda, epochs=10, tokens=4096),
     }
@@ -87,7 +139,7 @@ def tiny(corpus: int, cuda: bool) -> dict[str, Any]:
 def small(corpus: int, cuda: bool) -> dict[str, Any]:
     """For tens of thousands of pairs."""
     return {
-        "codec": Codec(size=8000),
+        "codec": PairCodec(size=8000),
         "network": Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
         "training": scaled(corpus, cuda, epochs=60, tokens=16384),
     }
@@ -96,7 +148,7 @@ def small(corpus: int, cuda: bool) -> dict[str, Any]:
 def base(corpus: int, cuda: bool) -> dict[str, Any]:
     """The Transformer as first published, for millions of pairs."""
     return {
-        "codec": Codec(size=32000),
+        "codec": PairCodec(size=32000),
         "network": Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
         "training": scaled(corpus, cuda, epochs=20, tokens=25600),
     }
@@ -138,108 +190,31 @@ def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int) -> Training:
     )
 
 
-def recipe_for(task: Kind, data: Data, tokens: int, asked: Asked = Asked()) -> Recipe:
+def recipe_for(task: Kind, data: PairData, tokens: int, choice: Choice = Choice()) -> Seq2SeqRecipe:
     """All settings for a corpus of so many tokens on this device, where none were given."""
-    cuda = asked.device == "cuda"
+    cuda = choice.device == "cuda"
     data = replace(data, filters=data.filters or KINDS[task].filters)
-    name = asked.preset or fitting(tokens, cuda)
+    name = choice.preset or fitting(tokens, cuda)
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
     parts = PRESETS[name](tokens, cuda)
-    if asked.start is not None:
-        if asked.start.task not in KINDS:
+    if choice.start is not None:
+        if choice.start.task not in KINDS:
             raise ValueError(
                 f"{task} starts from a run of {', '.join(KINDS)}; "
-                f"the run to start from learned {asked.start.task}"
+                f"the run to start from learned {choice.start.task}"
             )
-        parts["network"], parts["codec"] = asked.start.network, asked.start.codec
-    if asked.network is not None:
-        if asked.network not in BUILDERS:
+        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
+    if choice.network is not None:
+        if choice.network not in BUILDERS:
             raise ValueError(
-                f"there is no network {asked.network!r}; there are {', '.join(BUILDERS)}"
+                f"there is no network {choice.network!r}; there are {', '.join(BUILDERS)}"
             )
-        parts["network"] = replace(parts["network"], kind=asked.network)
+        parts["network"] = replace(parts["network"], kind=choice.network)
     rate = RATES[name][parts["network"].kind]
     parts["training"] = replace(parts["training"], learning_rate=rate)
-    if asked.start is not None:
+    if choice.start is not None:
         parts["training"] = fine_tuned(parts["training"], parts["network"])
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
     layout: Layout = "packed" if cuda and parts["network"].packs else "padded"
-    return Recipe(task, data, layout=layout, **parts)
-
-
-# ---- from files to a job ---------------------------------------------------------------------
-
-
-def data_of(files: Mapping[str, Any]) -> Data:
-    return Data(**cast(dict[str, Any], files))
-
-
-def gather(recipe: Recipe) -> Gathered:
-    data = recipe.data
-    if data.pairs is None and data.source is None:
-        raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
-    if recipe.bleu_tokenizer is not None:
-        check_tokenizer(recipe.bleu_tokenizer)
-    return corpora.gather(recipe.task, data, recipe.training.seed)
-
-
-def with_tokenizer(recipe: Recipe, gathered: Gathered) -> Recipe:
-    """How BLEU finds words, by the script of the targets where nothing was said."""
-    if recipe.task != "translation" or recipe.bleu_tokenizer is not None:
-        return recipe
-    chosen = fitting_tokenizer(example.target for example in gathered.valid)
-    return replace(recipe, bleu_tokenizer=chosen.tokenizer)
-
-
-def tokens(gathered: Gathered, recipe: Recipe) -> int:
-    return gathered.tokens()
-
-
-def counted(gathered: Gathered) -> str:
-    return f"{len(gathered.train):,} pairs to train on, {len(gathered.valid):,} to validate on"
-
-
-def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
-    """With the vocabulary of the run it starts from, where there is one."""
-    codecs = begun(recipe)
-    longest, capitals = recipe.data.longest_tokens, recipe.data.capitals
-    corpora.prepare(gathered, recipe.codec, longest, run, codecs, capitals)
-    if recipe.task != "translation":
-        return
-    fits = fitting_tokenizer(example.target for example in gathered.valid)
-    if recipe.bleu_tokenizer in (None, fits.tokenizer) and fits.reason:
-        run.write(CORPUS, f"{fits.reason}; bleu_tokenizer=... would change it\n")
-
-
-def begun(recipe: Recipe) -> Codecs | None:
-    return None if recipe.start_from is None else load_codecs(recipe.start_from)
-
-
-def job(recipe: Recipe, run: Run) -> Learning:
-    codecs = load_codecs(run.folder)
-    held = held_out(run, codecs)
-    tokenize = recipe.bleu_tokenizer or fitting_tokenizer(r[0] for r in held.references).tokenizer
-    check_tokenizer(tokenize)
-    return Learning(
-        Texts(recipe.task, codecs, recipe.network, tokenize),
-        corpus(run, "train", codecs),
-        held,
-        layout=recipe.layout,
-        tokens=recipe.training.tokens_per_batch,
-        seed=recipe.training.seed,
-        capitals=recipe.data.capitals,
-    )
-
-
-def held_out(run: Run, codecs: Codecs) -> HeldOut:
-    lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
-    records = [json.loads(line) for line in lines if line]
-    sources = [record["source"] for record in records]
-    references = [record["references"] for record in records]
-    return HeldOut(sources, references, corpus(run, "valid", codecs))
-
-
-def model(recipe: Recipe, folder: Path, name: str) -> Translator:
-    task = Texts(recipe.task, load_codecs(folder), recipe.network)
-    return Translator(task, task.network(), name)
+    return Seq2SeqRecipe(task, data, layout=layout, **parts)

@@ -5,86 +5,133 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.codecs.text import Normalize, Signs, Text
-from manyheads.config.declare import check, setting
-from manyheads.data.layout import Layout
 from manyheads.metrics.measured import Measured, Reference
+from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import Network, encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder
-from manyheads.tasks.seq2seq.batches import Batch, Batches, Corpus
+from manyheads.tasks.seq2seq import corpus
+from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
+from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.kinds import Kind, measures_of
-from manyheads.tasks.seq2seq.writing import write
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.settings import (
+    FILES,
+    PRESETS,
+    PairData,
+    Seq2SeqRecipe,
+    recipe_for,
+)
+from manyheads.tasks.seq2seq.writing import Writing, write
+from manyheads.tasks.task import Choice, Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
-from manyheads.training.trainer import Sample
+from manyheads.training.run import CORPUS
 
 SHOWN = 5  # sentences of which every validation leaves a sample
 VALIDATED_AT_ONCE = 16384  # tokens
 
 
-@dataclass(frozen=True)
-class Codec:
-    """How text becomes numbers."""
+class Seq2Seq(Task):
+    """A task of this kind with its vocabularies."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
-        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
-    )
-    size: int = setting(8000, "Pieces of a vocabulary, at most.", least=1, most=10**7)
-    joint: bool = setting(True, "One vocabulary for both sides, or one each.")
-    normalize: Normalize = setting(
-        "nfkc",
-        "Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.",
-    )
+    Recipe = Seq2SeqRecipe
+    files = FILES
+    use = "translate"
+    presets = PRESETS
 
-    def __post_init__(self) -> None:
-        check(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Codecs:
-    """The numbers of what is read and of what is written; one object where they are joint."""
-
-    source: Text
-    target: Text
+    def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codecs, self.at_once = codecs, VALIDATED_AT_ONCE
 
     @property
-    def joint(self) -> bool:
-        return self.source is self.target
+    def kind(self) -> Kind:
+        return self.recipe.task
 
     @property
-    def signs(self) -> tuple[Signs, Signs]:
-        return self.source.signs, self.target.signs
+    def design(self) -> Network:
+        return self.recipe.network
 
+    # ---- from files to a folder ----------------------------------------------------------------
 
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """A task of this kind with its vocabularies and its network."""
+    @classmethod
+    def choose(cls, task: Kind, data: PairData, tokens: int, choice: Choice) -> Seq2SeqRecipe:
+        return recipe_for(task, data, tokens, choice)
 
-    kind: Kind
-    codecs: Codecs
-    design: Network
-    tokenize: str = "13a"  # how BLEU finds words
+    @classmethod
+    def gather(cls, recipe: Seq2SeqRecipe) -> PairCorpus:
+        if recipe.bleu_tokenizer is not None:
+            check_tokenizer(recipe.bleu_tokenizer)
+        return corpus.gather(recipe.task, recipe.data, recipe.training.seed)
+
+    @classmethod
+    def settle(cls, recipe: Seq2SeqRecipe, gathered: PairCorpus) -> Seq2SeqRecipe:
+        """How BLEU finds words, by the script of the targets where nothing was said."""
+        if recipe.task != "translation" or recipe.bleu_tokenizer is not None:
+            return recipe
+        chosen = fitting_tokenizer(example.target for example in gathered.valid)
+        return replace(recipe, bleu_tokenizer=chosen.tokenizer)
+
+    @classmethod
+    def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
+        """With the vocabulary of the run it starts from, where there is one."""
+        codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
+        corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs)
+        if recipe.task != "translation":
+            return
+        fits = fitting_tokenizer(example.target for example in gathered.valid)
+        if recipe.bleu_tokenizer in (None, fits.tokenizer) and fits.reason:
+            with (folder / CORPUS).open("a", encoding="utf-8") as file:
+                file.write(f"{fits.reason}; bleu_tokenizer=... would change it\n")
+
+    @classmethod
+    def open(cls, recipe: Seq2SeqRecipe, folder: Path) -> Self:
+        return cls(recipe, load_codecs(folder), folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> EncoderDecoder:
         sizes = self.codecs.source.size, self.codecs.target.size
-        return encoder_decoder(self.design, *sizes, joint=self.codecs.joint)
+        return encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
 
-    def loss(self, network: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Summed over all tokens that are wanted."""
+    def pairs(self, split: str) -> PairShards:
+        return load_pairs(self.held_in(), split, self.codecs)
+
+    def batches(self) -> PairBatches:
+        recipe, training = self.recipe, self.recipe.training
+        tokens, capitals = training.tokens_per_batch, recipe.data.capitals
+        return PairBatches(self.pairs("train"), recipe.layout, tokens, training.seed, capitals)
+
+    def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
+        """Smoothed while it is trained."""
         scores = network(batch.source, batch.target)  # (B, T, V)
-        return F.cross_entropy(
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        loss = F.cross_entropy(
             scores.flatten(0, 1).float(),
             batch.wanted.flatten(),
             label_smoothing=smoothing,
             reduction="sum",
         )
+        return {"loss": loss}
+
+    def model(self, network: EncoderDecoder, name: str = "") -> Translator:
+        return Translator(self, network, name)
+
+    def decode(
+        self, network: EncoderDecoder, sources: Sequence[str], how: Writing = Writing()
+    ) -> list[str]:
+        read = self.codecs.source.encode_all(list(sources))
+        written = write(network, read, how, signs=self.codecs.signs, tokens=self.at_once)
+        return [self.codecs.target.render(best.ids) for best, *_ in written]
 
     def measure(
         self, outputs: Sequence[str], references: Sequence[Reference]
@@ -92,66 +139,41 @@ class Texts:
         measures = measures_of(self.kind, self.tokenize)
         return {name: of(outputs, references) for name, of in measures.items()}
 
+    # ---- validation ----------------------------------------------------------------------------
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """What a network is judged on: texts to write, and the same pairs as numbers."""
+    @cached_property
+    def held_out(self) -> tuple[list[str], list[list[str]]]:
+        """Texts to write, and what is wanted for each."""
+        lines = (self.held_in() / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+        records = [json.loads(line) for line in lines if line]
+        return [one["source"] for one in records], [one["references"] for one in records]
 
-    sources: list[str]
-    references: list[list[str]]
-    pairs: Corpus
+    @cached_property
+    def tokenize(self) -> str:
+        """How BLEU finds words."""
+        chosen = self.recipe.bleu_tokenizer
+        if chosen is None:
+            chosen = fitting_tokenizer(wanted[0] for wanted in self.held_out[1]).tokenizer
+        check_tokenizer(chosen)
+        return chosen
 
-
-class Learning:
-    """The task as a run learns it."""
-
-    def __init__(
-        self,
-        task: Texts,
-        pairs: Corpus,
-        held_out: HeldOut,
-        layout: Layout,
-        tokens: int,
-        seed: int,
-        capitals: float = 0.0,
-    ):
-        self.task, self.held_out = task, held_out
-        self.plan = Batches(pairs, layout, tokens, seed, capitals)
-        self.at_once = VALIDATED_AT_ONCE
-        apart = max(1, len(held_out.sources) // SHOWN)
-        self.shown = range(0, len(held_out.sources), apart)[:SHOWN]
-
-    def network(self) -> EncoderDecoder:
-        return self.task.network()
-
-    def loss(self, network: EncoderDecoder, batch: Batch, smoothing: float) -> Tensor:
-        return self.task.loss(network, batch, smoothing)
-
-    def judge(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
+    def validate(self, network: EncoderDecoder) -> Validation:
         """Written greedily, and the loss of a token without smoothing.
 
         A run is not lost because all that is held out does not fit into memory at once.
         """
-        longest = int(self.held_out.pairs.lengths().max())
-        return in_parts(self, lambda: self.judged(network), longest)
+        longest = int(self.pairs("valid").lengths().max())
+        return in_parts(self, lambda: self.validated(network.eval()), longest)
 
     @torch.no_grad()
-    def judged(self, network: EncoderDecoder) -> tuple[dict[str, float], list[Sample]]:
-        network.eval()
-        codecs, held = self.task.codecs, self.held_out
-        sources = codecs.source.encode_all(held.sources)
-        written = write(network, sources, signs=codecs.signs, tokens=self.at_once)
-        outputs = [codecs.target.render(best.ids) for best, *_ in written]
-        measured = self.task.measure(outputs, held.references)
+    def validated(self, network: EncoderDecoder) -> Validation:
+        sources, references = self.held_out
+        outputs = self.decode(network, sources)
+        measured = self.measure(outputs, references)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
-        samples = [Sample(held.sources[i], held.references[i][0], outputs[i]) for i in self.shown]
-        return {**scores, "loss": self.lost(network)}, samples
-
-    def lost(self, network: EncoderDecoder) -> float:
-        device = next(network.parameters()).device
-        valid = Batches(self.held_out.pairs, "padded", self.at_once)
-        total, counted = 0.0, 0
-        for rows in valid.epoch(0):
-            total += self.task.loss(network, valid.batch(rows).to(device)).item()
-            counted += valid.count(rows)
-        return total / counted
+        batches = PairBatches(self.pairs("valid"), "padded", self.at_once)
+        scores["loss"] = self.mean_loss(network, batches)
+        apart = max(1, len(sources) // SHOWN)
+        shown = range(0, len(sources), apart)[:SHOWN]
+        samples = [Sample(sources[i], references[i][0], outputs[i]) for i in shown]
+        return Validation(scores, samples)

@@ -1,10 +1,10 @@
-"""What is done with a corpus before the first step: read, looked through, turned to numbers."""
+"""From the files of a task to the numbers of a run: read, looked through, laid down."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
@@ -13,32 +13,58 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.codecs.text import Text
+from manyheads.codecs.text import Signs, Text
 from manyheads.data.filters import Report, clean, some_left
 from manyheads.data.layout import Ints
 from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
-from manyheads.data.sources import Example
-from manyheads.tasks.seq2seq.batches import Corpus
+from manyheads.data.sources import Example, aligned, columns, lines
+from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS, Kind
-from manyheads.tasks.seq2seq.reading import Data, columns_left, hold_out
-from manyheads.tasks.seq2seq.task import Codec, Codecs
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData
 from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS, Run
+from manyheads.training.run import CORPUS
 
 CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines
 CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
 
 
+@dataclass(frozen=True, eq=False)
+class Codecs:
+    """The numbers of what is read and of what is written; one object where they are joint."""
+
+    source: Text
+    target: Text
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def signs(self) -> tuple[Signs, Signs]:
+        return self.source.signs, self.target.signs
+
+    def save(self, folder: Path) -> None:
+        if self.joint:
+            self.source.save(folder / "tokenizer.json")
+        else:
+            self.source.save(folder / "source.json")
+            self.target.save(folder / "target.json")
+
+
 @dataclass(frozen=True)
-class Gathered:
+class PairCorpus:
     """The examples of a task, looked through."""
 
     train: list[Example]
     valid: list[Example]
     report: Report
 
+    def __str__(self) -> str:
+        return f"{len(self.train):,} pairs to train on, {len(self.valid):,} to validate on"
+
+    @property
     def tokens(self) -> int:
         """Of all pairs on the larger side, about: before the vocabulary is known."""
         read = sum(len(example.source) for example in self.train)
@@ -46,70 +72,71 @@ class Gathered:
         return max(read, written) // CHARACTERS_A_TOKEN + len(self.train)
 
 
-def gather(kind: Kind, data: Data, seed: int = 0) -> Gathered:
+def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     """Read everything there is; leave out what would do harm, and say what it was."""
-    valid = list(data.valid(kind)) if data.validated else []
+    if data.pairs is None and data.source is None:
+        raise ValueError(f"nothing to learn from: {data.imported} is a model, not pairs of texts")
+    given = bool(data.valid_source or data.valid_pairs)
+    held = read_pairs(kind, data.valid_source, data.valid_target, data.valid_pairs)
+    valid = list(held) if given else []
     report = Report()
-    if data.validated and not valid:
+    if given and not valid:
         raise ValueError(
             f"{data.valid_pairs or data.valid_source} is empty: nothing to validate on"
         )
     filters = data.filters or KINDS[kind].filters
-    train = list(clean(data.train(kind), report, filters, held_out=valid))
+    pairs = read_pairs(kind, data.source, data.target, data.pairs)
+    train = list(clean(pairs, report, filters, held_out=valid))
     some_left(report, "the corpus")
     for path in (data.pairs, data.valid_pairs):
         report.remarks += columns_left(path)
-    if not data.validated:
+    if not given:
         train, valid = hold_out(train, data.held_out, seed)
     if not valid:
         raise ValueError(
             f"{len(train)} pairs are too few to hold some out for validation; "
             "give files for it, or 10 pairs at least"
         )
-    return Gathered(train, valid, report)
+    return PairCorpus(train, valid, report)
 
 
 def prepare(
-    gathered: Gathered,
-    codec: Codec,
-    longest_tokens: int,
-    run: Run,
-    codecs: Codecs | None = None,
-    capitals: float = 0.0,
+    gathered: PairCorpus, codec: PairCodec, data: PairData, folder: Path, codecs: Codecs | None
 ) -> None:
     """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
 
     Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others.
     """
-    data, report = run / "data", copy.deepcopy(gathered.report)
-    data.mkdir(exist_ok=True)
-    codecs = codecs or learned(codec, gathered.train, capitals)
-    save_codecs(codecs, run)
+    numbers, report = folder / "data", copy.deepcopy(gathered.report)
+    numbers.mkdir(exist_ok=True)
+    codecs = codecs or learn_codecs(codec, gathered.train, data.capitals)
+    codecs.save(folder)
+    longest = data.longest_tokens
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
         sources = encoded(codecs.source, [example.source for example in examples])
         targets = encoded(codecs.target, [example.target for example in examples])
-        most = longest_tokens - 1  # a sign counts too
+        most = longest - 1  # a sign counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
         if not any(fits):
             raise ValueError(
                 f"nothing is left of the {name} pairs: all {len(fits)} are longer than "
-                f"{longest_tokens} tokens; a larger data.longest_tokens would do"
+                f"{longest} tokens; a larger data.longest_tokens would do"
             )
         over = list(compress(examples, [not fit for fit in fits]))
         whose = "" if name == "train" else ", of those to validate on"
-        leave_out(report, over, f"longer than {longest_tokens} tokens{whose}", name == "train")
+        leave_out(report, over, f"longer than {longest} tokens{whose}", name == "train")
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
-        if capitals and name == "train":
+        if data.capitals and name == "train":
             where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
-            np.save(data / CAPITALS, where)
-        write_shard(data / f"{name}.source", sources, codecs.source.size)
-        write_shard(data / f"{name}.target", targets, codecs.target.size)
-    lines = [
+            np.save(numbers / CAPITALS, where)
+        write_shard(numbers / f"{name}.source", sources, codecs.source.size)
+        write_shard(numbers / f"{name}.target", targets, codecs.target.size)
+    held = [
         json.dumps({"source": e.source, "references": e.references}, ensure_ascii=False)
         for e in compress(gathered.valid, fits)
     ]
-    write_text(data / "valid.jsonl", "\n".join(lines) + "\n")
-    run.text(CORPUS, f"{report}\n")
+    write_text(numbers / "valid.jsonl", "\n".join(held) + "\n")
+    write_text(folder / CORPUS, f"{report}\n")
 
 
 def add_capitals(
@@ -153,7 +180,7 @@ def encoded(codec: Text, lines: Sequence[str]) -> list[Any]:
     return rows
 
 
-def learned(codec: Codec, examples: Sequence[Example], capitals: float = 0.0) -> Codecs:
+def learn_codecs(codec: PairCodec, examples: Sequence[Example], capitals: float = 0.0) -> Codecs:
     """A vocabulary of the texts as they are, and of a share of them in ALL CAPS.
 
     Not of whole words: the others would have half the room.
@@ -168,14 +195,6 @@ def learned(codec: Codec, examples: Sequence[Example], capitals: float = 0.0) ->
         both = train(chain(sources, targets))
         return Codecs(both, both)
     return Codecs(train(sources), train(targets))
-
-
-def save_codecs(codecs: Codecs, run: Run) -> None:
-    if codecs.joint:
-        codecs.source.save(run / "tokenizer.json")
-    else:
-        codecs.source.save(run / "source.json")
-        codecs.target.save(run / "target.json")
 
 
 def load_codecs(folder: Path) -> Codecs:
@@ -194,8 +213,46 @@ def leave_out(report: Report, examples: Sequence[Example], reason: str, counted:
         report.note(reason, example)
 
 
-def corpus(run: Run, name: str, codecs: Codecs) -> Corpus:
-    source, target = (Shard(run / "data" / f"{name}.{side}") for side in ("source", "target"))
-    capitals = run / "data" / CAPITALS
+def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
+    source, target = (Shard(folder / "data" / f"{name}.{side}") for side in ("source", "target"))
+    capitals = folder / "data" / CAPITALS
     drawn = name == "train" and capitals.exists()  # not in a run that was begun without
-    return Corpus(source, target, codecs.signs, np.load(capitals) if drawn else None)
+    return PairShards(source, target, codecs.signs, np.load(capitals) if drawn else None)
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def columns_left(path: Path | None) -> Iterator[str]:
+    """What a file of more than two columns is told with: its first line is looked at."""
+    if path is None or not is_table(path):
+        return
+    count = next((line.count("\t") + 1 for line in lines(path)), 0)
+    if count > 2:
+        yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
+
+
+def is_table(path: Path) -> bool:
+    return ".tsv" in (path.suffix, Path(path.stem).suffix)
+
+
+def read_pairs(
+    kind: Kind, source: Path | None, target: Path | None, pairs: Path | None
+) -> Iterator[Example]:
+    """The examples of a task, from whichever files were given."""
+    if pairs is None:
+        yield from aligned(Path(source or ""), Path(target or ""))
+    elif is_table(pairs):
+        yield from columns(pairs)
+    else:
+        yield from KINDS[kind].records.examples(pairs)
+
+
+def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Example], list[Example]]:
+    """Some at random for validation, where none were given: the rest, and those."""
+    count = min(count, len(examples) // 10)
+    chosen = set(np.random.default_rng([seed, 1]).permutation(len(examples))[:count].tolist())
+    return (
+        [example for i, example in enumerate(examples) if i not in chosen],
+        [example for i, example in enumerate(examples) if i in chosen],
+    )

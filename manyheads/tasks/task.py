@@ -1,0 +1,160 @@
+"""The one contract: all that the rest of the program knows of a family of models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
+
+from torch import Tensor, nn
+
+
+class Choice(NamedTuple):
+    """What a person chose beside the files and the settings."""
+
+    device: str = "cpu"
+    network: str | None = None
+    preset: str | None = None
+    start: Any = None  # the recipe of the run to start from
+
+
+class Corpus(Protocol):
+    """What was read to learn from; as text it says how much there is."""
+
+    @property
+    def tokens(self) -> int:
+        """Of an epoch, about: before the vocabulary is known."""
+
+
+class Batches(Protocol):
+    """Which examples make which batch, and the batches."""
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest example, on its larger side."""
+
+    def epoch(self, number: int) -> list[Any]:
+        """The batches of an epoch, not yet laid out: a pure function of its number."""
+
+    def count(self, rows: Any) -> int:
+        """The tokens a batch is measured by."""
+
+    def area(self, rows: Any) -> int:
+        """The room a batch takes."""
+
+    def share(self, rows: Any, part: int, parts: int) -> Any:
+        """One part of a batch, of the same shape as the others; `rows[part::parts]` of a list."""
+
+    def batch(self, rows: Any) -> Any:
+        """Laid out; it has `to(device)`."""
+
+
+class Sample(NamedTuple):
+    """What was read, what was wanted and what was written."""
+
+    source: str
+    reference: str
+    output: str
+
+
+class Validation(NamedTuple):
+    """What a network is worth: scores, the one that counts first (more is better), and a loss."""
+
+    scores: dict[str, float]
+    samples: list[Sample]
+
+
+class Task(ABC):
+    """A family of models: what it says of itself; and, of a run's recipe and folder, its verbs.
+
+    A subclass has a Recipe: a frozen dataclass with the fields `task`, `data`, `network`,
+    `training`, `start_from` and what else there is to set.
+    """
+
+    Recipe: ClassVar[Any]
+    files: ClassVar[tuple[str, ...]]  # the fields of `data` that are options of `train`
+    use: ClassVar[str]  # the command that a trained model is for
+    presets: ClassVar[Mapping[str, Callable[..., Any]]]
+    unit: ClassVar[str] = "tokens"  # what is counted of a batch
+
+    def __init__(self, recipe: Any, folder: Path | None = None):
+        self.recipe, self.folder = recipe, folder
+
+    def held_in(self) -> Path:
+        """The folder of the run."""
+        if self.folder is None:
+            raise ValueError("this task was made without the folder of a run to learn from")
+        return self.folder
+
+    # ---- from files to a recipe ----------------------------------------------------------------
+
+    @classmethod
+    def data_of(cls, files: Mapping[str, Any]) -> Any:
+        """Where to learn from, of the options that were given."""
+        return get_type_hints(cls.Recipe)["data"](**files)
+
+    @classmethod
+    @abstractmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice) -> Any:
+        """A recipe with every choice made for a corpus of about so many tokens."""
+
+    @classmethod
+    def settle(cls, recipe: Any, corpus: Any) -> Any:
+        """The recipe with what only the corpus can say."""
+        return recipe
+
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def gather(cls, recipe: Any) -> Corpus:
+        """Read and look through what is to be learned from."""
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, corpus: Any, recipe: Any, folder: Path) -> None:
+        """Put all into the folder that a run reads: the files it came from may be gone."""
+
+    @classmethod
+    def open(cls, recipe: Any, folder: Path) -> Self:
+        """The task of a run, or of a model, from its folder alone."""
+        return cls(recipe, folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
+
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """With weights as they are before training."""
+
+    @abstractmethod
+    def batches(self) -> Batches:
+        """Of what is trained on."""
+
+    @abstractmethod
+    def loss(self, network: Any, batch: Any) -> dict[str, Tensor]:
+        """Named terms, each summed over the batch; what is trained is their sum."""
+
+    @abstractmethod
+    def validate(self, network: Any) -> Validation:
+        """On what was held out."""
+
+    @abstractmethod
+    def model(self, network: Any, name: str = "") -> Any:
+        """What a user gets of a network."""
+
+    def mean_loss(self, network: nn.Module, batches: Batches) -> float:
+        """Of a token, over all batches of an epoch."""
+        device = next(network.parameters()).device
+        total, counted = 0.0, 0
+        for rows in batches.epoch(0):
+            terms = self.loss(network, batches.batch(rows).to(device))
+            total += sum(term.item() for term in terms.values())
+            counted += batches.count(rows)
+        return total / counted
+
+
+def choose_preset(presets: Mapping[str, Any], name: str) -> Any:
+    if name not in presets:
+        raise ValueError(f"there is no preset {name!r}; there are {', '.join(presets)}")
+    return presets[name]
