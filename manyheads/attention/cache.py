@@ -53,7 +53,7 @@ class Slot:
         return self.cache.recall(self.layer, make)
 
 
-class Roll:
+class TokenBuffer:
     """Keys or values so far, with room for more: to add to them copies only what is new.
 
     Where gradients are wanted all is copied, for they need what was read to stay as it was.
@@ -99,7 +99,7 @@ class Growing:
     ragged = False  # sequences of different lengths have no common next place
 
     def __init__(self) -> None:
-        self.own: dict[int, tuple[Roll, Roll]] = {}
+        self.own: dict[int, tuple[TokenBuffer, TokenBuffer]] = {}
         self.memory: dict[int, KeyValue] = {}
         self.places: Grid | None = None
         self.coming: Grid | None = None  # the places once what was announced has come
@@ -124,7 +124,7 @@ class Growing:
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
         self.places = self.coming
         if layer not in self.own:
-            self.own[layer] = Roll(key), Roll(value)
+            self.own[layer] = TokenBuffer(key), TokenBuffer(value)
         keys, values = self.own[layer]
         return keys.add(key), values.add(value)
 
@@ -139,8 +139,8 @@ class Growing:
             self.memory[layer] = key.index_select(0, rows), value.index_select(0, rows)
 
     def reorder(self, rows: Tensor) -> None:
-        for roll in (roll for both in self.own.values() for roll in both):
-            roll.take(rows)
+        for buffer in (buffer for both in self.own.values() for buffer in both):
+            buffer.take(rows)
         if self.places is not None:  # pitches are places, too, and each sequence has its own
             self.places = self.places.select(rows)
 

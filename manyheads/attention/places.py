@@ -318,7 +318,7 @@ class Point:
         return tuple(self.order if axis is at.order else self.pick(axis) for axis in at.axes)
 
 
-class Run:
+class RowBlocks:
     """Neighbouring rows taken `size` at a time: everything about them is an interval."""
 
     def __init__(self, places: Places, size: int, axis: int):
@@ -387,7 +387,7 @@ def between(table: Tensor, q: Place, k: Place) -> Number:
     """A pair's entry in a table with an entry per pair: (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
         return table[of_batch(table, q.b), q.row, k.row]
-    if not (isinstance(q, Run) and isinstance(k, Run)):
+    if not (isinstance(q, RowBlocks) and isinstance(k, RowBlocks)):
         raise LookupError("a table of pairs is not known without reading it")
     along = pooled(table, k.size)  # (B, T, runs)
     low = pooled(along.low.mT, q.size).low.mT
@@ -420,7 +420,7 @@ class Pair:
         return between(at.edges, self.q, self.k)
 
 
-class Whole(Pair):
+class AllPairs(Pair):
     """All pairs at once: whose sequence and whose head is not one number."""
 
     def __init__(self, pairs: Pairs, q: Place, k: Place):
@@ -456,11 +456,13 @@ class Pairs:
     def blockwise(self, rows: int, columns: int) -> Pair:
         """Blocks of rows x columns pairs, as intervals: (B, H, Q/rows, K/columns)."""
         b, h, _, _ = indices(self.shape, self.device)
-        return Pair(self, b, h, Run(self.queries, rows, axis=2), Run(self.keys, columns, axis=3))
+        return Pair(
+            self, b, h, RowBlocks(self.queries, rows, axis=2), RowBlocks(self.keys, columns, axis=3)
+        )
 
     def whole(self) -> Pair:
         """All pairs as one block, from what the host knows; the rest raises LookupError."""
-        return Whole(self, Span(self.queries), Span(self.keys))
+        return AllPairs(self, Span(self.queries), Span(self.keys))
 
 
 def indices(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:

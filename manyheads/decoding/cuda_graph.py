@@ -41,7 +41,7 @@ WARM_UPS = 3  # steps before the one that is recorded: compilers and libraries s
 
 
 @dataclass(frozen=True)
-class Rule:
+class RecordedChoice:
     """All that a recorded choice depends on and that no buffer holds."""
 
     how: Sampling
@@ -50,8 +50,8 @@ class Rule:
     shortest: int
 
     @staticmethod
-    def of(how: Sampling, bounds: Bounds) -> Rule:
-        return Rule(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
+    def of(how: Sampling, bounds: Bounds) -> RecordedChoice:
+        return RecordedChoice(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
 
 
 class Captured:
@@ -108,7 +108,7 @@ class Captured:
         sparing = self.reads_only_filled(layers, weight)
         self.kernel: Kernel = Single() if sparing else decoder.stack.kernel
         self.room = slots if sparing else room or (ROOM if compile is None else slots)
-        self.recordings: dict[tuple[int, Rule], Callable[[], None]] = {}
+        self.recordings: dict[tuple[int, RecordedChoice], Callable[[], None]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
     def empty(self, layer: Attention, dtype: torch.dtype) -> Tensor:
@@ -138,7 +138,7 @@ class Captured:
         is given what is new whenever the host looks."""
         numbers = range(len(start)) if numbers is None else numbers
         limits = self.fitting(start, bounds, numbers)
-        rule, steps = Rule.of(how, bounds), max(limits, default=0)
+        rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
         papers = [Paper(limit, bounds.stops) for limit in limits]
         if not steps:
             return [paper.hypothesis() for paper in papers]
@@ -209,12 +209,12 @@ class Captured:
             self.lines[slots] = self.places[:slots]
         return self.lines[slots]
 
-    def step(self, slots: int, rule: Rule) -> None:
+    def step(self, slots: int, rule: RecordedChoice) -> None:
         """Read the last token, write the next: all of it on the device."""
         at = Grid(self.place, (self.place,), (slots,))
         self.choose(self.scores(self.token, at, slots), rule)
 
-    def choose(self, scores: Tensor, rule: Rule) -> None:
+    def choose(self, scores: Tensor, rule: RecordedChoice) -> None:
         """A token for each sequence by its scores (B, V), into the buffers."""
         logs = without(scores.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
@@ -233,14 +233,14 @@ class Captured:
 
     # ---- recording ---------------------------------------------------------------------------
 
-    def recorded(self, read: int, rule: Rule) -> Callable[[], None]:
+    def recorded(self, read: int, rule: RecordedChoice) -> Callable[[], None]:
         """The step after which `read` slots are filled."""
         slots = min(self.slots, -(-read // self.room) * self.room)
         if (slots, rule) not in self.recordings:
             self.recordings[slots, rule] = self.record(slots, rule)
         return self.recordings[slots, rule]
 
-    def record(self, slots: int, rule: Rule) -> Callable[[], None]:
+    def record(self, slots: int, rule: RecordedChoice) -> Callable[[], None]:
         self.first(slots)
         run: Callable[[], None] = partial(self.step, slots, rule)
         if self.compile is not None:

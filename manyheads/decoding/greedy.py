@@ -17,12 +17,12 @@ from manyheads.decoding.log_probs import few, log_probabilities, promising
 from manyheads.decoding.step import Step
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
-Choice: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
+ChooseToken: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
 # The number of a sequence in the input and the token it wrote -> whether that was its last.
 Over: TypeAlias = Callable[[int, int], bool]
 
 
-class Written(NamedTuple):
+class WrittenToken(NamedTuple):
     """One token of one sequence."""
 
     row: int  # its number in the input
@@ -42,7 +42,7 @@ def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
 
 
 def written(
-    step: Step, start: Tensor, bounds: Bounds, choose: Choice, over: Over | None = None
+    step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> list[Hypothesis]:
     """Each sequence by itself, one token after another, as `choose` says."""
     ids: list[list[int]] = [[] for _ in start]
@@ -60,8 +60,8 @@ def written(
 
 @torch.no_grad()
 def rounds(
-    step: Step, start: Tensor, bounds: Bounds, choose: Choice, over: Over | None = None
-) -> Iterator[list[Written]]:
+    step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
+) -> Iterator[list[WrittenToken]]:
     """A token more of every sequence that is not done, the stop included, until all are.
 
     `over` is asked of each token that is not the last anyway.
@@ -80,7 +80,7 @@ def rounds(
         found = chances.gather(1, token)
         count += 1
         each = zip(rows, token[:, 0].tolist(), found[:, 0].tolist(), strict=True)
-        new = [Written(row, number, log) for row, number, log in each if row in going]
+        new = [WrittenToken(row, number, log) for row, number, log in each if row in going]
         for row, number, log in new:
             if not math.isfinite(log):
                 raise nothing_left(row, count - 1)

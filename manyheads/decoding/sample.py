@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis
-from manyheads.decoding.greedy import Choice, Over, written
+from manyheads.decoding.greedy import ChooseToken, Over, written
 from manyheads.decoding.step import Step
 
 FEW = 1000  # tokens
@@ -82,7 +82,7 @@ def sample(
     return written(step, start, bounds, drawn(how, numbers), over)
 
 
-def drawn(how: Sampling, numbers: Sequence[int]) -> Choice:
+def drawn(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
     """A token by chance for each of the sequences with these numbers in the whole input."""
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 

@@ -89,7 +89,7 @@ class Repeats:
         self.met = None if self.met is None else self.met[rows]
 
 
-class Whole:
+class WholeBeats:
     """The stop comes only where a beat is whole: after 1, 5, 9, ... tokens for a beat of 4."""
 
     def __init__(self, step: Step, stop: int, beat: int):

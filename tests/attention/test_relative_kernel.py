@@ -35,7 +35,13 @@ from manyheads import (
 )
 from manyheads.attention.kernels import Plan
 from manyheads.attention.kernels.blockwise import STRIP, Blockwise
-from manyheads.attention.kernels.relative import TRITON, Asked, Skewed, Tiles, relative_attention
+from manyheads.attention.kernels.relative import (
+    TRITON,
+    LaunchNumbers,
+    Skewed,
+    Tiles,
+    relative_attention,
+)
 from manyheads.attention.kernels.relative import relative_attention_backward as backward
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.relatives import Relative
@@ -132,7 +138,7 @@ def test_a_plan_names_the_tiles_that_need_no_mask() -> None:
 def test_the_diagonals_of_a_plan_are_those_that_have_pairs() -> None:
     def diagonals(queries: int, keys: int, **told: int) -> tuple[int, int]:
         defaults = {"shift": 0, "reach": 9, "radius": -1, "causal": 0}
-        asked = Asked(16, 4, 1, 4, 1, 1, 1, **{**defaults, **told})
+        asked = LaunchNumbers(16, 4, 1, 4, 1, 1, 1, **{**defaults, **told})
         return asked.diagonals(queries, keys)
 
     assert diagonals(4, 4) == (-3, 7)

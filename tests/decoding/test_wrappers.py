@@ -5,7 +5,7 @@ from torch import Tensor
 from writers import STOP, Chain, Fixed, begin
 
 from manyheads import Bounds, Sampling, greedy, sample
-from manyheads.decoding.wrappers import Moving, Whole
+from manyheads.decoding.wrappers import Moving, WholeBeats
 
 
 class Noted(Chain):
@@ -26,7 +26,7 @@ class Noted(Chain):
 def test_the_stop_comes_only_after_whole_beats() -> None:
     lengths = set()
     for seed in range(40):
-        step = Whole(Fixed([0.5, 0.0, 0.3, 0.2]), STOP, 4)
+        step = WholeBeats(Fixed([0.5, 0.0, 0.3, 0.2]), STOP, 4)
         (one,) = sample(step, begin(1), Bounds(STOP, longest=40), Sampling(seed=seed))
         lengths.add(len(one.ids))
     assert {length % 4 for length in lengths} == {0}

@@ -1,15 +1,15 @@
 """How the sum is computed: one protocol, several kernels, and the choice among them."""
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work
-from manyheads.attention.kernels.choose import KERNELS, Choice, Fastest, choose, kernel, plan
+from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
 from manyheads.attention.kernels.wrappers import Checked, Recorded, Seen, finite
 
 __all__ = [
     "KERNELS",
     "Checked",
-    "Choice",
     "Fastest",
     "Kernel",
+    "KernelChoice",
     "Plan",
     "Recorded",
     "Seen",

@@ -22,7 +22,7 @@ KERNELS: dict[str, Kernel] = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """The kernel taken and what was said of each: prints as the reason."""
 
     kernel: Kernel
@@ -38,7 +38,7 @@ class Choice:
         return "\n".join(lines + [f"{name}: no, {why}" for name, why in self.refusals.items()])
 
 
-def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> Choice:
+def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> KernelChoice:
     """The fastest kernel that does not refuse."""
     check(work.pattern, work.pairs)
     refusals: dict[str, str] = {}
@@ -52,7 +52,7 @@ def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> Choice:
     if not costs:
         reasons = "; ".join(f"{name}: {why}" for name, why in refusals.items())
         raise ValueError(f"no kernel does {work.pattern}: {reasons}")
-    return Choice(kernels[min(costs, key=costs.__getitem__)], costs, refusals)
+    return KernelChoice(kernels[min(costs, key=costs.__getitem__)], costs, refusals)
 
 
 class Fastest:

@@ -43,7 +43,7 @@ class Tiles:
             raise ValueError(f"Tiles takes a size of 16, 32, 64 or 128, got {self.size}")
 
 
-class Asked(NamedTuple):
+class LaunchNumbers(NamedTuple):
     """The numbers of a plan: all that a program is told beside its tensors."""
 
     tile: int
@@ -76,7 +76,7 @@ class Asked(NamedTuple):
 class Form:
     """Which tiles have pairs that attend, and what says so inside a tile."""
 
-    asked: Asked
+    asked: LaunchNumbers
     by_query: Tensor  # (1 or B, tiles of queries, 4): see `spans`
     by_key: Tensor  # (1 or B, tiles of keys, 4): the same of queries
     ids: Tensor | None  # (B, Q) documents
@@ -118,7 +118,7 @@ class Skewed:
         if isinstance(lengths, Lengths):
             ends = lengths.lengths - start
         truth = block_truth(work.pattern, pairs, tiles.size)
-        asked = Asked(
+        asked = LaunchNumbers(
             tiles.size,
             tiles.warps,
             tiles.stages,
@@ -297,14 +297,16 @@ def output_of(inputs: Any) -> tuple[Tensor, Tensor]:
     from manyheads.attention.kernels.triton import launch
 
     *tensors, scale, numbers = inputs
-    return launch.run_forward(launch.Tensors(*tensors), scale, Asked(*numbers))
+    return launch.run_forward(launch.Tensors(*tensors), scale, LaunchNumbers(*numbers))
 
 
 def gradients_of(inputs: Any) -> list[Tensor]:
     from manyheads.attention.kernels.triton import launch
 
     *tensors, scale, numbers, out, largest, grad = inputs
-    return launch.run_backward(launch.Tensors(*tensors), scale, Asked(*numbers), out, largest, grad)
+    return launch.run_backward(
+        launch.Tensors(*tensors), scale, LaunchNumbers(*numbers), out, largest, grad
+    )
 
 
 @relative_attention_backward.register_fake

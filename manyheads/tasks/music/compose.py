@@ -23,7 +23,7 @@ from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.smc import FREE, around
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
-from manyheads.decoding.wrappers import Moving, Whole
+from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.checks import check_types
 from manyheads.tasks.language.generate import AT_ONCE, Generation
 from manyheads.tasks.music.chorales import (
@@ -166,7 +166,7 @@ def stepping(player: Player, how: Composing) -> Step:
     step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
     if isinstance(player.codec, Chorales) and how.voice_leading:
         step = Leading(step, how.voice_leading)
-    return Whole(step, player.codec.signs.stop, beat) if beat > 1 else step
+    return WholeBeats(step, player.codec.signs.stop, beat) if beat > 1 else step
 
 
 def begun(player: Player, prime: Piece | None) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.attention.kernels.relative import Asked, as_tokens, token_strides
+from manyheads.attention.kernels.relative import LaunchNumbers, as_tokens, token_strides
 from manyheads.attention.kernels.triton import relative as programs
 
 LAYOUTS = 1024  # that are kept
@@ -122,7 +122,7 @@ class Layout:
     key_ids: Laid | None
     ends: Laid | None
     scale: float
-    numbers: Asked
+    numbers: LaunchNumbers
     backward: dict[Laid, Backward] = field(default_factory=dict, init=False)  # by the gradient
     folds: dict[torch.dtype, Fold] = field(default_factory=dict, init=False)  # by the table's type
 
@@ -300,7 +300,7 @@ class Fold:
 known = lru_cache(LAYOUTS)(Layout)
 
 
-def layout_for(tensors: Tensors, scale: float, numbers: Asked) -> Layout:
+def layout_for(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> Layout:
     """The one that was made for tensors that lie as these do."""
     return known(*(None if x is None else laid(x) for x in tensors), scale, numbers)
 
@@ -313,7 +313,7 @@ def wide(channels: int) -> int:
 # ---- forward and backward ----------------------------------------------------------------------
 
 
-def run_forward(tensors: Tensors, scale: float, numbers: Asked) -> tuple[Tensor, Tensor]:
+def run_forward(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> tuple[Tensor, Tensor]:
     """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
     tensors = tensors.readable()
     query = tensors.query
@@ -324,7 +324,12 @@ def run_forward(tensors: Tensors, scale: float, numbers: Asked) -> tuple[Tensor,
 
 
 def run_backward(
-    tensors: Tensors, scale: float, numbers: Asked, out: Tensor, largest: Tensor, grad: Tensor
+    tensors: Tensors,
+    scale: float,
+    numbers: LaunchNumbers,
+    out: Tensor,
+    largest: Tensor,
+    grad: Tensor,
 ) -> list[Tensor]:
     """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
     tables = tensors.key_table, tensors.value_table
