@@ -38,7 +38,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads import Bounds, CachedStep, Decoder, Everything, Sampling, Tokens, line, sample
-from manyheads.decoding.cuda_graph import Captured
+from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.modules.build import Network, decoder
 
 PEAK_FLOPS = 790e12  # of an H200 in bfloat16
@@ -249,7 +249,7 @@ def ours_recorded(
     compile: dict[str, Any] | None, size: Size, batch: int, asked: argparse.Namespace
 ) -> Write:
     network = prepared(size, asked)
-    recorder = Captured(network, batch, size.prompt + size.new, compile=compile)
+    recorder = CudaGraphDecoder(network, batch, size.prompt + size.new, compile=compile)
 
     def write(prompt: Tensor) -> Tensor:
         found = recorder.sample(prompt, Bounds(None, size.new), drawn(asked))

@@ -83,7 +83,7 @@ from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
 from manyheads.decoding.beam import Beam as Beam, beam as beam
 from manyheads.decoding.sample import Sampling as Sampling, sample as sample
-from manyheads.decoding.cuda_graph import Captured as Captured
+from manyheads.decoding.cuda_graph import CudaGraphDecoder as CudaGraphDecoder
 
 # looking inside
 from manyheads.inspect.record import recording as recording

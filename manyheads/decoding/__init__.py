@@ -1,1 +1,1 @@
-"""From scores of the next token to whole sequences."""
+"""From logits of the next token to whole sequences."""

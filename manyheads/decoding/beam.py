@@ -1,4 +1,4 @@
-"""Several sequences at once for each sentence: those with the best scores go on.
+"""Several sequences at once for each sentence: those with the best log-probabilities go on.
 
 S sentences in the batch, W width of the beam, V vocabulary, N candidates of a sentence.
 """
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
-from manyheads.decoding.log_probs import few, log_probabilities, promising
+from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
+from manyheads.decoding.log_probs import blockwise_topk, few, to_log_probs
 from manyheads.decoding.step import Step
 
 LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
@@ -24,7 +24,7 @@ class Beam:
 
     width: int = 5
     nbest: int = 1  # sequences to return for each sentence; fewer where there are no more
-    length_penalty: float = 1.0  # best is score / length ** this, the stop counted
+    length_penalty: float = 1.0  # best is log-probability / length ** this, the stop counted
     # A sentence is done with `width` finished sequences. Otherwise only when no open one can come
     # to be among its best, which may take as many steps as its longest has tokens.
     early: bool = True
@@ -40,18 +40,18 @@ class Beam:
         if not self.length_penalty >= 0:
             raise ValueError(f"length_penalty is 0 or more, got {self.length_penalty}")
 
-    def worth(self, found: Hypothesis) -> float:
-        return found.score / max(len(found.logs), 1) ** self.length_penalty
+    def normalised_score(self, found: Hypothesis) -> float:
+        return found.log_prob / max(len(found.logs), 1) ** self.length_penalty
 
     def to_beat(self, found: list[Hypothesis]) -> float:
-        """What an open sequence must come to be worth, for its sentence to go on."""
+        """What an open sequence must come to score, for its sentence to go on."""
         if self.early:
             return torch.inf if len(found) >= self.width else -torch.inf
-        worths = sorted(map(self.worth, found), reverse=True)
-        return worths[self.nbest - 1] if len(found) >= self.nbest else -torch.inf
+        ranked = sorted(map(self.normalised_score, found), reverse=True)
+        return ranked[self.nbest - 1] if len(found) >= self.nbest else -torch.inf
 
     def best(self, found: list[Hypothesis]) -> list[Hypothesis]:
-        return sorted(found, key=self.worth, reverse=True)[: self.nbest]
+        return sorted(found, key=self.normalised_score, reverse=True)[: self.nbest]
 
 
 def beam(step: Step, start: Tensor, bounds: Bounds, how: Beam = Beam()) -> list[list[Hypothesis]]:
@@ -64,21 +64,21 @@ def beam(step: Step, start: Tensor, bounds: Bounds, how: Beam = Beam()) -> list[
 class Candidates(NamedTuple):
     """The best continuations of each sentence, best first. Each (S, N)."""
 
-    scores: Tensor
+    totals: Tensor
     rows: Tensor  # which row of the batch it continues
     tokens: Tensor
     logs: Tensor  # of the token alone
 
     @staticmethod
-    def of(scores: Tensor, logs: Tensor) -> Candidates:
+    def of(totals: Tensor, logs: Tensor) -> Candidates:
         """Twice the width, so that enough go on even if every sequence may stop here.
 
-        scores (S, W) of what was written, logs (S W, V) of what may come next
+        totals (S, W) of what was written, logs (S W, V) of what may come next
         """
-        (sentences, width), vocabulary = scores.shape, logs.shape[1]
-        among = promising(scores, logs)
+        (sentences, width), vocabulary = totals.shape, logs.shape[1]
+        among = blockwise_topk(totals, logs)
         alone = logs.view(sentences, -1).gather(1, among)
-        total = alone + scores.gather(1, among // vocabulary)
+        total = alone + totals.gather(1, among // vocabulary)
         total, index = total.topk(min(2 * width, total.shape[1]))
         found, alone = among.gather(1, index), alone.gather(1, index)
         first = torch.arange(0, sentences * width, width, device=total.device)[:, None]
@@ -93,7 +93,7 @@ class Search:
 
     def __init__(self, start: Tensor, bounds: Bounds, how: Beam):
         self.bounds, self.how, self.count = bounds, how, 0
-        limits, device = bounds.limits(len(begun(start))), start.device
+        limits, device = bounds.limits(len(check_start(start))), start.device
         self.found: list[list[Hypothesis]] = [
             [] if limit else [Hypothesis.of([], [], bounds.stops)] for limit in limits
         ]
@@ -103,8 +103,8 @@ class Search:
         self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
         self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
         # All begin alike: only the first of each sentence is alive, so that no two stay alike.
-        self.scores = torch.full((len(limits), how.width), -torch.inf, device=device)  # (S, W)
-        self.scores[self.going, 0] = 0
+        self.totals = torch.full((len(limits), how.width), -torch.inf, device=device)  # (S, W)
+        self.totals[self.going, 0] = 0
         self.ids = start.new_empty((len(limits) * how.width, 0))  # (S W, tokens so far)
         self.logs = torch.empty(self.ids.shape, device=device)
 
@@ -113,12 +113,12 @@ class Search:
         width = self.how.width
         if not self.going.any():
             return
-        scores = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
+        logits = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
         step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
         while True:
             rows = [sentence for sentence in self.sentences for _ in range(width)]
-            logs = self.bounds.rule_out(log_probabilities(scores), self.count, rows)
-            parents = self.advance(Candidates.of(self.scores, logs))
+            logs = self.bounds.rule_out(to_log_probs(logits), self.count, rows)
+            parents = self.advance(Candidates.of(self.totals, logs))
             going = self.going.tolist()
             if not any(going):
                 return
@@ -126,7 +126,7 @@ class Search:
                 step.select(self.leave(parents))
             else:
                 step.reorder(parents.flatten())
-            scores = step(self.ids[:, -1:])
+            logits = step(self.ids[:, -1:])
 
     def advance(self, best: Candidates) -> Tensor:
         """Take what stops out, let the best others go on; the rows (S, W) that they continue."""
@@ -134,14 +134,14 @@ class Search:
         stops = torch.zeros_like(best.tokens, dtype=torch.bool)
         for stop in self.bounds.stops:
             stops |= best.tokens == stop
-        ended = stops & best.scores.isfinite()
+        ended = stops & best.totals.isfinite()
         ended[:, width:] = False  # what is not among the best would not have gone on either
         if ended.any():
             self.finish(best, ended)
         self.count += 1
         order = stops.byte().argsort(stable=True, dim=1)[:, :width]
         live = best.take(order)
-        self.scores = live.scores.masked_fill(stops.gather(1, order), -torch.inf)
+        self.totals = live.totals.masked_fill(stops.gather(1, order), -torch.inf)
         self.ids, self.logs = self.longer(live.rows, live.tokens, live.logs)
         self.close()
         return live.rows
@@ -163,26 +163,26 @@ class Search:
 
     def add(self, sentences: Tensor, ids: Tensor, logs: Tensor) -> None:
         each = sentences.tolist(), ids.tolist(), logs.tolist()
-        for s, numbers, chances in zip(*each, strict=True):
-            hypothesis = Hypothesis.of(numbers, chances, self.bounds.stops)
+        for s, numbers, log_probs in zip(*each, strict=True):
+            hypothesis = Hypothesis.of(numbers, log_probs, self.bounds.stops)
             self.found[self.sentences[s]].append(hypothesis)
 
     def close(self) -> None:
         """End the sentences that are as long as they may be, and those that cannot be bettered."""
-        # Scores only fall, and what they are divided by is largest for the longest.
-        attainable = self.scores[:, 0] / self.limits**self.how.length_penalty
+        # Log-probabilities only fall, and what they are divided by is largest for the longest.
+        attainable = self.totals[:, 0] / self.limits**self.how.length_penalty
         full = (self.limits == self.count) | self.looping()
         done = self.going & (full | ~(attainable > self.to_beat))
         if not done.any():
             return
-        unfinished = full[:, None] & self.scores.isfinite()  # (S, W)
+        unfinished = full[:, None] & self.totals.isfinite()  # (S, W)
         rows = unfinished.flatten()
         self.add(unfinished.nonzero()[:, 0], self.ids[rows], self.logs[rows])
         for s in done.nonzero()[:, 0].tolist():
             if not self.found[self.sentences[s]]:
                 raise nothing_left(self.sentences[s], self.count - 1)
         self.going = self.going & ~done
-        self.scores = self.scores.masked_fill(~self.going[:, None], -torch.inf)
+        self.totals = self.totals.masked_fill(~self.going[:, None], -torch.inf)
 
     def looping(self) -> Tensor:
         """The sentences whose best goes round in a loop: nothing better would come of it. (S,)"""
@@ -199,8 +199,8 @@ class Search:
         width = self.how.width
         self.ids = self.ids.unflatten(0, (-1, width))[kept].flatten(0, 1)
         self.logs = self.logs.unflatten(0, (-1, width))[kept].flatten(0, 1)
-        self.scores, self.limits, self.to_beat = (
-            each[kept] for each in (self.scores, self.limits, self.to_beat)
+        self.totals, self.limits, self.to_beat = (
+            each[kept] for each in (self.totals, self.limits, self.to_beat)
         )
         self.going = self.going[kept]
         return parents[kept].flatten()

@@ -20,7 +20,7 @@ class Hypothesis(NamedTuple):
     """One sequence, and what the model gives for it."""
 
     ids: list[int]  # without the stop
-    score: float  # the sum of its logs
+    log_prob: float  # the sum of its logs
     logs: list[float]  # the log-probability of each token, and of the stop where it was reached
     finished: bool  # by the stop, not by being as long as it may be
 
@@ -133,7 +133,7 @@ def without(logs: Tensor, tokens: Sequence[int]) -> Tensor:
     return logs
 
 
-def begun(start: Tensor) -> Tensor:
+def check_start(start: Tensor) -> Tensor:
     """Where writing begins, (B, T), if there is something to go on from."""
     if start.dim() != 2 or not start.shape[1]:
         shape = " x ".join(map(str, start.shape))

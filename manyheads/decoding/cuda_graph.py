@@ -54,7 +54,7 @@ class RecordedChoice:
         return RecordedChoice(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
 
 
-class Captured:
+class CudaGraphDecoder:
     """A decoder with a cache of `slots` tokens for a batch of sequences, its step recorded.
 
     What is compiled is so by `compile`, the options of torch.compile; None records what is there.
@@ -144,9 +144,11 @@ class Captured:
             return [paper.hypothesis() for paper in papers]
         start = start.to(self.device)
         self.begin(start, how.seed, numbers, steps)
-        scores = self.scores(start, line(start.shape[1], device=self.device), start.shape[1])
-        bounds.check(scores.shape[1])
-        self.choose(scores, rule)
+        logits = self.compute_logits(
+            start, line(start.shape[1], device=self.device), start.shape[1]
+        )
+        bounds.check(logits.shape[1])
+        self.choose(logits, rule)
         done, seen = 1, 0
         while True:
             until = min(steps, seen + self.look_every)
@@ -192,7 +194,7 @@ class Captured:
         self.count.zero_()
         self.place.fill_(start.shape[1] - 1)
 
-    def scores(self, ids: Tensor, at: Grid, slots: int) -> Tensor:
+    def compute_logits(self, ids: Tensor, at: Grid, slots: int) -> Tensor:
         """Of the next token (B, V), after ids (B, T) that go into the first slots of the cache."""
         if len(ids) < self.batch:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
@@ -212,11 +214,11 @@ class Captured:
     def step(self, slots: int, rule: RecordedChoice) -> None:
         """Read the last token, write the next: all of it on the device."""
         at = Grid(self.place, (self.place,), (slots,))
-        self.choose(self.scores(self.token, at, slots), rule)
+        self.choose(self.compute_logits(self.token, at, slots), rule)
 
-    def choose(self, scores: Tensor, rule: RecordedChoice) -> None:
-        """A token for each sequence by its scores (B, V), into the buffers."""
-        logs = without(scores.log_softmax(-1, dtype=torch.float32), rule.never)
+    def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
+        """A token for each sequence by its logits (B, V), into the buffers."""
+        logs = without(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
         token = pick(weights(rule.how, logs), self.shares.index_select(1, self.count))

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import Bounds, Hypothesis, begun, nothing_left
-from manyheads.decoding.log_probs import few, log_probabilities, promising
+from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
+from manyheads.decoding.log_probs import blockwise_topk, few, to_log_probs
 from manyheads.decoding.step import Step
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
@@ -36,7 +36,7 @@ def greedy(step: Step, start: Tensor, bounds: Bounds, over: Over | None = None) 
 
 
 def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
-    among = promising(logs.new_zeros(len(logs), 1), logs)
+    among = blockwise_topk(logs.new_zeros(len(logs), 1), logs)
     best = logs.gather(1, among).argmax(-1, keepdim=True)
     return among.gather(1, best)[:, 0]
 
@@ -69,15 +69,15 @@ def rounds(
     limits = bounds.limits(len(start))
     rows = [*range(len(limits))]  # in the batch; some of them may be done
     going = {row for row in rows if limits[row]}
-    token, count = begun(start), 0
+    token, count = check_start(start), 0
     while going:
         if few(len(going), len(rows)):
             kept = [i for i, row in enumerate(rows) if row in going]
             step.select(torch.tensor(kept, device=token.device))
             rows, token = [rows[i] for i in kept], token[kept]
-        chances = bounds.rule_out(log_probabilities(step(token)), count, rows)
-        token = choose(chances, rows)[:, None]  # (B, 1)
-        found = chances.gather(1, token)
+        log_probs = bounds.rule_out(to_log_probs(step(token)), count, rows)
+        token = choose(log_probs, rows)[:, None]  # (B, 1)
+        found = log_probs.gather(1, token)
         count += 1
         each = zip(rows, token[:, 0].tolist(), found[:, 0].tolist(), strict=True)
         new = [WrittenToken(row, number, log) for row, number, log in each if row in going]

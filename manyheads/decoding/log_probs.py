@@ -11,23 +11,23 @@ from torch import Tensor
 BLOCK = 64  # tokens of which only the best is compared with others at first
 
 
-def log_probabilities(scores: Tensor) -> Tensor:
-    """In the place of the scores where they fit, which halves the time that this takes."""
-    if scores.dtype == torch.float32 and scores.is_contiguous():
-        return torch.log_softmax(scores, -1, out=scores)
-    return scores.log_softmax(-1, dtype=torch.float32)
+def to_log_probs(logits: Tensor) -> Tensor:
+    """In the place of the logits where they fit, which halves the time that this takes."""
+    if logits.dtype == torch.float32 and logits.is_contiguous():
+        return torch.log_softmax(logits, -1, out=logits)
+    return logits.log_softmax(-1, dtype=torch.float32)
 
 
-def promising(scores: Tensor, logs: Tensor) -> Tensor:
+def blockwise_topk(totals: Tensor, logs: Tensor) -> Tensor:
     """Numbers w V + v of continuations (S, ...), the best 2 W of each sentence among them.
 
     To sort a whole vocabulary takes long. The best are in the blocks of tokens whose best are best.
     """
-    (sentences, width), vocabulary = scores.shape, logs.shape[1]
+    (sentences, width), vocabulary = totals.shape, logs.shape[1]
     block = min(BLOCK, vocabulary)
     count, rest = divmod(vocabulary, block)
     tops = logs[:, : vocabulary - rest].unflatten(1, (count, block)).amax(-1)  # (S W, count)
-    tops = (tops + scores.view(-1, 1)).view(sentences, -1)
+    tops = (tops + totals.view(-1, 1)).view(sentences, -1)
     chosen = tops.topk(min(2 * width, tops.shape[1])).indices
     starts = chosen // count * vocabulary + chosen % count * block
     tokens = torch.arange(vocabulary, device=logs.device)

@@ -24,7 +24,7 @@ FEW = 1000  # tokens
 class Sampling:
     """What is left to chance: all of it as it stands, less with each setting, in this order.
 
-    What a step does to its scores comes before all of them: `Repeats` makes tokens dearer there.
+    What a step does to its logits comes before all of them: `Repeats` makes tokens dearer there.
     """
 
     temperature: float = 1.0  # below 1 favours the likely, above 1 the unlikely
@@ -71,7 +71,7 @@ def sample(
     numbers: Sequence[int] | None = None,
     over: Over | None = None,
 ) -> list[Hypothesis]:
-    """Write on from `start` (B, T); scores are the model's own, whatever was drawn from.
+    """Write on from `start` (B, T); log-probabilities are the model's own, whatever was drawn from.
 
     Each sequence has a chance of its own, by the seed and its number in the whole input, so that
     what is drawn for it does not depend on its batch.

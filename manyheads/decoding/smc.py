@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import UNLIKELY, nothing_left, without
-from manyheads.decoding.log_probs import log_probabilities
+from manyheads.decoding.log_probs import to_log_probs
 from manyheads.decoding.sample import Sampling, drawn
 from manyheads.decoding.step import Step
 
@@ -57,18 +57,18 @@ def around(
     ids = start.new_empty((particles, 0))
     logs = torch.empty((particles, 0), device=start.device)
     weights = torch.zeros(particles, dtype=torch.double)  # their logarithms, up to a common factor
-    scores = step(start).repeat_interleave(particles, 0)  # the start is read once for all
+    logits = step(start).repeat_interleave(particles, 0)  # the start is read once for all
     step.select(torch.zeros(particles, dtype=torch.long, device=start.device))
     for turn, known in enumerate(shown(given)):
-        chances = log_probabilities(scores)  # (K, V)
+        log_probs = to_log_probs(logits)  # (K, V)
         if known == FREE:
-            without(chances, never)
+            without(log_probs, never)
         else:
-            own = chances[:, known].clamp(min=UNLIKELY)
+            own = log_probs[:, known].clamp(min=UNLIKELY)
             weights += own.double().cpu()
-            chances.fill_(-torch.inf)[:, known] = own
-        token = choose(chances, rows)[:, None]  # (K, 1)
-        log = chances.gather(1, token)
+            log_probs.fill_(-torch.inf)[:, known] = own
+        token = choose(log_probs, rows)[:, None]  # (K, 1)
+        log = log_probs.gather(1, token)
         if not log.isfinite().all():
             raise nothing_left(0, turn)
         ids, logs = torch.cat([ids, token], 1), torch.cat([logs, log], 1)
@@ -78,7 +78,7 @@ def around(
             ids, logs = ids[kept], logs[kept]
             weights.zero_()
         if turn + 1 < len(given):
-            scores = step(ids[:, -1:])
+            logits = step(ids[:, -1:])
     one = chosen(weights, chance.random())
     return Around(ids[one].tolist(), logs[one].tolist())
 

@@ -1,4 +1,4 @@
-"""One step of writing: the tokens that are new in, scores of the next token out.
+"""One step of writing: the tokens that are new in, logits of the next token out.
 
 B batch, T new tokens, V vocabulary.
 """
@@ -22,7 +22,7 @@ class Step(Protocol):
     """What greedy, beam and sample write with: a batch of sequences that go on together."""
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> scores of the next (B, V), for the caller to write over."""
+        """New tokens (B, T) -> logits of the next (B, V), for the caller to write over."""
 
     def select(self, rows: Tensor) -> None:
         """Keep these sequences, in this order: fewer where some are done, repeated for a beam."""
@@ -79,10 +79,10 @@ class CachedStep:
             at = self.places[self.read : self.read + new]
         ids = self.with_idle(ids)
         with using(sharing(self.work, ids)):
-            scores = self.decoder(Tokens(ids, at, self.seen), self.memory, self.cache)
+            logits = self.decoder(Tokens(ids, at, self.seen), self.memory, self.cache)
         self.read += new  # only now: a step that was refused has read nothing
         self.held = count + self.idle
-        return scores[:count, -1]
+        return logits[:count, -1]
 
     def select(self, rows: Tensor) -> None:
         if isinstance(self.cache, Static):  # its size stays: those left out go on unread

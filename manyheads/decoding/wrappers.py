@@ -57,7 +57,7 @@ class Moving:
 
 
 class Repeats:
-    """Tokens that were read or written cost more: their scores are divided by the penalty where
+    """Tokens that were read or written cost more: their logits are divided by the penalty where
     they are over 0 and multiplied by it where they are under, before they are probabilities.
 
     `spared` are never dearer: the stop, where a text begins with the same sign.
@@ -72,13 +72,13 @@ class Repeats:
         self.met: Tensor | None = None  # (B, V)
 
     def __call__(self, ids: Tensor) -> Tensor:
-        scores = self.step(ids)  # (B, V)
+        logits = self.step(ids)  # (B, V)
         if self.met is None:
-            self.met = torch.zeros_like(scores, dtype=torch.bool)
+            self.met = torch.zeros_like(logits, dtype=torch.bool)
         self.met.scatter_(1, ids, True)
         self.met[:, self.spared] = False
-        dearer = torch.where(scores > 0, scores / self.penalty, scores * self.penalty)
-        return torch.where(self.met, dearer, scores)
+        dearer = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return torch.where(self.met, dearer, logits)
 
     def select(self, rows: Tensor) -> None:
         self.step.select(rows)
@@ -97,11 +97,11 @@ class WholeBeats:
         self.read = 0  # tokens, from the sign that starts them or another beat's first on
 
     def __call__(self, ids: Tensor) -> Tensor:
-        scores = self.step(ids)  # (B, V)
+        logits = self.step(ids)  # (B, V)
         self.read += ids.shape[1]
         if (self.read - 1) % self.beat:
-            scores[:, self.stop] = -torch.inf
-        return scores
+            logits[:, self.stop] = -torch.inf
+        return logits
 
     def select(self, rows: Tensor) -> None:
         self.step.select(rows)

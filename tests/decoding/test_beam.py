@@ -29,10 +29,10 @@ def test_a_beam_wide_enough_finds_the_best_of_all_sequences(
             len(there_are), nbest=min(7, len(there_are)), length_penalty=penalty, early=early
         )
         (found,) = beam(chain, begin(1), bounds, how)
-        wanted = sorted(there_are, key=how.worth, reverse=True)[: how.nbest]
+        wanted = sorted(there_are, key=how.normalised_score, reverse=True)[: how.nbest]
         assert [one.ids for one in found] == [one.ids for one in wanted]
         assert [one.finished for one in found] == [one.finished for one in wanted]
-        assert [one.score for one in found] == pytest.approx([one.score for one in wanted])
+        assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in wanted])
 
 
 def test_a_patient_search_ends_only_when_nothing_open_can_be_better() -> None:
@@ -77,7 +77,9 @@ def test_a_beam_of_one_is_greedy_in_transformers(seed: int) -> None:
 
 def same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
     assert [one.ids for one in found] == [one.ids for one in wanted]
-    assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-5)
+    assert [one.log_prob for one in found] == pytest.approx(
+        [one.log_prob for one in wanted], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -127,11 +129,11 @@ def test_the_candidates_are_the_best_of_all_continuations(vocabulary: int) -> No
     found = Candidates.of(scores, logs)
     total = (scores.view(-1, 1) + logs).view(6, -1)
     wanted = total.topk(min(10, total.shape[1])).values
-    torch.testing.assert_close(found.scores, wanted)
+    torch.testing.assert_close(found.totals, wanted)
     assert found.rows.div(5, rounding_mode="floor").eq(torch.arange(6)[:, None]).all()
     torch.testing.assert_close(found.logs, logs[found.rows, found.tokens])
     again = scores.view(-1)[found.rows] + found.logs
-    torch.testing.assert_close(again, found.scores)
+    torch.testing.assert_close(again, found.totals)
     numbers = found.rows * vocabulary + found.tokens
     assert all(len(set(row)) == len(row) for row in numbers.tolist())
 
@@ -139,8 +141,8 @@ def test_the_candidates_are_the_best_of_all_continuations(vocabulary: int) -> No
 def test_sequences_come_best_first_and_all_different() -> None:
     for found in beam(Chain([*range(12)], 4), begin(12), Bounds(STOP, longest=6), Beam(5, 5)):
         assert len({(*one.ids, one.finished) for one in found}) == 5
-        worths = [one.score / len(one.logs) for one in found]
-        assert worths == sorted(worths, reverse=True)
+        ranked = [one.log_prob / len(one.logs) for one in found]
+        assert ranked == sorted(ranked, reverse=True)
 
 
 def test_a_wider_beam_finds_what_greedy_misses() -> None:
@@ -148,7 +150,7 @@ def test_a_wider_beam_finds_what_greedy_misses() -> None:
     how = Beam(6, length_penalty=0.0)
     found = beam(Chain([*range(30)], 5), begin(30), bounds, how)
     wanted = greedy(Chain([*range(30)], 5), begin(30), bounds)
-    gains = [best.score - one.score for (best,), one in zip(found, wanted, strict=True)]
+    gains = [best.log_prob - one.log_prob for (best,), one in zip(found, wanted, strict=True)]
     assert min(gains) > -1e-5
     assert max(gains) > 0.5
 

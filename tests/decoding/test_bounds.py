@@ -28,7 +28,7 @@ def test_a_sequence_begins_with_its_prefix_at_the_models_own_price(write: Any) -
         for token, log in zip([*found.ids, STOP], found.logs, strict=False):
             assert log == pytest.approx(chain.scores(n, history).log_softmax(-1)[token].item())
             history.append(token)
-        assert found.score == pytest.approx(sum(found.logs))
+        assert found.log_prob == pytest.approx(sum(found.logs))
 
 
 @every_way
@@ -44,7 +44,7 @@ def test_no_sequence_is_shorter_than_asked_nor_longer(write: Any) -> None:
 def test_a_prefix_is_written_even_where_the_model_rules_it_out(write: Any) -> None:
     (found,) = write(Fixed([0.5, 0.5, 0.0]), begin(1), Bounds(STOP, longest=2, prefix=[[2]]))
     assert found.ids[0] == 2
-    assert found.score < -1e3
+    assert found.log_prob < -1e3
 
 
 @every_way

@@ -50,7 +50,7 @@ def test_the_logs_are_those_of_the_model_and_the_score_their_sum() -> None:
     (found,) = greedy(Fixed([0.1, 0.6, 0.3]), begin(1), Bounds(STOP, longest=2, never=(1,)))
     assert found.ids == [2, 2]
     assert found.logs == pytest.approx([math.log(0.3)] * 2)
-    assert found.score == pytest.approx(2 * math.log(0.3))
+    assert found.log_prob == pytest.approx(2 * math.log(0.3))
 
 
 def test_cost_follows_what_is_still_open() -> None:
@@ -98,4 +98,4 @@ def test_a_transformer_translates_alike_alone_and_in_a_batch() -> None:
         memory = model.encode(SOURCES).select(torch.tensor([n]))
         (alone,) = greedy(CachedStep(model.decoder, memory), begin(1), bounds)
         assert alone.ids == together[n].ids
-        assert alone.score == pytest.approx(together[n].score, abs=1e-5)
+        assert alone.log_prob == pytest.approx(together[n].log_prob, abs=1e-5)

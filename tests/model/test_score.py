@@ -10,7 +10,7 @@ from manyheads.attention.cache import Growing, Static
 from manyheads.attention.places import grid, line
 from manyheads.attention.positions import Sinusoidal
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.cuda_graph import Captured
+from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.build import Network, decoder, encoder
@@ -125,7 +125,7 @@ def test_voices_are_told_apart_in_recorded_steps_too() -> None:
     network = built({"types": 4, "position": "rotary"})
     start, bounds = chords(2, 6), Bounds(2, longest=9, never=(0, 1))
     drawn = sample(CachedStep(network), start, bounds, Sampling(seed=3))
-    recorded = Captured(network, 2, 15).sample(start, bounds, Sampling(seed=3))
+    recorded = CudaGraphDecoder(network, 2, 15).sample(start, bounds, Sampling(seed=3))
     assert [one.ids for one in recorded] == [one.ids for one in drawn]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.decoding.cuda_graph import Captured
+from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.modules.build import Network, decoder
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.generate import Generation, generate, stream
@@ -119,14 +119,14 @@ def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPat
     network, how = model(), WAYS[way]
     plain = generate(network, CODEC, PROMPTS, how, context=64)
     asked: list[int] = []
-    whole = Captured.sample
+    whole = CudaGraphDecoder.sample
 
-    def counted(writer: Captured, *given: Any) -> Any:
+    def counted(writer: CudaGraphDecoder, *given: Any) -> Any:
         asked.append(writer.batch)
         return whole(writer, *given)
 
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
-    monkeypatch.setattr(Captured, "sample", counted)
+    monkeypatch.setattr(CudaGraphDecoder, "sample", counted)
     assert generate(network, CODEC, PROMPTS, how, context=64) == plain
     assert sum(asked) == len(PROMPTS)
 
@@ -144,7 +144,7 @@ def test_what_the_host_has_a_say_in_is_not_recorded(
     changed: dict[str, Any], context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
-    monkeypatch.setattr(Captured, "sample", lambda *_: pytest.fail("it was recorded"))
+    monkeypatch.setattr(CudaGraphDecoder, "sample", lambda *_: pytest.fail("it was recorded"))
     generate(model(), CODEC, PROMPTS[:1], replace(WAYS["drawn"], **changed), context)
 
 

@@ -43,7 +43,9 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
             [one.ids for one in best] for best in alone
         ]
         for ours, theirs in zip(together, alone, strict=True):
-            assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-4)
+            assert [h.log_prob for h in ours] == pytest.approx(
+                [h.log_prob for h in theirs], abs=1e-4
+            )
     assert len({tuple(best[0].ids) for best in alone}) > 3
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
-from manyheads.decoding.cuda_graph import Captured
+from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Telling
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.sample import Sampling, sample
@@ -217,7 +217,7 @@ def continuation(codec: Text, prompt: Ids, one: Hypothesis, stops: Sequence[str]
     # Told anew: who searches asks nothing of the last token that there may be.
     telling = Telling(codec, prompt, stops)
     text = telling.all(one.ids)
-    return Continuation(text, one.ids, one.score, one.logs, one.finished or telling.stopped)
+    return Continuation(text, one.ids, one.log_prob, one.logs, one.finished or telling.stopped)
 
 
 def searched(
@@ -257,7 +257,7 @@ def recorded(
     network: Decoder, start: Tensor, how: Generation, codec: Text, numbers: Sequence[int]
 ) -> list[list[Hypothesis]]:
     slots = start.shape[1] + how.max_new_tokens
-    writer = Captured(network, len(start), slots)
+    writer = CudaGraphDecoder(network, len(start), slots)
     return [[one] for one in writer.sample(start, how.bounds(codec), how.sampling(), numbers)]
 
 

@@ -195,7 +195,7 @@ class Translator:
 
     def joined(self, one: Written, part: Part, found: Hypothesis, how: Writing) -> Written:
         """What was written so far, and for a part more."""
-        log_prob, tokens = one.log_prob + found.score, one.tokens + len(found.logs)
+        log_prob, tokens = one.log_prob + found.log_prob, one.tokens + len(found.logs)
         after = one.parts[-1][0].after if one.parts else ""
         return Written(
             join(one.text, after, self.task.codecs.target.render(found.ids)),

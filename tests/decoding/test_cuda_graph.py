@@ -9,7 +9,14 @@ from writers import translator
 
 from manyheads import Bounds, CachedStep, Decoder, Hypothesis, Sampling, Tokens, line, sample
 from manyheads.decoding import sample as plain
-from manyheads.decoding.cuda_graph import BLOCK, Captured, biases_apart, pick, swapped, weights
+from manyheads.decoding.cuda_graph import (
+    BLOCK,
+    CudaGraphDecoder,
+    biases_apart,
+    pick,
+    swapped,
+    weights,
+)
 from manyheads.modules.build import Network, decoder
 
 STOP, VOCABULARY = 7, 2 * BLOCK + 11
@@ -50,14 +57,17 @@ def prompts(batch: int = 5, length: int = 3) -> torch.Tensor:
 def test_the_tokens_are_those_of_the_plain_way(how: Sampling) -> None:
     network = writer()
     wanted = sample(CachedStep(network), prompts(), BOUNDS, how)
-    assert Captured(network, 5, 30, room=8, look_every=7).sample(prompts(), BOUNDS, how) == wanted
+    assert (
+        CudaGraphDecoder(network, 5, 30, room=8, look_every=7).sample(prompts(), BOUNDS, how)
+        == wanted
+    )
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary", "bias", "content", "none"])
 def test_so_they_are_whatever_says_where_a_token_is(position: Any) -> None:
     network = writer(replace(NETWORK, position=position, window=6))
     wanted = sample(CachedStep(network), prompts(), BOUNDS)
-    assert Captured(network, 5, 30, room=8).sample(prompts(), BOUNDS) == wanted
+    assert CudaGraphDecoder(network, 5, 30, room=8).sample(prompts(), BOUNDS) == wanted
 
 
 def test_some_sequences_stop_and_some_do_not() -> None:
@@ -68,7 +78,7 @@ def test_some_sequences_stop_and_some_do_not() -> None:
 
 def test_the_same_recorder_writes_again() -> None:
     network = writer()
-    recorder = Captured(network, 5, 30, room=8)
+    recorder = CudaGraphDecoder(network, 5, 30, room=8)
     first = recorder.sample(prompts(), BOUNDS)
     other = recorder.sample(prompts(2, 9), BOUNDS, CHOICES[1], numbers=[4, 11])
     wanted = sample(CachedStep(network), prompts(2, 9), BOUNDS, CHOICES[1], numbers=[4, 11])
@@ -77,28 +87,28 @@ def test_the_same_recorder_writes_again() -> None:
 
 
 def test_a_choice_of_another_seed_is_no_other_recording() -> None:
-    recorder = Captured(writer(), 5, 30)
+    recorder = CudaGraphDecoder(writer(), 5, 30)
     found = [recorder.sample(prompts(), BOUNDS, Sampling(seed=seed)) for seed in (0, 1)]
     assert found[0] != found[1]
     assert len(recorder.recordings) == 1
 
 
 def test_slots_that_are_filled_later_are_of_a_later_recording() -> None:
-    recorder = Captured(writer(), 5, 30, room=8)
+    recorder = CudaGraphDecoder(writer(), 5, 30, room=8)
     recorder.sample(prompts(), Bounds(None, longest=20))
     assert sorted(slots for slots, _ in recorder.recordings) == [8, 16, 24]
 
 
 def test_each_may_have_another_length() -> None:
     network, bounds = writer(), Bounds(None, longest=[0, 4, 1, 9, 2])
-    found = Captured(network, 5, 30).sample(prompts(), bounds)
+    found = CudaGraphDecoder(network, 5, 30).sample(prompts(), bounds)
     assert [len(one.ids) for one in found] == [0, 4, 1, 9, 2]
     assert found == sample(CachedStep(network), prompts(), bounds)
 
 
 def test_who_looks_is_shown_each_token_once_and_nothing_after_the_stop() -> None:
     looks: list[list[list[int]]] = []
-    found = Captured(writer(), 5, 30, look_every=4).sample(
+    found = CudaGraphDecoder(writer(), 5, 30, look_every=4).sample(
         prompts(), BOUNDS, CHOICES[0], look=looks.append
     )
     for row, one in enumerate(found):
@@ -109,7 +119,7 @@ def test_who_looks_is_shown_each_token_once_and_nothing_after_the_stop() -> None
 
 
 def test_nothing_is_written_once_all_have_stopped() -> None:
-    recorder = Captured(writer(), 5, 64, look_every=2)
+    recorder = CudaGraphDecoder(writer(), 5, 64, look_every=2)
     only_stop = Bounds(STOP, longest=60, never=tuple({*range(VOCABULARY)} - {STOP}))
     found = recorder.sample(prompts(), only_stop)
     assert all(one.ids == [] and one.finished for one in found)
@@ -118,7 +128,7 @@ def test_nothing_is_written_once_all_have_stopped() -> None:
 
 def test_a_compiled_step_writes_the_same() -> None:
     network = writer(replace(NETWORK, depth=1))
-    recorder = Captured(network, 5, 30, compile={"backend": "eager"})
+    recorder = CudaGraphDecoder(network, 5, 30, compile={"backend": "eager"})
     wanted = sample(CachedStep(network), prompts(), BOUNDS)
     assert recorder.sample(prompts(), BOUNDS) == wanted
     torch._dynamo.reset()
@@ -159,7 +169,7 @@ def test_a_token_without_weight_is_never_picked() -> None:
 def test_where_nothing_can_be_written_it_says_so() -> None:
     nothing = Bounds(None, longest=3, never=tuple(range(VOCABULARY)))
     with pytest.raises(ValueError, match="sequence 0 can write nothing after 0 tokens"):
-        Captured(writer(), 5, 30).sample(prompts(), nothing)
+        CudaGraphDecoder(writer(), 5, 30).sample(prompts(), nothing)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +188,7 @@ def test_where_nothing_can_be_written_it_says_so() -> None:
 )
 def test_what_cannot_be_written_is_refused(asked: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Captured(writer(), 5, 30).sample(**{"start": prompts(), "bounds": BOUNDS, **asked})
+        CudaGraphDecoder(writer(), 5, 30).sample(**{"start": prompts(), "bounds": BOUNDS, **asked})
 
 
 @pytest.mark.parametrize(
@@ -194,7 +204,7 @@ def test_what_cannot_be_written_is_refused(asked: Any, sentence: str) -> None:
 )
 def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Captured(**{"decoder": writer(), "batch": 5, "slots": 30, **asked})
+        CudaGraphDecoder(**{"decoder": writer(), "batch": 5, "slots": 30, **asked})
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="records on CUDA")
@@ -208,7 +218,7 @@ def test_on_cuda_a_recording_writes_the_same(
 ) -> None:
     network = writer(replace(NETWORK, window=window), torch.float32)
     wanted = sample(CachedStep(network), prompts(batch), BOUNDS, CHOICES[1])
-    recorder = Captured(network.cuda(), batch, 30, compile=compile)
+    recorder = CudaGraphDecoder(network.cuda(), batch, 30, compile=compile)
     assert (recorder.kernel.name == "single") == (window == 0)
     for _ in range(2):
         found = recorder.sample(prompts(batch).cuda(), BOUNDS, CHOICES[1])
