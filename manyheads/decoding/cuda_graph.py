@@ -200,7 +200,7 @@ class CudaGraphDecoder:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
-        places, types = self.decoder.dressed(ids, at)
+        places, types = self.decoder.places_and_types(ids, at)
         words = words_of(self.decoder.embedding, ids, types)
         states = self.decoder.stack(words, places, cache=cache)
         return self.decoder.head(states[:, -1])

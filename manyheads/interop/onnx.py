@@ -53,7 +53,7 @@ from manyheads.modules.build import Network
 from manyheads.modules.heads import Reader
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of
-from manyheads.tasks.music.network import Score as MusicScore
+from manyheads.tasks.music.network import MusicDecoder
 
 Ids = Sequence[int]
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -74,7 +74,7 @@ def translation(
 
 
 def language(network: Decoder, design: Network, codec: Text, folder: Path) -> None:
-    if isinstance(network, MusicScore):
+    if isinstance(network, MusicDecoder):
         raise ValueError(
             "a network that reads voices, steps or pitches of music is not exported to ONNX; "
             "one that reads text is"

@@ -173,11 +173,11 @@ class Decoder(nn.Module):
                     "EncoderDecoder.encode makes one"
                 )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
-        at, types = self.dressed(tokens.ids, tokens.at, tokens.types)
+        at, types = self.places_and_types(tokens.ids, tokens.at, tokens.types)
         x = words_of(self.embedding, tokens.ids, types)
         return self.head(self.stack(x, at, tokens.seen, memory, cache))
 
-    def dressed(
+    def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None
     ) -> tuple[Places, Tensor | None]:
         """Places and types, with all that follows from what the tokens are: of text, nothing."""

@@ -17,7 +17,7 @@ from manyheads.modules.build import Network, decoder, encoder
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec
-from manyheads.tasks.music.network import Score, Timed, music_decoder
+from manyheads.tasks.music.network import MusicDecoder, Timed, music_decoder
 from manyheads.tasks.music.performance import Performance
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 24, "dropout": 0.0}
@@ -172,7 +172,7 @@ def test_a_token_s_voice_is_its_turn() -> None:
 def test_places_are_time_step_and_pitch() -> None:
     network = built(SCORE)
     ids = torch.tensor([[1, 76, 71, 68, 3, 78, 2]])
-    at, _ = network.dressed(ids, line(7))
+    at, _ = network.places_and_types(ids, line(7))
     assert [axis.tolist() for axis in at.axes] == [
         [0, 1, 2, 3, 4, 5, 6],
         [0, 1, 1, 1, 1, 2, 2],
@@ -186,7 +186,7 @@ def test_events_have_no_steps_of_several_voices() -> None:
     codec = Performance()
     network = built(SCORE, codec)
     ids = torch.tensor([codec.pitches().index(60), codec.loud, codec.pitches().index(61)])[None]
-    at, _ = network.dressed(ids, line(3))
+    at, _ = network.places_and_types(ids, line(3))
     assert [axis.tolist() for axis in at.axes] == [[0, 1, 2], [[60, 0, 61]]]
     step = CachedStep(network)
     scores = torch.stack([step(ids[:, i : i + 1]) for i in range(3)], 1)
@@ -224,7 +224,7 @@ def test_only_music_is_read_as_a_score() -> None:
     plain = music_decoder(Network(**SMALL, position="rotary"), codec.size, codec.pitches(), 4)
     assert type(plain) is Decoder
     assert type(decoder(Network(**SMALL, types=4), 9)) is Decoder
-    assert isinstance(built({"types": 4}), Score)
+    assert isinstance(built({"types": 4}), MusicDecoder)
     for build in (decoder, encoder):
         with pytest.raises(ValueError) as error:
             build(Network(**SMALL, **SCORE), 9)

@@ -33,7 +33,7 @@ from manyheads.modules.transformer import Decoder, Tokens
 PITCHES = 128
 
 
-class Score(Decoder):
+class MusicDecoder(Decoder):
     """Tells `voices` apart where its embedding has types; `measured`, its tokens lie on a grid
     of time, step and pitch, so that one relative position knows how far apart two are in each.
     """
@@ -67,7 +67,7 @@ class Score(Decoder):
             )
         return super().forward(tokens, memory, cache)
 
-    def dressed(
+    def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None
     ) -> tuple[Places, Tensor | None]:
         """With what each token's time and number say of its voice, step and pitch."""
@@ -119,7 +119,9 @@ def music_decoder(
     table = words(network, vocabulary)
     head = scores(network, table)
     if not measured:
-        return Score(table, stack(network, written(network)), head, pitches=pitches, voices=voices)
+        return MusicDecoder(
+            table, stack(network, written(network)), head, pitches=pitches, voices=voices
+        )
     below_first = below(network)
     layers = Stack.of(
         network.shape(),
@@ -127,4 +129,4 @@ def music_decoder(
         position=None if below_first is None else Timed(below_first),
         relative=content(network, axes_of(voices), PITCHES),
     )
-    return Score(table, layers, head, pitches=pitches, voices=voices, measured=True)
+    return MusicDecoder(table, layers, head, pitches=pitches, voices=voices, measured=True)
