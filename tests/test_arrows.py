@@ -49,7 +49,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.language": {"tasks.checks", "tasks.presets", "decoding", "data"},
     "tasks.masked": {"tasks.language"},
     "tasks.classification": {"tasks.masked", "metrics"},
-    "tasks.music": {"tasks.language", "inspect"},
+    "tasks.music": {"tasks.checks", "tasks.presets", "decoding", "data", "inspect"},
     "tasks.table": {"tasks.family", "tasks.seq2seq", "tasks.classification", "tasks.music"},
     "tasks.choosing": {"tasks.table"},
     "tasks.describing": {"tasks.table"},

@@ -63,6 +63,18 @@ class Sampling:
         return weights
 
 
+def sampling_for(
+    temperature: float, *, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, seed: int = 0
+) -> Sampling | None:
+    """None at temperature 0, where the likeliest token is taken and nothing is left to chance."""
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"a temperature is a finite number from 0 (greedy) up, got {temperature}")
+    if temperature == 0 and (top_k or top_p < 1 or min_p):
+        raise ValueError("top_k, top_p and min_p narrow what is drawn; give a temperature too")
+    how = Sampling(temperature or 1.0, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+    return how if temperature else None
+
+
 def sample(
     step: Step,
     start: Tensor,

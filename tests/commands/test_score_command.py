@@ -63,8 +63,8 @@ def test_a_blank_line_keeps_its_place(manyheads: Command, model: Path) -> None:
 def test_what_is_no_number_is_null_in_json(
     manyheads: Command, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored = "manyheads.tasks.language.model.scored"
-    monkeypatch.setattr(scored, lambda *_: [math.nan, -math.inf])
+    found = "manyheads.tasks.language.model.compute_log_probs"
+    monkeypatch.setattr(found, lambda *_: [math.nan, -math.inf])
     done = manyheads("score", "--model", model, "--json", stdin=b"ab")
     told = json.loads(done.out, parse_constant=pytest.fail)
     assert (told["bits_per_byte"], told["perplexity"]) == (None, None)

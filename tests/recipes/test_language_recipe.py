@@ -9,8 +9,9 @@ import pytest
 from manyheads.config import read, write
 from manyheads.modules.build import Network
 from manyheads.tasks.language.corpus import Running
-from manyheads.tasks.language.settings import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.tasks.language.settings import PRESETS, Codec, Recipe, recipe_for
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
+from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 
@@ -18,9 +19,9 @@ DATA = Running((Path("book.txt"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting(10**10, cuda=False) == "tiny"
-    assert fitting(10**6, cuda=True) == "small"
-    assert fitting(10**9, cuda=True) == "base"
+    assert fitting_preset(10**10, cuda=False) == "tiny"
+    assert fitting_preset(10**6, cuda=True) == "small"
+    assert fitting_preset(10**9, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -15,7 +15,8 @@ from manyheads.tasks.language.settings import Recipe as LanguageRecipe
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save
 from manyheads.tasks.music.corpus import Repertoire
-from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, fitting, recipe_for
+from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, recipe_for
+from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 
@@ -23,9 +24,9 @@ FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting(10**10, cuda=False) == "tiny"
-    assert fitting(10**6, cuda=True) == "small"
-    assert fitting(10**9, cuda=True) == "base"
+    assert fitting_preset(10**10, cuda=False) == "tiny"
+    assert fitting_preset(10**6, cuda=True) == "small"
+    assert fitting_preset(10**9, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("data", [FOLDER, SONGS])

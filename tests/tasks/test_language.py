@@ -11,9 +11,10 @@ from torch import nn
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Windows, framed
+from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.task import HeldOut, Language, Learning, places, scored
+from manyheads.tasks.language.task import HeldOut, Language, Learning, places
 
 TEXTS = ["ein hund läuft und ein hund schläft. " * 4, "eine katze läuft", "ja 日本"]
 CODEC = Text.train(TEXTS, "byte")
@@ -187,7 +188,7 @@ def test_each_token_is_scored_once_as_one_window_at_a_time_would(
         wanted += alone(network, window, len(wanted) + 1 - begin)
         begin += stride
     for tokens in (1, 20, 10_000):  # whatever is computed at once
-        found = scored(network, CODEC, text, context, stride, tokens)
+        found = compute_log_probs(network, CODEC.signs, text, context, stride, tokens)
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
@@ -196,7 +197,7 @@ def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> N
     network = job.network().eval()
     scores = job.measured(network)
     logs = [
-        scored(network, CODEC, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
+        compute_log_probs(network, CODEC.signs, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
         for text in TEXTS[:2]
     ]
     flat = [log for some in logs for log in some]
@@ -207,11 +208,11 @@ def test_the_first_token_is_scored_where_a_sign_stands_before_it() -> None:
     network, text = language().network(), CODEC.encode("ein")
     for starts, count in (((), 2), ((1,), 3), ((1, 1), 3)):
         codec = Text(CODEC.tokenizer, Signs(starts=starts))
-        assert len(scored(network, codec, text, 8, 8)) == count
-    assert scored(network, CODEC, [], 8, 8) == []
+        assert len(compute_log_probs(network, codec.signs, text, 8, 8)) == count
+    assert compute_log_probs(network, CODEC.signs, [], 8, 8) == []
 
 
 @pytest.mark.parametrize("stride", [0, 9])
 def test_a_stride_that_leaves_tokens_out_is_refused(stride: int) -> None:
     with pytest.raises(ValueError, match=f"a window of 8 tokens moves by 1 to 8, got {stride}"):
-        scored(language().network(), CODEC, [5, 6], 8, stride)
+        compute_log_probs(language().network(), CODEC.signs, [5, 6], 8, stride)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,7 +16,7 @@ from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Telling
 from manyheads.decoding.greedy import greedy
-from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.sample import Sampling, sample, sampling_for
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
@@ -51,17 +50,12 @@ class Generation:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(
-                f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
-            )
+        self.sampling()
         if self.temperature and self.beam > 1:
             raise ValueError(
                 f"a beam searches and a temperature of {self.temperature} draws; "
                 "temperature=0 goes with a beam"
             )
-        if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
-            raise ValueError("top_k, top_p and min_p narrow what is drawn; give a temperature too")
         if self.nbest > max(1, self.beam):
             raise ValueError(
                 f"{self.nbest} best were asked for, a beam of {self.beam} finds {self.beam} at most"
@@ -83,12 +77,11 @@ class Generation:
             )
         if self.stop and self.beam > 1:
             raise ValueError("stop ends a text that is written once; leave it out with a beam")
-        self.sampling()
         self.search()
 
-    def sampling(self) -> Sampling:
-        return Sampling(
-            self.temperature or 1.0,
+    def sampling(self) -> Sampling | None:
+        return sampling_for(
+            self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
@@ -148,10 +141,9 @@ def stream(
     (ids,) = read(codec, [prompt], how)
     network.eval()
     start = starting(network, [framed(codec, ids, how)], how, context)
-    sampling = how.sampling() if how.temperature else None
     step = stepping(network, codec, how, context)
     return pieces(
-        stream_tokens(step, start, how.bounds(codec), sampling, number),
+        stream_tokens(step, start, how.bounds(codec), how.sampling(), number),
         Telling(codec, ids, how.stop),
         codec.signs.stops,
     )
@@ -237,8 +229,8 @@ def searched(
     ends = over if how.stop else None
     if how.beam > 1:
         return beam(step, start, bounds, how.search())
-    if how.temperature:
-        drawn = sample(step, start, bounds, how.sampling(), numbers, ends)
+    if sampling := how.sampling():
+        drawn = sample(step, start, bounds, sampling, numbers, ends)
         return [[one] for one in drawn]
     return [[one] for one in greedy(step, start, bounds, ends)]
 
@@ -258,7 +250,9 @@ def recorded(
 ) -> list[list[Hypothesis]]:
     slots = start.shape[1] + how.max_new_tokens
     writer = CudaGraphDecoder(network, len(start), slots)
-    return [[one] for one in writer.sample(start, how.bounds(codec), how.sampling(), numbers)]
+    sampling = how.sampling()
+    assert sampling is not None  # what is not drawn is not recorded
+    return [[one] for one in writer.sample(start, how.bounds(codec), sampling, numbers)]
 
 
 def alike(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from torch import nn
 
 from manyheads.data.sources import whole
+from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.generate import Continuation, Generation, generate, stream
-from manyheads.tasks.language.task import Language, scored
+from manyheads.tasks.language.task import Language
 
 
 class Scored(NamedTuple):
@@ -127,7 +128,8 @@ class LanguageModel:
             raise ValueError(f"a stride is 1 to the context of {context} tokens, got {stride}")
         both = whole(given, "what is given") + whole(text, "the text")
         ids, ends = codec.encode_with_ends(both)
-        logs = scored(self.network, codec, ids, context, stride or max(1, context // 2))
+        stride = stride or max(1, context // 2)
+        logs = compute_log_probs(self.network, codec.signs, ids, context, stride)
         # Where nothing starts a text its first token is given, and not scored.
         unscored = len(ids) - len(logs)
         skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)

@@ -17,13 +17,21 @@ from manyheads.tasks.language.corpus import prepare as lay_down
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.shared import FILES as FILES
 from manyheads.tasks.language.shared import Codec as Codec
-from manyheads.tasks.language.shared import check_room, codec_of
+from manyheads.tasks.language.shared import codec_of
 from manyheads.tasks.language.shared import counted as counted
 from manyheads.tasks.language.shared import data_of as data_of
 from manyheads.tasks.language.shared import gather as gather
 from manyheads.tasks.language.shared import tokens as tokens
 from manyheads.tasks.language.task import HeldOut, Language, Learning
-from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.presets import (
+    check_layout,
+    check_room,
+    chosen_preset,
+    fine_tuned,
+    fitting_preset,
+    no_other_network,
+    scale_training,
+)
 from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
@@ -88,7 +96,7 @@ def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
         "codec": Codec(size=2000),
         "context": 128,
         "network": network(128, 4, 4, 0.1),
-        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=3e-3),
+        "training": scale_training(tokens, cuda, epochs=4, batch=2048, learning_rate=3e-3),
     }
 
 
@@ -96,7 +104,7 @@ def small(tokens: int, cuda: bool) -> dict[str, Any]:
     """For a book or a hundred of them, read so often that it would know them by heart: weights
     decay fast (results/README.md).
     """
-    often = scaled(tokens, cuda, epochs=40, batch=16384, learning_rate=1e-3)
+    often = scale_training(tokens, cuda, epochs=40, batch=16384, learning_rate=1e-3)
     return {
         "codec": Codec(size=4000),
         "context": 256,
@@ -111,48 +119,21 @@ def base(tokens: int, cuda: bool) -> dict[str, Any]:
         "codec": Codec(size=32000),
         "context": 1024,
         "network": network(768, 12, 12, 0.0),
-        "training": scaled(tokens, cuda, epochs=1, batch=131072, learning_rate=6e-4),
+        "training": scale_training(tokens, cuda, epochs=1, batch=131072, learning_rate=6e-4),
     }
 
 
 PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 
-def fitting(tokens: int, cuda: bool) -> str:
-    if not cuda:
-        return "tiny"
-    return "small" if tokens < 100_000_000 else "base"
-
-
-def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:
-    """So many epochs, validated some twenty times."""
-    steps = max(200, epochs * tokens // batch)
-    every = max(50, steps // 20)
-    return Training(
-        steps=steps,
-        tokens_per_batch=batch,
-        learning_rate=learning_rate,
-        schedule="cosine",
-        warmup_steps=max(20, min(2000, steps // 20)),
-        weight_decay=0.1,
-        betas=(0.9, 0.99),
-        precision="bfloat16" if cuda else "float32",
-        best_by="loss",
-        validate_every=every,
-        checkpoint_every=every,
-        log_every=max(1, min(50, every // 2)),
-        ema=0.99,
-    )
-
-
 def recipe_for(task: Any, data: Running, tokens: int, choice: Choice = Choice()) -> Recipe:
     cuda = choice.device == "cuda"
-    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
+    parts = chosen_preset(PRESETS, choice.preset or fitting_preset(tokens, cuda))(tokens, cuda)
     data = replace(data, context=parts.pop("context"))
     if choice.start is not None:
         parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
         batch = parts["training"].tokens_per_batch
-        few = scaled(tokens, cuda, epochs=EPOCHS, batch=batch, learning_rate=1.0)
+        few = scale_training(tokens, cuda, epochs=EPOCHS, batch=batch, learning_rate=1.0)
         parts["training"] = fine_tuned(few, parts["network"])
         data = replace(data, context=choice.start.data.context)
     if choice.network is not None:

@@ -1,4 +1,4 @@
-"""What the families that learn from running text share: its files, its vocabulary, its room."""
+"""What the families that learn from running text share: its files and its vocabulary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from manyheads.codecs.text import Text
 from manyheads.config.declare import check, setting
-from manyheads.modules.build import Network
 from manyheads.tasks.language.corpus import Running, Texts, about, learned
 from manyheads.tasks.language.corpus import gather as read
 
@@ -26,16 +25,6 @@ class Codec:
 
     def __post_init__(self) -> None:
         check(self)
-
-
-def check_room(network: Network, context: int) -> None:
-    """Refuse windows that a learned position does not reach."""
-    room = network.longest
-    if network.position == "learned" and room < context:
-        raise ValueError(
-            f"a learned position for {room} places meets windows of {context} tokens; "
-            f"network.longest: {context} or data.context: {room} would do"
-        )
 
 
 def data_of(files: Mapping[str, Any]) -> Running:

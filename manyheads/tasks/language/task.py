@@ -6,26 +6,20 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.places import line
 from manyheads.codecs.text import Text
 from manyheads.data.layout import Layout
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, lost, whole
 from manyheads.decoding.detokenize import Telling
 from manyheads.modules.build import Network, decoder
-from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.generate import Generation, write_on
 from manyheads.tasks.task import Sample
-from manyheads.threads import sharing, using, work_of
 from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
@@ -150,51 +144,3 @@ def places(documents: Shard) -> list[tuple[int, int]]:
         long = int(ends[number]) - begin > total // SHOWN
         found.append((place if long else begin, int(ends[number])))
     return [*dict.fromkeys(found)]
-
-
-@torch.no_grad()
-def scored(
-    network: Any,
-    codec: Text,
-    ids: Sequence[int],
-    context: int,
-    stride: int,
-    tokens: int = VALIDATED_AT_ONCE,
-) -> list[float]:
-    """The log-probability of each token of a text, by a window that moves `stride` tokens on.
-
-    Each is scored once; past the first window it sees `context - stride` tokens before it at least.
-    The first is scored after the signs that a text starts with, and left out where there are none.
-    About so many `tokens` are computed at once.
-    """
-    if not 1 <= stride <= context:
-        raise ValueError(f"a window of {context} tokens moves by 1 to {context}, got {stride}")
-    network.eval()
-    device = next(network.parameters()).device
-    starts = codec.signs.starts
-    text = torch.tensor([*starts, *ids])
-    read, wanted = text[:-1], text[1:]
-    found: list[Tensor] = []
-    if len(read) >= context:
-        each = (side.unfold(0, context, stride) for side in (read, wanted))
-        rows = max(1, tokens // context)
-        for some, after in zip(*(side.split(rows) for side in each), strict=True):
-            logs = chances(network, some.to(device), after.to(device))
-            if not found:
-                found.append(logs[0, : context - stride])
-            found.append(logs[:, context - stride :].flatten())
-    done = sum(map(len, found))
-    if done < len(read):  # the last window is shorter, unless it is the only one
-        begin = max(0, done - (context - stride))
-        logs = chances(network, read[None, begin:].to(device), wanted[None, begin:].to(device))
-        found.append(logs[0, done - begin :])
-    return torch.cat(found)[max(0, len(starts) - 1) :].tolist() if found else []
-
-
-def chances(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
-    """What is read and what is wanted after it -> log-probabilities, each (B, T)"""
-    with using(sharing(work_of(network), read)):
-        scores = network(Tokens(read, line(read.shape[1], device=read.device)))
-    return -F.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten(), reduction="none").view(
-        wanted.shape
-    )

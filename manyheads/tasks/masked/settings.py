@@ -14,14 +14,14 @@ from manyheads.tasks.language.corpus import Running, Texts
 from manyheads.tasks.language.corpus import prepare as lay_down
 from manyheads.tasks.language.shared import FILES as FILES
 from manyheads.tasks.language.shared import Codec as Codec
-from manyheads.tasks.language.shared import check_room, codec_of
+from manyheads.tasks.language.shared import codec_of
 from manyheads.tasks.language.shared import counted as counted
 from manyheads.tasks.language.shared import data_of as data_of
 from manyheads.tasks.language.shared import gather as gather
 from manyheads.tasks.language.shared import tokens as tokens
 from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Learning, Masked, Masking
-from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run

@@ -19,13 +19,12 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import Over, greedy
-from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.sample import Sampling, sample, sampling_for
 from manyheads.decoding.smc import FREE, around
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.checks import check_types
-from manyheads.tasks.language.generate import AT_ONCE, Generation
 from manyheads.tasks.music.chorales import (
     QUARTERS_PER_MINUTE,
     REST,
@@ -45,6 +44,7 @@ LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
 TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
 VOICE_LEADING = 5.0  # nats that a parallel fifth or octave and a crossing cost
+AT_ONCE = 16384  # tokens, of all pieces that are written together
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
 
@@ -62,18 +62,14 @@ class Composing:
 
     def __post_init__(self) -> None:
         check_types(self)
-        Generation(  # refuses alike what text refuses
-            temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p
-        )
+        self.sampling()
         if not 0 <= self.voice_leading < math.inf:
             raise ValueError(
                 f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
             )
 
     def sampling(self) -> Sampling | None:
-        if not self.temperature:
-            return None
-        return Sampling(
+        return sampling_for(
             self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,

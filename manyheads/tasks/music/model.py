@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from manyheads.attention.places import line
+from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.task import scored
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
     VOICE_LEADING,
@@ -142,9 +142,8 @@ class Musician:
         if not piece.notes:
             raise ValueError("a piece to score has at least one note, one without any came")
         ids = [*encoded(piece, codec).tolist(), codec.signs.stop]
-        return Scored(
-            codec.pieces(ids), scored(self.network, cast(Any, codec), ids, context, stride)
-        )
+        logs = compute_log_probs(self.network, codec.signs, ids, context, stride)
+        return Scored(codec.pieces(ids), logs)
 
     @torch.no_grad()
     def look(

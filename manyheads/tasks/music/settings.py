@@ -11,8 +11,6 @@ from manyheads.config.declare import setting
 from manyheads.data.layout import Layout
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
-from manyheads.tasks.language.settings import scaled
-from manyheads.tasks.language.shared import check_room
 from manyheads.tasks.music.chorales import VOICES
 from manyheads.tasks.music.codec import CODEC, MusicCodec, load, new
 from manyheads.tasks.music.corpus import VARIED, Pieces, Repertoire, is_grids
@@ -21,7 +19,15 @@ from manyheads.tasks.music.corpus import prepare as lay_down
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.task import Learning, Music
 from manyheads.tasks.music.windows import Varied, check_context
-from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned, no_other_network
+from manyheads.tasks.presets import (
+    check_layout,
+    check_room,
+    chosen_preset,
+    fine_tuned,
+    fitting_preset,
+    no_other_network,
+    scale_training,
+)
 from manyheads.tasks.task import Choice
 from manyheads.training.learner import Training
 from manyheads.training.run import Run
@@ -144,14 +150,14 @@ def tiny(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     return {
         "context": 256,
         "network": network(128, 4, 4, 0.1, chorales),
-        "training": scaled(tokens, cuda, epochs=4, batch=2048, learning_rate=4e-3),
+        "training": scale_training(tokens, cuda, epochs=4, batch=2048, learning_rate=4e-3),
     }
 
 
 def small(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     """For hundreds of chorales, each read whole; or for a thousand performances."""
     if chorales:
-        training = scaled(tokens, cuda, epochs=167, batch=8192, learning_rate=2.5e-3)
+        training = scale_training(tokens, cuda, epochs=167, batch=8192, learning_rate=2.5e-3)
         return {
             "context": WHOLE,
             "network": network(256, 5, 8, 0.2, chorales),
@@ -160,7 +166,7 @@ def small(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     return {
         "context": 1024,
         "network": network(384, 6, 6, 0.1, chorales),
-        "training": scaled(tokens, cuda, epochs=40, batch=16384, learning_rate=2e-3),
+        "training": scale_training(tokens, cuda, epochs=40, batch=16384, learning_rate=2e-3),
     }
 
 
@@ -169,23 +175,19 @@ def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
     return {
         "context": WHOLE if chorales else 2048,
         "network": network(512, 8, 8, 0.3 if chorales else 0.1, chorales),
-        "training": scaled(tokens, cuda, epochs=20, batch=65536, learning_rate=6e-4),
+        "training": scale_training(tokens, cuda, epochs=20, batch=65536, learning_rate=6e-4),
     }
 
 
 PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 
-def fitting(tokens: int, cuda: bool) -> str:
-    if not cuda:
-        return "tiny"
-    return "small" if tokens < 100_000_000 else "base"
-
-
 def recipe_for(task: Any, data: Repertoire, tokens: int, choice: Choice = Choice()) -> Recipe:
     cuda = choice.device == "cuda"
     chorales = is_grids(data.music[0])
-    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda, chorales)
+    parts = chosen_preset(PRESETS, choice.preset or fitting_preset(tokens, cuda))(
+        tokens, cuda, chorales
+    )
     data = replace(data, context=parts.pop("context"))
     parts["codec"] = Codec("chorales" if chorales else "performance")
     if choice.start is not None:
