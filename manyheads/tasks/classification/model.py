@@ -10,6 +10,7 @@ from torch import nn
 from manyheads.tasks.classification.predictions import Judged, judge_texts
 from manyheads.tasks.classification.task import Judging
 from manyheads.tasks.masked.model import Reader, readable
+from manyheads.tasks.portable import Portable
 
 
 class Judge(Reader):
@@ -23,3 +24,17 @@ class Judge(Reader):
         """model.classify(["A lovely film."]) -> [Verdict("positive", 0.98, ...)]"""
         readable(texts)
         return judge_texts(self.task, self.network, texts)
+
+    def portable(self) -> Portable:
+        task = self.task
+        return Portable(
+            "encoder",
+            self.kind,
+            task.design,
+            (self.codec,),
+            task.room,
+            self.network,
+            self.name,
+            labels=tuple(task.labels.names),
+            pooling=None if self.kind == "labelling" else task.pooling,
+        )

@@ -13,6 +13,7 @@ from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.generate import Continuation, Generation, generate, stream
 from manyheads.tasks.language.task import Language
+from manyheads.tasks.portable import Portable
 
 
 class Scored(NamedTuple):
@@ -136,3 +137,16 @@ class LanguageModel:
         begin = max([len(given), *ends[:skipped]])
         size = len(both[begin:].encode())
         return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)
+
+    def portable(self) -> Portable:
+        task = self.task
+        return Portable(
+            "decoder",
+            self.kind,
+            task.design,
+            (task.codec,),
+            task.context,
+            self.network,
+            self.name,
+            chat=self.chat,
+        )

@@ -16,6 +16,7 @@ from manyheads.modules.build import Network, encoder
 from manyheads.modules.heads import Pooling
 from manyheads.tasks.masked.task import Masked
 from manyheads.tasks.masked.vectors import embed
+from manyheads.tasks.portable import Portable, VectorSettings
 
 Vectors = NDArray[np.float32]
 
@@ -73,6 +74,21 @@ class Embedder(Reader):
         self.longest = context
         self.normalised, self.prompt, self.dimensions = normalised, prompt, dimensions
 
+    def portable(self) -> Portable:
+        return Portable(
+            "encoder",
+            self.kind,
+            self.design,
+            (self.codec,),
+            self.context,
+            self.network,
+            self.name,
+            vectors=VectorSettings(
+                self.pooling, self.normalised, self.prompt, self.dimensions, self.context
+            ),
+            embed=self.embed,
+        )
+
 
 class Guesser(Reader):
     """It has learned to guess hidden words."""
@@ -82,6 +98,12 @@ class Guesser(Reader):
     def __init__(self, task: Masked, network: nn.Module, name: str = ""):
         super().__init__(task.codec, network, name)
         self.task = task
+
+    def portable(self) -> Portable:
+        design = self.task.design
+        return Portable(
+            "encoder", self.kind, design, (self.codec,), design.longest, self.network, self.name
+        )
 
 
 def readable(texts: Sequence[Any]) -> None:

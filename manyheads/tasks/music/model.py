@@ -28,6 +28,7 @@ from manyheads.tasks.music.compose import (
 from manyheads.tasks.music.corpus import encoded
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.task import Music
+from manyheads.tasks.portable import Portable
 
 
 class Scored(NamedTuple):
@@ -177,6 +178,12 @@ class Musician:
             weights[heads],
             heads,
             f"layer {layer} at {codec.pieces(ids)[query]}, {moment(where[query])}",
+        )
+
+    def portable(self) -> Portable:
+        raise ValueError(
+            f"{self.name} is a model for music, whose voices, steps and pitches have no "
+            "counterpart elsewhere; models of text are exported and verified"
         )
 
 

@@ -16,6 +16,7 @@ from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 from manyheads.tasks.seq2seq.writing import BEAM, Ids, Writing, beam_for, room, write
@@ -251,6 +252,13 @@ class Translator:
             found.read.extend(names)
             found.written.extend(others)
         return found
+
+    def portable(self) -> Portable:
+        codecs, design = self.task.codecs, self.task.design
+        both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)
+        return Portable(
+            "encoder-decoder", self.kind, design, both, design.longest, self.network, self.name
+        )
 
 
 class Aligned(NamedTuple):

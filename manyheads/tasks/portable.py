@@ -1,0 +1,139 @@
+"""A model as others know it: all that an export, an import and a check know of one.
+
+B batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from manyheads.codecs.text import Signs, Text
+from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.greedy import greedy
+from manyheads.decoding.step import CachedStep
+from manyheads.modules.build import Network
+from manyheads.modules.heads import Pooling
+from manyheads.modules.transformer import Tokens
+
+Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+Row = tuple[list[int], ...]  # a text with its signs, or a source and what is written for it
+TOKENS = 64  # of each text that is compared, and as many are written
+AT_ONCE = 50  # texts that are compared together
+
+
+@dataclass(frozen=True)
+class VectorSettings:
+    """How a text becomes a vector."""
+
+    pooling: Pooling = "mean"
+    normalised: bool = True  # brought to length 1
+    prompt: str = ""  # before every text
+    dimensions: int = 0  # so many numbers of it, the first; 0: all
+    context: int = 0  # tokens that are read; 0: as many as the model reads
+
+
+@dataclass(frozen=True, eq=False)
+class Portable:
+    """What a model says of itself."""
+
+    architecture: Architecture
+    kind: str  # what it is for
+    design: Network
+    codecs: tuple[Text, ...]  # one, or that of what is read and that of what is written
+    context: int  # tokens that it was made for
+    network: Any = None  # of these settings; None where its weights lie elsewhere
+    name: str = ""
+    labels: tuple[str, ...] = ()
+    pooling: Pooling | None = None  # of a head that speaks of a whole text
+    vectors: VectorSettings | None = None  # of what was made for vectors, and what makes them
+    embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
+    chat: Any = None  # how a conversation is written down for it
+
+    @property
+    def writes(self) -> bool:
+        return self.architecture != "encoder"
+
+    @property
+    def signs(self) -> Signs:
+        """Of what is written, or read where nothing is."""
+        return self.codecs[-1].signs
+
+    def rows(self, texts: Sequence[str]) -> list[Row]:
+        """Texts with the signs around them; of a source the target is what the network writes."""
+        signs, encoded = self.codecs[0].signs, self.codecs[0].encode_all(list(texts))
+        if self.architecture == "decoder":
+            most = min(TOKENS, max(1, self.context // 2))  # so that it can go on
+            begun = [[*signs.starts, *ids][:most] for ids in encoded]
+            return [(row,) for row in begun if row]
+        most = min(TOKENS, self.context) - len(signs.opens) - 1
+        read: list[Row] = [([*signs.opens, *ids[:most], signs.stop],) for ids in encoded if ids]
+        if self.architecture == "encoder":
+            return read
+        written = self.write([(source, []) for (source,) in read])
+        starts = self.signs.starts
+        return [(row[0], [*starts, *ids]) for row, ids in zip(read, written, strict=True)]
+
+    def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
+        """What the network reads of them."""
+        pads = [self.codecs[0].signs.pad, self.signs.pad]
+        sides = zip(zip(*rows, strict=True), pads, strict=False)
+        return tuple(Tokens.padded(side, pad).to(self.device) for side, pad in sides)
+
+    def batches(self, texts: Sequence[str]) -> list[tuple[Tokens, ...]]:
+        return [self.batch(some) for some in chunks(self.rows(texts))]
+
+    @torch.no_grad()
+    def write(self, rows: Sequence[Row], longest: int = TOKENS) -> list[list[int]]:
+        """Greedily for each source, or on from each text."""
+        found = []
+        for row in rows:
+            start = self.start(row)
+            bounds = Bounds(
+                self.signs.stops, longest=self.room(start, longest), never=self.signs.never
+            )
+            begun = torch.tensor([start], device=self.device)
+            found.append(greedy(self.step(row), begun, bounds)[0].ids)
+        return found
+
+    def step(self, row: Row) -> CachedStep:
+        """To write with, the source read."""
+        if self.architecture == "decoder":
+            return CachedStep(self.network)
+        memory = self.network.encode(Tokens.padded(row[:1]).to(self.device))
+        return CachedStep(self.network.decoder, memory)
+
+    def start(self, row: Row) -> list[int]:
+        """What is written on from."""
+        return row[0] if self.architecture == "decoder" else list(self.signs.starts)
+
+    def room(self, start: Sequence[int], longest: int = TOKENS) -> int:
+        """So many tokens at most: a learned position knows only so many places."""
+        learned = self.design.kind == "transformer" and self.design.position == "learned"
+        return min(longest, self.design.longest - len(start)) if learned else longest
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = next(self.network.parameters()).device
+        return device
+
+
+def chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    return [rows[i : i + AT_ONCE] for i in range(0, len(rows), AT_ONCE)]
+
+
+def portable(model: Any) -> Portable:
+    """What a model says of itself; refused where it says nothing."""
+    describe = getattr(model, "portable", None)
+    if describe is None:
+        raise ValueError(
+            f"{model.name} is of a task whose models do not say what they are elsewhere; "
+            "a method `portable` on its model would do"
+        )
+    found: Portable = describe()
+    return found
