@@ -26,7 +26,7 @@ from manyheads.tasks.seq2seq.corpus import PairCorpus
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
-from manyheads.training.trainer import Watch
+from manyheads.training.trainer import Callback
 
 WORDS = 64  # of the little vocabulary that a layer is measured with
 
@@ -156,7 +156,7 @@ def compare(
     gathered: PairCorpus,
     out: Path,
     world: World = World(),
-    watch: Watch = Watch(),
+    callback: Callback = Callback(),
     *,
     length: int = 32,
     asked_to_stop: Callable[[], bool] = lambda: False,
@@ -169,15 +169,15 @@ def compare(
     rows = []
     for own, run, layer in planned(recipes, out, length):
         kind = own.network.kind
-        if world.told(int(asked_to_stop())):
+        if world.broadcast(int(asked_to_stop())):
             break
-        watch.say(f"== {kind}")
-        if not world.told(int((run / RECIPE).exists())):  # all processes begin it, or none
+        callback.say(f"== {kind}")
+        if not world.broadcast(int((run / RECIPE).exists())):  # all processes begin it, or none
             begin(own, run, gathered, world)
         try:
-            ended = go_on(run, world, watch, asked_to_stop)
+            ended = go_on(run, world, callback, asked_to_stop)
         except ValueError as error:
-            watch.say(f"{kind} is left out: {error}")
+            callback.say(f"{kind} is left out: {error}")
             continue
         if not ended:
             break
@@ -187,7 +187,7 @@ def compare(
             raise ValueError("none of the networks could be trained; why is told above")
         return rows
     there = ", ".join(row.kind for row in rows) or "none"
-    watch.say(f"stopped; trained so far: {there}; the same command goes on from here")
+    callback.say(f"stopped; trained so far: {there}; the same command goes on from here")
     return rows
 
 

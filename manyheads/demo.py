@@ -15,7 +15,7 @@ from manyheads.models import BUILT_IN, load
 from manyheads.modules.build import Network
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 from manyheads.training.run import Run
 
 CORPUS = BUILT_IN / "tatoeba-short.tsv.gz"
@@ -81,7 +81,7 @@ def trained(run: Run, console: Console, steps: int | None) -> Translator:
     )
     begin(recipe, run)
     with Screen(console, shown=1) as screen:
-        go_on(run, watch=screen)
+        go_on(run, callback=screen)
     return load(run.folder, "cpu")
 
 

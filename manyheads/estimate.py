@@ -16,7 +16,7 @@ from manyheads.learn import begin, open_task
 from manyheads.training.distributed import World
 from manyheads.training.pace import STEPS, measure, memory_of
 from manyheads.training.run import Run
-from manyheads.training.trainer import Course
+from manyheads.training.trainer import Trainer
 
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
@@ -26,15 +26,15 @@ def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
         run = Run(Path(folder) / "run")
         begin(recipe, run, gathered)
         world = World(device=device, limited=device.type == "cuda")
-        course = Course(open_task(recipe, run), run, world)
-        pace = measure(course)
+        trainer = Trainer(open_task(recipe, run), run, world)
+        pace = measure(trainer)
     validations = math.ceil(training.steps / training.validate_every)
     tokens, epoch = training.steps * training.tokens_per_batch, gathered.tokens
     has = memory_of(device)
     return "\n".join(
         [
             f"# {gathered}",
-            f"# {counted(course.learner.network):,} parameters",
+            f"# {counted(trainer.learner.network):,} parameters",
             f"# {training.steps:,} steps, about {tokens / max(1, epoch):.0f} epochs",
             f"# memory: about {gigabytes(pace.memory_bytes)}"
             + (f" of the {gigabytes(has)} there are on {device}" if has else ""),

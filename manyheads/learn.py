@@ -17,9 +17,10 @@ from manyheads.tasks.task import Task
 from manyheads.training.curves import curves
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.optimizers import find_optimizer
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
 from manyheads.training.start import adopt
-from manyheads.training.trainer import Course, Watch
+from manyheads.training.trainer import Callback, Trainer
 
 
 def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
@@ -53,6 +54,7 @@ def unreached(recipe: Any, run: Run) -> str:
 
 def tried(recipe: Any, run: Run) -> None:
     """Refuse now what would fail later: a network that cannot be built, batches without room."""
+    find_optimizer(recipe.training.optimizer)
     task = open_task(recipe, run)
     if recipe.start_from is None:
         with torch.device("meta"):
@@ -74,19 +76,19 @@ def tried(recipe: Any, run: Run) -> None:
 def go_on(
     run: Run,
     world: World = World(),
-    watch: Watch = Watch(),
+    callback: Callback = Callback(),
     asked_to_stop: Callable[[], bool] = lambda: False,
     deadline: float = math.inf,
 ) -> bool:
     """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
     recipe, _ = load_recipe(run / RECIPE)
     with run.alone() if world.first else nullcontext():
-        course = Course(open_task(recipe, run), run, world, watch)
-        ended = course.go(lambda: asked_to_stop() or time.monotonic() > deadline)
+        trainer = Trainer(open_task(recipe, run), run, world, callback)
+        ended = trainer.fit(lambda: asked_to_stop() or time.monotonic() > deadline)
         late = not ended and deadline < math.inf and not asked_to_stop()
-        if late and not course.due(recipe.training.validate_every):
-            course.validate()  # so that what was learned in the time is in the result
-            course.save()
+        if late and not trainer.due(recipe.training.validate_every):
+            trainer.validate()  # so that what was learned in the time is in the result
+            trainer.save()
         if world.first:
             curves(run)
     return ended

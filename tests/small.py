@@ -11,10 +11,10 @@ from typing import Any
 from manyheads.learn import begin, open_task
 from manyheads.modules.build import Network
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
+from manyheads.training.config import Training
 from manyheads.training.distributed import World
-from manyheads.training.learner import Training
 from manyheads.training.run import METRICS, SAMPLES, WEIGHTS, Run
-from manyheads.training.trainer import Course, Watch
+from manyheads.training.trainer import Callback, Trainer
 
 SAME = (METRICS, SAMPLES, WEIGHTS)  # the files that do not know how often a run was stopped
 
@@ -55,10 +55,10 @@ def begun(recipe: Seq2SeqRecipe, folder: Path) -> Run:
     return run
 
 
-def course_of(
-    recipe: Seq2SeqRecipe, run: Run, world: World = World(), watch: Watch = Watch()
-) -> Course:
-    return Course(open_task(recipe, run), run, world, watch)
+def trainer_of(
+    recipe: Seq2SeqRecipe, run: Run, world: World = World(), callback: Callback = Callback()
+) -> Trainer:
+    return Trainer(open_task(recipe, run), run, world, callback)
 
 
 def copied(run: Run, folder: Path) -> Run:

@@ -20,7 +20,7 @@ from manyheads.modules.build import BUILDERS, Network
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.run import Run
-from manyheads.training.trainer import Watch
+from manyheads.training.trainer import Callback
 
 KINDS = list(BUILDERS)
 
@@ -122,7 +122,7 @@ def rates_in(out: Path) -> list[float]:
     ]
 
 
-class Said(Watch):
+class Said(Callback):
     """Keeps what is said, and asks for a stop at a note of a network."""
 
     def __init__(self, stop_in: str = ""):
@@ -132,7 +132,7 @@ class Said(Watch):
     def say(self, text: str) -> None:
         self.lines.append(text)
 
-    def note(self, note: Any) -> None:
+    def on_log(self, note: Any) -> None:
         headings = [line for line in self.lines if line.startswith("== ")]
         self.asked = self.asked or headings[-1] == f"== {self.stop_in}"
 
@@ -192,7 +192,7 @@ def test_a_stopped_comparison_keeps_what_there_is_and_goes_on(tmp_path: Path) ->
     recipe = recipe_in(tmp_path, steps=6, log_every=2)
     gathered, out, watch = gather(recipe.task, recipe.data), tmp_path / "out", Said("recurrent")
     recipes = of_each(recipe)
-    rows = compare(recipes, gathered, out, watch=watch, asked_to_stop=lambda: watch.asked)
+    rows = compare(recipes, gathered, out, callback=watch, asked_to_stop=lambda: watch.asked)
     assert [row.kind for row in rows] == ["transformer"]
     assert watch.lines[-1] == (
         "stopped; trained so far: transformer; the same command goes on from here"
@@ -201,7 +201,7 @@ def test_a_stopped_comparison_keeps_what_there_is_and_goes_on(tmp_path: Path) ->
     assert max(line["step"] for line in Run(out / "recurrent").lines("metrics.jsonl")) == 2
 
     again = Said()
-    assert [row.kind for row in compare(recipes, gathered, out, watch=again)] == KINDS
+    assert [row.kind for row in compare(recipes, gathered, out, callback=again)] == KINDS
     assert again.lines[1] == "nothing is left to do: it ended at step 6"
     steps = [line["step"] for line in Run(out / "recurrent").lines("metrics.jsonl")]
     assert steps == [2, 4, 6, 6], "it went on and did not begin anew"
@@ -212,7 +212,7 @@ def test_a_network_whose_loss_is_no_number_is_told_and_left_out(
 ) -> None:
     recipe = recipe_in(tmp_path, steps=4, log_every=1, warmup_steps=0, ema=0.0)
     gathered, watch = gather(recipe.task, recipe.data), Said()
-    rows = compare(of_each(recipe, recurrent=1e38), gathered, tmp_path / "out", watch=watch)
+    rows = compare(of_each(recipe, recurrent=1e38), gathered, tmp_path / "out", callback=watch)
     assert [row.kind for row in rows] == ["transformer", "convolutional"]
     (told,) = [line for line in watch.lines if "left out" in line]
     assert told.startswith("recurrent is left out: the loss is nan by step ")

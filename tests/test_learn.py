@@ -15,7 +15,7 @@ from typing import Any
 import midis
 import pytest
 import torch
-from small import SAME, begun, contents, copied, course_of, recipe_in
+from small import SAME, begun, contents, copied, recipe_in, trainer_of
 
 from manyheads.config import load, write
 from manyheads.learn import begin, go_on
@@ -28,10 +28,10 @@ from manyheads.tasks.music import settings as music
 from manyheads.tasks.music.corpus import Repertoire
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
 from manyheads.training.averages import weights_of
+from manyheads.training.config import Training
 from manyheads.training.files import read_tensors
-from manyheads.training.learner import Training
 from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
-from manyheads.training.trainer import Note, Watch
+from manyheads.training.trainer import Callback, StepLog
 
 EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumulate": 2}
 
@@ -65,11 +65,11 @@ def test_a_run_that_was_stopped_is_the_run_that_was_not(
     recipe = recipe_in(tmp_path, layout, network, steps=13, **often, **training)
     whole = begun(recipe, tmp_path / "whole")
     stopped = copied(whole, tmp_path / "stopped")
-    assert course_of(recipe, whole).go()
+    assert trainer_of(recipe, whole).fit()
     for step in (2, 7, 10):
-        course = course_of(recipe, stopped)
-        assert not course.go(lambda course=course, step=step: course.learner.taken >= step)
-    assert course_of(recipe, stopped).go()
+        trainer = trainer_of(recipe, stopped)
+        assert not trainer.fit(lambda trainer=trainer, step=step: trainer.learner.taken >= step)
+    assert trainer_of(recipe, stopped).fit()
     assert_equal_runs(stopped, whole)
     assert losses(whole)[-1] < losses(whole)[0]
 
@@ -131,7 +131,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     one = begun(recipe, tmp_path / "one")
     two = copied(one, tmp_path / "two")
     assert go_on(one)
-    rows = [len(batch) for batch in course_of(recipe, one).plan.epoch(0)]
+    rows = [len(batch) for batch in trainer_of(recipe, one).plan.epoch(0)]
     assert any(count % 2 for count in rows)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     many = ["--nproc-per-node=2", "-m", "manyheads", "resume", two.folder, "--device", "cpu"]
@@ -152,9 +152,9 @@ def test_batches_in_parts_give_the_same_losses(tmp_path: Path, layout: str, part
     recipe = recipe_in(tmp_path, layout, {"dropout": 0.0}, steps=6, log_every=1, validate_every=99)
     one = begun(recipe, tmp_path / "one")
     cut = copied(one, tmp_path / "cut")
-    assert course_of(recipe, one).go()
+    assert trainer_of(recipe, one).fit()
     in_parts = replace(recipe, training=replace(recipe.training, accumulate=parts))
-    assert course_of(in_parts, cut).go()
+    assert trainer_of(in_parts, cut).fit()
     assert losses(cut) == pytest.approx(losses(one), abs=1e-6)
 
 
@@ -295,13 +295,13 @@ class Killed(Exception):  # noqa: N818 - it is no error
     """Whatever ends a process from outside."""
 
 
-class Deadly(Watch):
+class Deadly(Callback):
     """Ends it all at a step, with nothing written after the last checkpoint but the logs."""
 
     def __init__(self, step: int):
         self.step = step
 
-    def note(self, note: Note) -> None:
+    def on_log(self, note: StepLog) -> None:
         if note.step >= self.step:
             raise Killed
 
@@ -316,7 +316,7 @@ def test_a_run_of_any_task_that_was_killed_and_resumed_is_the_run_that_was_not(
     assert go_on(whole)
     for step in (2, 4, 8):  # before the first checkpoint, after one, after two
         with pytest.raises(Killed):
-            go_on(killed, watch=Deadly(step))
+            go_on(killed, callback=Deadly(step))
     for path in (tmp_path / "book.txt", tmp_path / "judged.tsv"):
         path.unlink(missing_ok=True)  # what it was read from is no longer needed
     shutil.rmtree(tmp_path / "music", ignore_errors=True)
@@ -343,13 +343,13 @@ def test_a_run_that_starts_from_another_begins_with_its_weights_and_words(
     for name in ("tokenizer.json", "tokenizer.signs.json"):
         assert (run / name).read_bytes() == (guesser / name).read_bytes()
     held, _ = read_tensors(guesser / WEIGHTS)
-    network = course_of(recipe, run).learner.network
+    network = trainer_of(recipe, run).learner.network
     mine = {n.removeprefix("encoder."): w for n, w in weights_of(network).items()}
     heads = {name for name in mine if name.startswith("head.")}
     assert heads == {"head.weight", "head.bias"}
     assert mine.keys() - heads == {name for name in held if not name.startswith("head.")}
     assert all(torch.equal(mine[name], held[name]) for name in mine.keys() - heads)
-    anew = course_of(recipe, begun(classification_in(tmp_path, steps=2), tmp_path / "anew"))
+    anew = trainer_of(recipe, begun(classification_in(tmp_path, steps=2), tmp_path / "anew"))
     table = weights_of(anew.learner.network)["encoder.embedding.table.weight"]
     assert not torch.equal(table, held["embedding.table.weight"])
 
@@ -362,7 +362,7 @@ def test_a_run_goes_on_when_what_it_started_from_is_gone(tmp_path: Path, guesser
     shutil.rmtree(guesser.folder)
     for step in (2, 6):  # before the first checkpoint, and after one
         with pytest.raises(Killed):
-            go_on(killed, watch=Deadly(step))
+            go_on(killed, callback=Deadly(step))
     assert go_on(killed)
     assert_equal_runs(killed, whole)
 
@@ -389,14 +389,14 @@ def test_a_head_of_another_size_begins_anew(tmp_path: Path) -> None:
     recipe = replace(classification_in(tmp_path), start_from=first.folder)
     (tmp_path / "judged.tsv").write_text(three, encoding="utf-8")
     run = begun(recipe, tmp_path / "second")
-    network = weights_of(course_of(recipe, run).learner.network)
+    network = weights_of(trainer_of(recipe, run).learner.network)
     held, _ = read_tensors(first / WEIGHTS)
     assert tuple(network["head.weight"].shape) == (3, 16)
     table = "encoder.embedding.table.weight"
     assert torch.equal(network[table], held[table])
 
 
-class Heard(Watch):
+class Heard(Callback):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.steps: list[int] = []
@@ -404,7 +404,7 @@ class Heard(Watch):
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def validated(self, step: int, scores: Any, samples: Any) -> None:
+    def on_validate(self, step: int, scores: Any, samples: Any) -> None:
         self.steps.append(step)
 
 
@@ -426,7 +426,7 @@ def test_what_a_run_starts_from_is_validated_first_and_is_the_result_where_nothi
     recipe = replace(recipe, training=spoiling, start_from=first.folder)
     run = begun(recipe, tmp_path / "second")
     heard = Heard()
-    assert go_on(run, watch=heard)
+    assert go_on(run, callback=heard)
     assert heard.steps == [0, 4, 8, 9]
     assert [line["step"] for line in run.lines(METRICS) if "valid" in line] == [0, 4, 8, 9]
     assert heard.said.count(WORSE) == 1
@@ -440,7 +440,7 @@ def test_a_run_that_betters_what_it_starts_from_says_nothing_of_it(tmp_path: Pat
     assert go_on(first)
     run = begun(replace(language_in(tmp_path), start_from=first.folder), tmp_path / "second")
     heard = Heard()
-    assert go_on(run, watch=heard)
+    assert go_on(run, callback=heard)
     assert heard.steps[0] == 0
     assert not [said for said in heard.said if "before the first step" in said]
 
@@ -451,12 +451,12 @@ def test_a_head_that_begins_anew_is_validated_before_it_learns_and_never_the_res
     recipe = classification_in(tmp_path, learning_rate=1e-9, average=1, ema=0.0)
     run = begun(replace(recipe, start_from=guesser.folder), tmp_path / "run")
     heard = Heard()
-    assert go_on(run, watch=heard)
+    assert go_on(run, callback=heard)
     assert heard.steps == [0, 4, 8, 9]
     assert read_tensors(run / WEIGHTS)[1]["moments"][0][1] > 0
 
 
 def test_a_run_from_nothing_is_not_validated_before_its_first_step(tmp_path: Path) -> None:
     heard = Heard()
-    assert go_on(begun(language_in(tmp_path), tmp_path / "run"), watch=heard)
+    assert go_on(begun(language_in(tmp_path), tmp_path / "run"), callback=heard)
     assert heard.steps == [4, 8, 9]

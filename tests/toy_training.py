@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from manyheads.training.learner import Progress, Training, fit
+from manyheads.training.config import Training
+from manyheads.training.learner import Progress, fit
 
 E = TypeVar("E")
 

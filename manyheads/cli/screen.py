@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from manyheads.tasks.task import Sample
-from manyheads.training.trainer import Note, Watch
+from manyheads.training.trainer import Callback, StepLog
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ EVERY_SECONDS = 10.0  # between the lines of a log that tell how far it is
 NARROW = 80  # columns; with fewer there is no room for the speed
 
 
-class Screen(Watch):
+class Screen(Callback):
     """Speaks to whoever started the run."""
 
     def __init__(self, console: Console | None = None, shown: int = 2):
@@ -44,7 +44,7 @@ class Screen(Watch):
             text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
         )
 
-    def begun(self, step: int, steps: int) -> None:
+    def on_start(self, step: int, steps: int) -> None:
         self.start(step, steps, dict.fromkeys(("loss", "speed", "left"), "…"))
 
     def start(self, step: int, steps: int, shown: Any) -> None:
@@ -52,7 +52,7 @@ class Screen(Watch):
             self.line = self.bar.add_task("", total=steps, completed=step, **shown)
             self.bar.start()
 
-    def note(self, note: Note) -> None:
+    def on_log(self, note: StepLog) -> None:
         left = span(note.seconds_left)
         speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
         shown: Any = {"loss": f"{note.loss:.3f}", "speed": speed, "left": left}
@@ -67,7 +67,7 @@ class Screen(Watch):
         self.start(note.step, note.steps, shown)
         self.bar.update(self.line, completed=note.step, **shown)
 
-    def validated(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
+    def on_validate(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
         named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
         self.say(f"step {step:,} validated: {named}", "bold")
         room = self.console.width - 14 if self.console.is_terminal else 100

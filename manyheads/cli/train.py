@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from manyheads.tasks.choosing import Said
     from manyheads.training.distributed import World
     from manyheads.training.run import Run
-    from manyheads.training.trainer import Watch
+    from manyheads.training.trainer import Callback
 
 TASKS = (
     "translation",
@@ -263,10 +263,10 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     from manyheads.learn import open_task
     from manyheads.training.pace import measure, within
     from manyheads.training.run import RECIPE
-    from manyheads.training.trainer import Course
+    from manyheads.training.trainer import Trainer
 
     began, meant = time.monotonic(), recipe.training.steps
-    pace = measure(Course(open_task(recipe, run), run, world))
+    pace = measure(Trainer(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
     training = within(left, recipe.training, pace)
     run.text(RECIPE, write(replace(recipe, training=training)))
@@ -285,7 +285,7 @@ def free_beside(recipe: Path, world: World) -> Path:
     first = Path(os.path.relpath(first))
     names = (first if number == 1 else Path(f"{first}-{number}") for number in count(1))
     number = next(number for number, name in enumerate(names, start=1) if not name.exists())
-    number = world.told(number)  # all processes mean the same one
+    number = world.broadcast(number)  # all processes mean the same one
     return first if number == 1 else Path(f"{first}-{number}")
 
 
@@ -494,12 +494,12 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
 
 
 @contextmanager
-def watching(first: bool) -> Iterator[Watch]:
+def watching(first: bool) -> Iterator[Callback]:
     from manyheads.cli.screen import Screen
-    from manyheads.training.trainer import Watch
+    from manyheads.training.trainer import Callback
 
     if not first:
-        yield Watch()
+        yield Callback()
         return
     with Screen() as screen:
         yield screen

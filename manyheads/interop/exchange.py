@@ -43,8 +43,8 @@ from manyheads.tasks.seq2seq.settings import PairCodec, PairData
 from manyheads.tasks.seq2seq.writing import Writing
 from manyheads.tasks.seq2seq.writing import write as write_texts
 from manyheads.training.averages import weights_of
+from manyheads.training.config import Training
 from manyheads.training.files import read_tensors, write_tensors, write_text
-from manyheads.training.learner import Training
 from manyheads.training.run import RECIPE, WEIGHTS, Run
 
 Model = Translator | LanguageModel | Understanding

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.modules.build import Network
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 
 def fine_tuned(training: Training, network: Network, rate: float | None = None) -> Training:

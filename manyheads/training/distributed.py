@@ -31,7 +31,7 @@ class World:
         if self.size > 1:
             dist.barrier()
 
-    def told(self, number: int) -> int:
+    def broadcast(self, number: int) -> int:
         """What the first process says, heard by all."""
         if self.size == 1:
             return number
@@ -39,7 +39,7 @@ class World:
         dist.broadcast(said, 0)
         return int(said)
 
-    def together(self, number: float) -> float:
+    def sum_over(self, number: float) -> float:
         """The sum over all processes."""
         if self.size == 1:
             return number

@@ -3,102 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from manyheads.config.declare import check, setting
 from manyheads.training.averages import Average, load_weights, weights_of
 from manyheads.training.causality import ROUNDING, is_causal, largest_leak
+from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import fitting
-from manyheads.training.schedules import SCHEDULES, factor
+from manyheads.training.optimizers import make_optimizers
 
 B = TypeVar("B")
 Loss = Callable[[Any, B], dict[str, Tensor]]  # network, batch -> terms, each summed over the batch
-Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
-Precision = Literal["float32", "bfloat16"]
-
-
-@dataclass(frozen=True)
-class Training:
-    """How long, how fast and on how much at a time to learn."""
-
-    steps: int = setting(1000, "Batches to learn from, one after another.", least=1)
-    tokens_per_batch: int = setting(
-        4096,
-        "Tokens of a step, counted on its larger side, padding too, over all processes.",
-        least=1,
-        most=10**9,
-    )
-    accumulate: int = setting(
-        1,
-        "Parts that a batch is cut into where it does not fit into memory at once.",
-        least=1,
-        most=10**6,
-    )
-
-    learning_rate: float = setting(
-        2e-3,
-        "How far a step goes after the warm-up; a preset knows one for each kind of network.",
-        above=0,
-    )
-    schedule: Schedule = setting(
-        "linear",
-        "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "
-        "the steps, or not at all before the last fifth.",
-    )
-    warmup_steps: int = setting(
-        100, "Steps in which the rate grows from zero; half of all at most.", least=0
-    )
-    weight_decay: float = setting(0.01, "How fast matrices are pulled towards zero.", least=0)
-    betas: tuple[float, float] = setting(
-        (0.9, 0.98), "AdamW's memory of gradients, and of their squares.", least=0, below=1
-    )
-    clip_norm: float = setting(1.0, "Longer gradients are shortened to this; 0: none.", least=0)
-    label_smoothing: float = setting(
-        0.0, "Share of a label that is spread over all others.", least=0, below=1
-    )
-
-    precision: Precision = setting("float32", "What is computed in; weights stay float32.")
-    compile: bool = setting(False, "Compile the network block by block with torch.compile.")
-    seed: int = setting(0, "Where all that is random begins: weights, order, dropout.", least=0)
-
-    validate_every: int = setting(500, "Steps between validations.", least=1)
-    checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
-    log_every: int = setting(50, "Steps between lines of the log.", least=1)
-    best_by: Literal["score", "loss"] = setting(
-        "score", "Which of a validation's numbers says which weights are kept as the best."
-    )
-    patience: int = setting(
-        0, "Validations without a better one before it stops; 0: it never does.", least=0
-    )
-    ema: float = setting(
-        0.0,
-        "Decay of a running average of the weights, which is then what is used; 0: none.",
-        least=0,
-        below=1,
-    )
-    average: int = setting(
-        1, "The result is the mean of so many of the best weights.", least=1, most=1000
-    )
-
-    def __post_init__(self) -> None:
-        check(self, self.unknown())
-
-    def unknown(self) -> Iterator[str]:
-        if self.schedule not in SCHEDULES:
-            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
-
-    def rate(self, step: int) -> float:
-        """A factor of the learning rate; a warm-up takes half of all steps at most."""
-        return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
 
 
 class Learner:
@@ -114,22 +37,7 @@ class Learner:
         self.network, self.loss_of = network.to(world.device), loss_of
         self.training, self.world = training, world
         self.taken = 0  # steps
-        # A norm's scale and a bias are not pulled towards zero: only what multiplies is.
-        matrices = [p for p in network.parameters() if p.dim() > 1]
-        others = [p for p in network.parameters() if p.dim() <= 1]
-        self.optimizer = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": training.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=training.learning_rate,
-            betas=training.betas,
-            fused=True,
-        )
-        for (
-            parameter
-        ) in network.parameters():  # at once: a rehearsal is to meet all that takes room
-            self.optimizer.state[parameter] = beginning(parameter)
+        self.optimizers = make_optimizers(network, training)
         self.average = Average(network, training.ema) if training.ema else None
         self.shared: nn.Module = network
         if world.size > 1:
@@ -154,21 +62,22 @@ class Learner:
                 total[name] = total[name] + part if name in total else part
         if self.training.clip_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.training.learning_rate * self.training.rate(self.taken)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * self.training.rate(self.taken)
+            optimizer.step()
+            optimizer.zero_grad()
         self.taken += 1
         if self.average is not None:
             self.average.update(self.taken)
         return total
 
-    def rehearse(self, batch: Any) -> None:
+    def probe_memory(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
         with self.alone(until=False), self.autocast():
             loss = sum_of(self.loss_of(self.shared, batch))
         loss.backward()
-        self.optimizer.zero_grad()
+        self.network.zero_grad()
 
     def refuse_leaks(self, batch: Any) -> bool:
         """Stop before anything is learned from what a token must not see; whether one was tried:
@@ -236,9 +145,11 @@ class Learner:
     def state(self) -> dict[str, Tensor]:
         """All tensors to go on from, by name."""
         held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
-        for name, parameter in self.network.named_parameters():
-            for part, tensor in self.optimizer.state[parameter].items():
-                held[f"optimizer.{part}.{name}"] = tensor
+        held |= {
+            f"optimizer.{part}.{name}": tensor
+            for name, kept in self.kept().items()
+            for part, tensor in kept.items()
+        }
         if self.average is not None:
             held |= {f"average.{name}": tensor for name, tensor in self.average.kept.items()}
         return held
@@ -249,28 +160,25 @@ class Learner:
         load_weights(self.network, under("network.", held))
         if self.average is not None:
             self.average.restore(under("average.", held))
-        for name, parameter in self.network.named_parameters():
-            # Copied: as read they lie in the file, which is not to be held for the rest of the run.
-            self.optimizer.state[parameter] = {
-                part: held[f"optimizer.{part}.{name}"].clone().to(parameter.device)
-                for part in beginning(parameter)
-            }
+        for name, kept in self.kept().items():
+            for part, tensor in kept.items():
+                tensor.copy_(held[f"optimizer.{part}.{name}"])
         self.taken = taken
+
+    def kept(self) -> dict[str, dict[str, Tensor]]:
+        """What the optimizers keep of each weight, by its name."""
+        names: dict[Any, str] = {p: name for name, p in self.network.named_parameters()}
+        return {
+            names[parameter]: kept
+            for optimizer in self.optimizers
+            for parameter, kept in optimizer.state.items()
+        }
 
 
 def sum_of(terms: dict[str, Tensor]) -> Tensor:
     """What is trained: one term as it is, of several their sum."""
     first, *others = terms.values()
     return sum(others, start=first)
-
-
-def beginning(parameter: nn.Parameter) -> dict[str, Tensor]:
-    """What AdamW keeps of a parameter, before its first gradient."""
-    return {
-        "step": torch.zeros((), device=parameter.device),
-        "exp_avg": torch.zeros_like(parameter, requires_grad=False),
-        "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
-    }
 
 
 def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from manyheads.threads import using
-from manyheads.training.learner import Training
-from manyheads.training.trainer import Course
+from manyheads.training.config import Training
+from manyheads.training.trainer import Trainer
 
 STEPS = 3  # that are timed
 PATIENCE_SECONDS = 30.0  # with a validation: a network that knows nothing yet writes at length
@@ -37,45 +37,45 @@ class Pace(NamedTuple):
         return training.steps * self.step_seconds + validations * self.validation_seconds
 
 
-def measure(course: Course) -> Pace:
-    """Some real steps of a course, and a validation: it is of no use afterwards."""
-    plan, learner, device = course.plan, course.learner, course.world.device
+def measure(trainer: Trainer) -> Pace:
+    """Some real steps of a trainer, and a validation: it is of no use afterwards."""
+    plan, learner, device = trainer.plan, trainer.learner, trainer.world.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    course.rehearse()
-    with using(course.threads()):
+    trainer.probe_memory()
+    with using(trainer.threads()):
         worst = max(plan.epoch(0), key=plan.area)
-        learner.rehearse(plan.batch(worst[:: course.standing.parts]).to(device))
-        loads = list(islice(course.batches(), 1 + STEPS))
-        course.step(loads[0])  # the first is slower than others
-        wait_for(course)
+        learner.probe_memory(plan.batch(worst[:: trainer.state.parts]).to(device))
+        loads = list(islice(trainer.batches(), 1 + STEPS))
+        trainer.step(loads[0])  # the first is slower than others
+        wait_for(trainer)
         began = time.perf_counter()
         for load in loads[1:]:
-            course.step(load)
-        wait_for(course)
+            trainer.step(load)
+        wait_for(trainer)
         took = (time.perf_counter() - began) / STEPS
-        return Pace(took, validation_of(course), used(device))
+        return Pace(took, validation_of(trainer), used(device))
 
 
-def wait_for(course: Course) -> None:
+def wait_for(trainer: Trainer) -> None:
     """Until the device has done what it was given."""
-    for summed in course.summed.values():
+    for summed in trainer.summed.values():
         summed.item()
 
 
-def validation_of(course: Course) -> float:
+def validation_of(trainer: Trainer) -> float:
     """The seconds of a validation, or of our patience with it."""
-    began, network = time.perf_counter(), course.learner.network
+    began, network = time.perf_counter(), trainer.learner.network
 
     def look_at_the_clock(module: nn.Module, given: Any) -> None:
         if time.perf_counter() - began > PATIENCE_SECONDS:
             raise TimeoutError
 
     # A hook would have what is compiled compiled again.
-    parts = [] if course.training.compile else [*network.modules()]
+    parts = [] if trainer.training.compile else [*network.modules()]
     hooks = [part.register_forward_pre_hook(look_at_the_clock) for part in parts]
     with suppress(TimeoutError):
-        course.task.validate(network)
+        trainer.task.validate(network)
     for hook in hooks:
         hook.remove()
     return time.perf_counter() - began

@@ -45,7 +45,7 @@ LOGS = (METRICS, TIMES, SAMPLES)
 
 
 @dataclass
-class Standing:
+class TrainerState:
     """Where a run stands: a handful of numbers beside the tensors."""
 
     epoch: int = 0
@@ -176,35 +176,35 @@ class Run:
 
     # ---- checkpoints -------------------------------------------------------------------------
 
-    def save(self, learner: Learner, standing: Standing) -> None:
+    def save(self, learner: Learner, state: TrainerState) -> None:
         """All that is needed to go on; then drop what only the checkpoint before needed."""
         sizes = {name: size_of(self / name) for name in LOGS}
-        note = {"step": learner.taken, "standing": vars(standing), "sizes": sizes}
+        note = {"step": learner.taken, "state": vars(state), "sizes": sizes}
         write_tensors(self / CHECKPOINT, learner.state(), note)
-        self.tidy(standing)
+        self.tidy(state)
 
-    def tidy(self, standing: Standing) -> None:
-        wanted = {self.moment(step) for _, step in standing.best}
+    def tidy(self, state: TrainerState) -> None:
+        wanted = {self.moment(step) for _, step in state.best}
         for path in (self / "kept").glob("*.safetensors"):
             if path not in wanted:
                 path.unlink(missing_ok=True)
 
-    def restore(self, learner: Learner) -> Standing:
+    def restore(self, learner: Learner) -> TrainerState:
         """Put the learner back to the last checkpoint, and the folder to what it was then."""
         path = self / CHECKPOINT
         self.sweep()
         if not path.exists():
             return self.anew()
         held, note = read_tensors(path)
-        if missing := {"step", "standing", "sizes"} - set(note):
+        if missing := {"step", "state", "sizes"} - set(note):
             raise ValueError(f"{path} is no checkpoint of a run: it has no {min(missing)}")
-        standing = Standing(**note["standing"])
-        standing.best = [(score, step) for score, step in standing.best]
+        state = TrainerState(**note["state"])
+        state.best = [(score, step) for score, step in state.best]
         learner.restore(held, note["step"], path)
         for name in LOGS:
             cut_to(self / name, note["sizes"].get(name, 0))
-        self.tidy(standing)
-        return standing
+        self.tidy(state)
+        return state
 
     def sweep(self) -> None:
         """Drop what a process was writing when it was killed; .tmp is what safetensors calls it."""
@@ -212,11 +212,11 @@ class Run:
             for path in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
                 path.unlink(missing_ok=True)
 
-    def anew(self) -> Standing:
+    def anew(self) -> TrainerState:
         """It stopped before its first checkpoint: nothing it wrote counts."""
         for name in LOGS:
             cut_to(self / name, 0)
-        return Standing()
+        return TrainerState()
 
     def moment(self, step: int) -> Path:
         return self / "kept" / f"step-{step:07d}.safetensors"

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from manyheads.cli.screen import Screen, passing
-from manyheads.training.trainer import Note, Sample
+from manyheads.training.trainer import Sample, StepLog
 
-NOTE = Note(12_000, 200_000, 3, 2.5, 1e-3, 123_456.0, 3700.0)
+NOTE = StepLog(12_000, 200_000, 3, 2.5, 1e-3, 123_456.0, 3700.0)
 SAMPLE = Sample("[bold]read :dog: " + "x" * 200, "wanted", "written " + "y" * 200)
 
 
@@ -17,8 +17,8 @@ def shown(width: int, terminal: bool) -> str:
     screen = Screen(Console(file=file, width=width, force_terminal=terminal, color_system=None))
     with screen:
         screen.say("z" * 300)
-        screen.note(NOTE)
-        screen.validated(12_000, {"bleu": 12.345}, [SAMPLE] * 3)
+        screen.on_log(NOTE)
+        screen.on_validate(12_000, {"bleu": 12.345}, [SAMPLE] * 3)
     return file.getvalue()
 
 
@@ -61,7 +61,7 @@ def test_items_pass_as_they_are_and_a_log_tells_how_far_it_is(
 def test_the_bar_is_there_before_the_first_step() -> None:
     file = io.StringIO()
     with Screen(Console(file=file, width=80, force_terminal=True, color_system=None)) as screen:
-        screen.begun(0, 200)
+        screen.on_start(0, 200)
         screen.bar.refresh()
         assert "step 0 of 200" in file.getvalue()
 
@@ -69,5 +69,5 @@ def test_the_bar_is_there_before_the_first_step() -> None:
 def test_what_is_counted_is_named() -> None:
     file = io.StringIO()
     with Screen(Console(file=file, width=80)) as screen:
-        screen.note(NOTE._replace(unit="texts"))
+        screen.on_log(NOTE._replace(unit="texts"))
     assert "123,456 texts/s" in file.getvalue()

@@ -13,7 +13,7 @@ from manyheads.tasks.language.settings import PRESETS, Codec, Recipe, recipe_for
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
 from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 DATA = Running((Path("book.txt"),))
 

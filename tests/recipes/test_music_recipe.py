@@ -18,7 +18,7 @@ from manyheads.tasks.music.corpus import Repertoire
 from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, recipe_for
 from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
 

@@ -10,7 +10,7 @@ from manyheads.data.filters import Filters
 from manyheads.modules.build import Network
 from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe, fitting, recipe_for
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 DATA = PairData(Path("a.de"), Path("a.en"))
 

@@ -5,7 +5,7 @@ import torch
 from toy_tasks import COPY, REVERSAL, Majority, read, spelled
 from toy_training import Task, evaluate, train
 
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 QUICK = Training(steps=800, learning_rate=3e-3, warmup_steps=100)
 

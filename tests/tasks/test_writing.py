@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from small import begun, course_of, pairs, recipe_in
+from small import begun, pairs, recipe_in, trainer_of
 
 from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
@@ -16,9 +16,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[EncoderDecoder, T
     folder = tmp_path_factory.mktemp("learned")
     quick = {"steps": 150, "validate_every": 150, "log_every": 50, "checkpoint_every": 150}
     recipe = recipe_in(folder, "padded", {"dropout": 0.0}, **quick, learning_rate=0.02)
-    course = course_of(recipe, begun(recipe, folder / "run"))
-    course.go()
-    return course.learner.network, course.task.codecs.source
+    trainer = trainer_of(recipe, begun(recipe, folder / "run"))
+    trainer.fit()
+    return trainer.learner.network, trainer.task.codecs.source
 
 
 SOURCES = [source for source, _ in pairs(25, seed=7)]

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.training.config import Training
 from manyheads.training.distributed import World
-from manyheads.training.learner import Training
 from manyheads.training.run import Run
-from manyheads.training.trainer import Course, Watch
+from manyheads.training.trainer import Callback, Trainer
 
 
 class Numbers:
@@ -90,12 +90,12 @@ class Toy(Task):
         return Validation(*self.job.judge(network))
 
 
-def course_of(
-    job: Any, training: Training, run: Run, world: World = World(), watch: Watch = Watch()
-) -> Course:
-    return Course(Toy(job, training), run, world, watch)
+def trainer_of(
+    job: Any, training: Training, run: Run, world: World = World(), callback: Callback = Callback()
+) -> Trainer:
+    return Trainer(Toy(job, training), run, world, callback)
 
 
-def weighing(run: Run, training: Training = OFTEN, watch: Watch = Watch()) -> Course:
+def weighing(run: Run, training: Training = OFTEN, callback: Callback = Callback()) -> Trainer:
     run.folder.mkdir(exist_ok=True)
-    return course_of(Weighing(), training, run, watch=watch)
+    return trainer_of(Weighing(), training, run, callback=callback)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import begun, course_of, recipe_in
+from small import begun, recipe_in, trainer_of
 from torch import Tensor, nn
 
 from manyheads import (
@@ -25,8 +25,9 @@ from manyheads import (
 )
 from manyheads.modules.build import Network, decoder, encoder_decoder
 from manyheads.tasks.music.network import music_decoder
-from manyheads.training.learner import Learner, Training
-from manyheads.training.trainer import Watch
+from manyheads.training.config import Training
+from manyheads.training.learner import Learner
+from manyheads.training.trainer import Callback
 
 ROWS = [[3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 13]]
 PADDED = (Tokens.padded(ROWS),)
@@ -158,7 +159,7 @@ def test_what_is_meant_to_see_both_ways_is_not_asked() -> None:
     assert not learner(Encoder(words, Stack.of(shape))).refuse_leaks(PADDED)
 
 
-class Heard(Watch):
+class Heard(Callback):
     def __init__(self) -> None:
         self.said: list[str] = []
 
@@ -171,10 +172,10 @@ def test_a_run_says_that_it_was_checked_and_a_leak_stops_it_before_its_first_ste
     tmp_path: Path, layout: str
 ) -> None:
     run, heard = begun(recipe_in(tmp_path, layout, steps=2), tmp_path / "run"), Heard()
-    course = course_of(recipe_in(tmp_path, layout, steps=2), run, watch=heard)
-    course.learner.network.decoder.stack.patterns = (Everything(),)  # type: ignore[union-attr]
+    trainer = trainer_of(recipe_in(tmp_path, layout, steps=2), run, callback=heard)
+    trainer.learner.network.decoder.stack.patterns = (Everything(),)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="would learn from what it must not see: a token sees"):
-        course.go()
-    assert course.learner.taken == 0
-    assert course_of(recipe_in(tmp_path, layout, steps=2), run, watch=heard).go()
+        trainer.fit()
+    assert trainer.learner.taken == 0
+    assert trainer_of(recipe_in(tmp_path, layout, steps=2), run, callback=heard).fit()
     assert "checked: no token sees a later one, no document another" in heard.said

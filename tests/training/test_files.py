@@ -45,8 +45,8 @@ def test_what_a_killed_process_left_is_written_over(tmp_path: Path) -> None:
 @pytest.fixture
 def saved(tmp_path: Path) -> Run:
     run = Run(tmp_path / "run")
-    course = weighing(run)
-    assert not course.go(lambda: course.learner.taken >= 6)
+    trainer = weighing(run)
+    assert not trainer.fit(lambda: trainer.learner.taken >= 6)
     return run
 
 
@@ -59,10 +59,10 @@ def test_a_disk_that_fills_up_leaves_the_checkpoint_before(
     saved: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(saved)
-    course = weighing(saved)
+    trainer = weighing(saved)
     monkeypatch.setattr(safetensors.torch, "save_file", half)
     with pytest.raises(OSError) as error:
-        course.save()
+        trainer.save()
     assert str(error.value) == (
         f"{saved / CHECKPOINT} could not be written (No space left on device); "
         "the one written before is whole"

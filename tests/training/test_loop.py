@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from manyheads.training.config import Training
 from manyheads.training.distributed import World
-from manyheads.training.learner import Learner, Progress, Training, fit
+from manyheads.training.learner import Learner, Progress, fit
 
 
 def test_the_rate_rises_over_the_warm_up_and_falls_to_nothing() -> None:
@@ -67,7 +68,7 @@ def test_only_what_multiplies_is_pulled_towards_zero() -> None:
     learner = Learner(network, squares, Training(weight_decay=0.5))
     decays = {
         p: group["weight_decay"]
-        for group in learner.optimizer.param_groups
+        for group in learner.optimizers[0].param_groups
         for p in group["params"]
     }
     assert [decays[p] for p in network.parameters()] == [0.5, 0.0, 0.0, 0.0]
@@ -119,6 +120,6 @@ def test_a_weight_that_never_had_a_gradient_comes_back_too() -> None:
 def test_a_rehearsal_changes_nothing() -> None:
     learner = Learner(nn.Linear(3, 1), squares, Training())
     before = {name: tensor.clone() for name, tensor in learner.state().items()}
-    learner.rehearse(torch.randn(4, 3))
+    learner.probe_memory(torch.randn(4, 3))
     assert all(torch.equal(tensor, before[name]) for name, tensor in learner.state().items())
     assert all(p.grad is None for p in learner.network.parameters())

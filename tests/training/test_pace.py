@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counted import OFTEN, Weighing, course_of, weighing
+from counted import OFTEN, Weighing, trainer_of, weighing
 
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 from manyheads.training.pace import Pace, measure, within
 from manyheads.training.run import CHECKPOINT, METRICS, Run
 
@@ -29,7 +29,7 @@ def test_real_steps_are_timed_and_a_validation_takes_no_longer_than_our_patience
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.training.pace.PATIENCE_SECONDS", 0.1)
-    pace = measure(course_of(Slow(), OFTEN, Run(tmp_path)))
+    pace = measure(trainer_of(Slow(), OFTEN, Run(tmp_path)))
     assert pace.step_seconds >= 0.02
     assert pace.validation_seconds >= 0.1
     assert pace.memory_bytes > 2**20
@@ -43,7 +43,7 @@ def test_what_was_measured_leaves_no_trace_in_the_run(tmp_path: Path) -> None:
     one, other = Run(tmp_path / "one"), Run(tmp_path / "other")
     measure(weighing(one))
     for run in (one, other):
-        assert weighing(run).go()
+        assert weighing(run).fit()
     assert (one / METRICS).read_bytes() == (other / METRICS).read_bytes()
 
 

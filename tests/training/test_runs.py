@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from counted import weighing
 
-from manyheads.training.run import LOCK, METRICS, RECIPE, Run, Standing, cut_to
+from manyheads.training.run import LOCK, METRICS, RECIPE, Run, TrainerState, cut_to
 
 
 def test_what_was_logged_before_the_first_checkpoint_does_not_count(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_lines_come_back_as_they_were_logged(tmp_path: Path) -> None:
 
 
 def test_a_standing_names_its_best_step() -> None:
-    assert Standing().best_step is None
-    assert Standing(best=[(3.0, 40), (2.0, 10)]).best_step == 40
+    assert TrainerState().best_step is None
+    assert TrainerState(best=[(3.0, 40), (2.0, 10)]).best_step == 40
 
 
 def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: Path) -> None:

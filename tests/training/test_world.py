@@ -9,8 +9,8 @@ from manyheads.training.distributed import World, chosen, join, leave
 def test_alone_everything_is_what_it_is() -> None:
     world = World()
     assert world.first
-    assert world.told(3) == 3
-    assert world.together(0.1) == 0.1
+    assert world.broadcast(3) == 3
+    assert world.sum_over(0.1) == 0.1
     world.wait()
     leave()
     assert not World(rank=1, size=2).first

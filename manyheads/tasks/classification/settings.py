@@ -33,8 +33,8 @@ from manyheads.tasks.language.shared import Codec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
+from manyheads.training.config import Training
 from manyheads.training.files import write_text
-from manyheads.training.learner import Training
 from manyheads.training.run import CORPUS, Run
 
 FILES: tuple[str, ...] = ("data", "valid_data")

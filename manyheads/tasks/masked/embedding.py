@@ -15,7 +15,7 @@ from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.shared import Codec
 from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 from manyheads.training.run import Run
 
 FILES: tuple[str, ...] = ()

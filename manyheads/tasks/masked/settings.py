@@ -23,7 +23,7 @@ from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Learning, Masked, Masking
 from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 from manyheads.training.run import Run
 
 USE = "embed"

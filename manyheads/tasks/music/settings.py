@@ -29,7 +29,7 @@ from manyheads.tasks.presets import (
     scale_training,
 )
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 from manyheads.training.run import Run
 
 FILES: tuple[str, ...] = ("music", "valid_music")

@@ -15,7 +15,7 @@ from manyheads.modules.build import BUILDERS, Network
 from manyheads.tasks.presets import check_layout, fine_tuned
 from manyheads.tasks.seq2seq.kinds import KINDS, Kind
 from manyheads.tasks.task import Choice
-from manyheads.training.learner import Training
+from manyheads.training.config import Training
 
 FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
 

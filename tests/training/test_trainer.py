@@ -12,38 +12,38 @@ from typing import Any
 
 import pytest
 import torch
-from counted import OFTEN, Weighing, course_of, weighing
+from counted import OFTEN, Weighing, trainer_of, weighing
 from small import SAME, contents
 from torch import Tensor
 
 from manyheads.threads import SAID, fastest, using
 from manyheads.training import files
 from manyheads.training.averages import mean_of
+from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors
-from manyheads.training.learner import Training
 from manyheads.training.run import CHECKPOINT, METRICS, TIMES, WEIGHTS, Run
-from manyheads.training.trainer import Course, Note, Watch, borrowed
+from manyheads.training.trainer import Callback, StepLog, Trainer, swap_weights
 
 
 class Killed(BaseException):
     """What no code expects: nothing is put in order on the way out but what `finally` does."""
 
 
-class Heard(Watch):
+class Heard(Callback):
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.notes: list[Note] = []
+        self.notes: list[StepLog] = []
 
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def note(self, note: Note) -> None:
+    def on_log(self, note: StepLog) -> None:
         self.notes.append(note)
 
 
-def stopped_at(step: int, course: Course) -> bool:
-    return course.go(lambda: course.learner.taken >= step)
+def stopped_at(step: int, trainer: Trainer) -> bool:
+    return trainer.fit(lambda: trainer.learner.taken >= step)
 
 
 def assert_equal_runs(ours: Run, theirs: Run) -> None:
@@ -62,7 +62,7 @@ def kept(run: Run) -> set[str]:
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run(tmp_path_factory.mktemp("runs") / "unbroken")
-    assert weighing(run).go()
+    assert weighing(run).fit()
     return run
 
 
@@ -74,13 +74,13 @@ def test_a_run_asked_to_stop_at_any_step_goes_on_to_the_same_bytes(
     assert not stopped_at(step, weighing(run))
     going_on = weighing(run)
     assert going_on.learner.taken == step
-    assert going_on.go()
+    assert going_on.fit()
     assert_equal_runs(run, unbroken)
 
 
 def test_a_run_stopped_at_every_step_is_no_different(unbroken: Run, tmp_path: Path) -> None:
     run = Run(tmp_path / "stopped")
-    while not weighing(run).go(lambda: True):
+    while not weighing(run).fit(lambda: True):
         pass
     assert_equal_runs(run, unbroken)
 
@@ -115,21 +115,21 @@ def test_a_run_killed_at_any_touch_of_the_disk_goes_on_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short, unbroken = replace(OFTEN, steps=8, validate_every=2), Run(tmp_path / "unbroken")
-    assert weighing(unbroken, short).go()
+    assert weighing(unbroken, short).fit()
     for moment in count(1):
         run = Run(tmp_path / "killed")
         with monkeypatch.context() as patch:
             dying_at(moment, patch)
             try:
-                assert weighing(run, short).go()
+                assert weighing(run, short).fit()
                 break
             except Killed:
                 pass
         # What the checkpoint speaks of is there, at any moment.
         if (run / CHECKPOINT).exists():
             _, note = read_tensors(run / CHECKPOINT)
-            assert all(run.moment(step).exists() for _, step in note["standing"]["best"])
-        assert weighing(run, short).go()
+            assert all(run.moment(step).exists() for _, step in note["state"]["best"])
+        assert weighing(run, short).fit()
         assert_equal_runs(run, unbroken)
         shutil.rmtree(run.folder)
     assert moment > 25
@@ -149,25 +149,25 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
         return 1, {1: 0.1, 2: 0.9}
 
     monkeypatch.setattr("manyheads.training.trainer.fastest", clock)
-    step = Course.step
+    step = Trainer.step
     monkeypatch.setattr(
-        Course, "step", lambda *given: (used.append(torch.get_num_threads()), step(*given))
+        Trainer, "step", lambda *given: (used.append(torch.get_num_threads()), step(*given))
     )
     run, whole, heard = Run(tmp_path / "stopped"), Run(tmp_path / "whole"), Heard()
     with using(2):
-        course = weighing(whole)
-        course.watch = heard
-        assert course.go()
+        trainer = weighing(whole)
+        trainer.callback = heard
+        assert trainer.fit()
         assert "1 of 2 threads: a batch takes 0.1 s with one and 0.9 s with all" in heard.said
         assert not stopped_at(3, weighing(run))
         assert asked == [1, 1]
         monkeypatch.setattr("manyheads.training.trainer.fastest", None)  # nobody looks again
-        assert weighing(run).go()
+        assert weighing(run).fit()
         assert torch.get_num_threads() == 2
         assert set(used) == {1}
         assert_equal_runs(run, whole)
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
-        weighing(Run(tmp_path / "said")).go()
+        weighing(Run(tmp_path / "said")).fit()
         assert used[-1] == 2  # a person's word stands
 
 
@@ -182,8 +182,8 @@ def test_of_one_thread_and_all_the_faster_is_taken(monkeypatch: pytest.MonkeyPat
 def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
     impatient = replace(OFTEN, steps=400, patience=3)
     one, other = Run(tmp_path / "one"), Run(tmp_path / "other")
-    assert weighing(one, impatient).go()
-    while not weighing(other, impatient).go(lambda: True):
+    assert weighing(one, impatient).fit()
+    while not weighing(other, impatient).fit(lambda: True):
         pass
     assert_equal_runs(one, other)
     scores = [line["valid"]["score"] for line in one.lines(METRICS) if "valid" in line]
@@ -193,7 +193,7 @@ def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
 
 def test_a_run_that_has_ended_says_so_and_changes_nothing(unbroken: Run) -> None:
     before, heard = contents(unbroken), Heard()
-    assert weighing(unbroken, watch=heard).go()
+    assert weighing(unbroken, callback=heard).fit()
     assert contents(unbroken) == before
     assert heard.said == ["nothing is left to do: it ended at step 25"]
 
@@ -201,9 +201,9 @@ def test_a_run_that_has_ended_says_so_and_changes_nothing(unbroken: Run) -> None
 def test_a_run_that_ended_goes_on_when_given_more_steps(tmp_path: Path) -> None:
     level = replace(OFTEN, schedule="inverse-square-root")
     run, longer = Run(tmp_path / "run"), Run(tmp_path / "longer")
-    assert weighing(longer, level).go()
-    assert weighing(run, replace(level, steps=12)).go()
-    assert weighing(run, level).go()
+    assert weighing(longer, level).fit()
+    assert weighing(run, replace(level, steps=12)).fit()
+    assert weighing(run, level).fit()
     assert (run / METRICS).read_bytes() == (longer / METRICS).read_bytes()
 
 
@@ -221,13 +221,13 @@ def test_the_result_is_the_mean_of_the_best_moments(unbroken: Run) -> None:
 
 
 def test_of_equal_scores_the_lower_loss_is_the_better_then_the_later_step(tmp_path: Path) -> None:
-    course = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
+    trainer = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
     best = []
     for step, score, loss in ((1, 0.0, 5.0), (2, 0.0, 4.0), (3, 0.0, 4.5), (4, 0.0, 4.0)):
-        course.learner.taken = step
-        course.run.log(METRICS, {"step": step, "valid": {"score": score, "loss": loss}})
-        course.rank(score)
-        best.append((course.standing.best_step, course.standing.worse))
+        trainer.learner.taken = step
+        trainer.run.log(METRICS, {"step": step, "valid": {"score": score, "loss": loss}})
+        trainer.rank(score)
+        best.append((trainer.state.best_step, trainer.state.worse))
     assert best == [(1, 0), (2, 0), (2, 1), (4, 0)]
 
 
@@ -248,7 +248,7 @@ def test_a_score_that_stays_while_the_loss_falls_is_told_once_and_the_last_is_ke
 ) -> None:
     run, heard = Run(tmp_path), Heard()
     training = replace(OFTEN, average=1, patience=2)
-    assert course_of(Mute(), training, run, watch=heard).go()
+    assert trainer_of(Mute(), training, run, callback=heard).fit()
     ((_, step),) = read_tensors(run / WEIGHTS)[1]["moments"]
     assert step == training.steps, "what never moves tires nobody while the loss falls"
     assert [words for words in heard.said if "bleu" in words] == [
@@ -268,17 +268,17 @@ def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
 
 def test_the_times_name_what_they_count(unbroken: Run, tmp_path: Path) -> None:
     assert "tokens_per_second" in next(unbroken.lines(TIMES))
-    course = weighing(Run(tmp_path / "run"))
-    course.plan.unit = "hidden words"  # type: ignore[attr-defined]
+    trainer = weighing(Run(tmp_path / "run"))
+    trainer.plan.unit = "hidden words"  # type: ignore[attr-defined]
     try:
-        assert course.go()
+        assert trainer.fit()
     finally:
-        del course.plan.unit  # type: ignore[attr-defined]
-    assert "hidden_words_per_second" in next(course.run.lines(TIMES))
+        del trainer.plan.unit  # type: ignore[attr-defined]
+    assert "hidden_words_per_second" in next(trainer.run.lines(TIMES))
 
 
 def test_a_note_reckons_the_time_that_is_left() -> None:
-    assert Note(10, 40, 0, 1.0, 0.1, 100.0, seconds=5.0).seconds_left == 15.0
+    assert StepLog(10, 40, 0, 1.0, 0.1, 100.0, seconds=5.0).seconds_left == 15.0
 
 
 @pytest.mark.parametrize("parts", [2, 3, 5])
@@ -287,7 +287,7 @@ def test_a_batch_in_parts_is_learned_from_as_a_whole(tmp_path: Path, parts: int)
     for cut in (1, parts):
         run = Run(tmp_path / f"in{cut}")
         run.folder.mkdir()
-        course_of(Weighing(dropout=0.0), replace(OFTEN, accumulate=cut), run).go()
+        trainer_of(Weighing(dropout=0.0), replace(OFTEN, accumulate=cut), run).fit()
         losses.append([line["loss"] for line in run.lines(METRICS) if "loss" in line])
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
@@ -325,7 +325,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(
     )
     run = Run(tmp_path)
     with pytest.raises(ValueError) as error:
-        course_of(Diverging(what, at=5), training, run).go()
+        trainer_of(Diverging(what, at=5), training, run).fit()
     assert str(error.value).startswith("the loss is nan by step ")
     assert "(training.learning_rate=0.00067) or a longer warm-up may hold it" in str(error.value)
     assert str(error.value).endswith(f"{run / CHECKPOINT} was written before and is sound")
@@ -340,13 +340,13 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spoils_nothing(
 
 def test_no_checkpoint_is_promised_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"or a longer warm-up may hold it$"):
-        course_of(Diverging("loss", at=0), Training(log_every=2), Run(tmp_path)).go()
+        trainer_of(Diverging("loss", at=0), Training(log_every=2), Run(tmp_path)).fit()
 
 
 def test_a_run_that_fails_leaves_no_thread_behind(tmp_path: Path) -> None:
     before = threading.active_count()
     with pytest.raises(ValueError) as error:
-        course_of(Diverging("loss", at=0), Training(log_every=1), Run(tmp_path)).go()
+        trainer_of(Diverging("loss", at=0), Training(log_every=1), Run(tmp_path)).fit()
     assert threading.active_count() == before
     del error
 
@@ -358,7 +358,7 @@ def test_borrowed_weights_are_given_back_also_after_an_error() -> None:
     seen = []
 
     def failing() -> None:
-        with borrowed(network, zeros):
+        with swap_weights(network, zeros):
             seen.append(bool(network[1].weight.any()))
             raise KeyError
 
@@ -375,7 +375,7 @@ def test_a_network_of_another_kind_is_not_restored_and_nothing_changes(unbroken:
 
     before = contents(unbroken)
     with pytest.raises(ValueError, match=r"another network: it holds no network\.weight"):
-        course_of(Wider(), OFTEN, unbroken)
+        trainer_of(Wider(), OFTEN, unbroken)
     assert contents(unbroken) == before
 
 
@@ -391,7 +391,7 @@ def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
         run = Run(tmp_path / by)
         run.create()
         training = replace(OFTEN, best_by=by, average=1)  # type: ignore[arg-type]
-        course_of(Weighing(), training, run).go()
+        trainer_of(Weighing(), training, run).fit()
         ((_, chosen[by]),) = read_tensors(run / WEIGHTS)[1]["moments"]
     losses = {line["step"]: line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line}
     assert chosen["loss"] == min(losses, key=lambda step: losses[step])
@@ -418,9 +418,9 @@ def test_a_batch_that_does_not_fit_is_cut_into_parts_and_the_result_is_the_same(
     for room in (1, 100):
         run = Run(tmp_path / str(room))
         run.create()
-        course = course_of(Heavy(room), OFTEN, run, World(limited=True), heard)
-        assert course.go()
-        assert course.standing.parts == (1 if room == 100 else len(Weighing.plan.epoch(0)[0]))
+        trainer = trainer_of(Heavy(room), OFTEN, run, World(limited=True), heard)
+        assert trainer.fit()
+        assert trainer.state.parts == (1 if room == 100 else len(Weighing.plan.epoch(0)[0]))
         results.append(read_tensors(run / CHECKPOINT)[0])
     assert any("does not fit into memory at once: cut into" in words for words in heard.said)
     for name, tensor in results[0].items():
@@ -431,4 +431,4 @@ def test_a_row_that_does_not_fit_alone_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.create()
     with pytest.raises(ValueError, match="one row of a batch does not fit into the GPU's memory"):
-        course_of(Heavy(0), OFTEN, run, World(limited=True)).go()
+        trainer_of(Heavy(0), OFTEN, run, World(limited=True)).fit()

@@ -1,0 +1,89 @@
+"""How a run trains: the settings of a recipe's `training:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from manyheads.config.declare import check, setting
+from manyheads.training.schedules import SCHEDULES, factor
+
+Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how fast and on how much at a time to learn."""
+
+    steps: int = setting(1000, "Batches to learn from, one after another.", least=1)
+    tokens_per_batch: int = setting(
+        4096,
+        "Tokens of a step, counted on its larger side, padding too, over all processes.",
+        least=1,
+        most=10**9,
+    )
+    accumulate: int = setting(
+        1,
+        "Parts that a batch is cut into where it does not fit into memory at once.",
+        least=1,
+        most=10**6,
+    )
+
+    optimizer: str = setting("adamw", "What moves the weights: a key of OPTIMIZERS.")
+    learning_rate: float = setting(
+        2e-3,
+        "How far a step goes after the warm-up; a preset knows one for each kind of network.",
+        above=0,
+    )
+    schedule: Schedule = setting(
+        "linear",
+        "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "
+        "the steps, or not at all before the last fifth.",
+    )
+    warmup_steps: int = setting(
+        100, "Steps in which the rate grows from zero; half of all at most.", least=0
+    )
+    weight_decay: float = setting(0.01, "How fast matrices are pulled towards zero.", least=0)
+    betas: tuple[float, float] = setting(
+        (0.9, 0.98), "AdamW's memory of gradients, and of their squares.", least=0, below=1
+    )
+    clip_norm: float = setting(1.0, "Longer gradients are shortened to this; 0: none.", least=0)
+    label_smoothing: float = setting(
+        0.0, "Share of a label that is spread over all others.", least=0, below=1
+    )
+
+    precision: Precision = setting("float32", "What is computed in; weights stay float32.")
+    compile: bool = setting(False, "Compile the network block by block with torch.compile.")
+    seed: int = setting(0, "Where all that is random begins: weights, order, dropout.", least=0)
+
+    validate_every: int = setting(500, "Steps between validations.", least=1)
+    checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
+    log_every: int = setting(50, "Steps between lines of the log.", least=1)
+    best_by: Literal["score", "loss"] = setting(
+        "score", "Which of a validation's numbers says which weights are kept as the best."
+    )
+    patience: int = setting(
+        0, "Validations without a better one before it stops; 0: it never does.", least=0
+    )
+    ema: float = setting(
+        0.0,
+        "Decay of a running average of the weights, which is then what is used; 0: none.",
+        least=0,
+        below=1,
+    )
+    average: int = setting(
+        1, "The result is the mean of so many of the best weights.", least=1, most=1000
+    )
+
+    def __post_init__(self) -> None:
+        check(self, self.unknown())
+
+    def unknown(self) -> Iterator[str]:
+        if self.schedule not in SCHEDULES:
+            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
+
+    def rate(self, step: int) -> float:
+        """A factor of the learning rate; a warm-up takes half of all steps at most."""
+        return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
