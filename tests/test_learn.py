@@ -24,8 +24,7 @@ from manyheads.tasks.classification import settings as labels
 from manyheads.tasks.language import settings as language
 from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.masked import settings as masked
-from manyheads.tasks.music import settings as music
-from manyheads.tasks.music.corpus import Repertoire
+from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
 from manyheads.training.averages import weights_of
 from manyheads.training.config import Training
@@ -274,11 +273,11 @@ def classification_in(folder: Path, **settings: Any) -> labels.Recipe:
     return labels.Recipe("classification", data, codec, SMALL, training=training_of(**settings))
 
 
-def music_in(folder: Path, **settings: Any) -> music.Recipe:
+def music_in(folder: Path, **settings: Any) -> MusicRecipe:
     network = settings.pop("network", {})
-    data = Repertoire((midis.folder(folder / "music"),), context=24, stretches=(0.9, 1.1))
+    data = MusicData((midis.folder(folder / "music"),), context=24, stretches=(0.9, 1.1))
     training = training_of(best_by="loss", **settings)
-    return music.Recipe("music", data, network=replace(SMALL, **network), training=training)
+    return MusicRecipe("music", data, network=replace(SMALL, **network), training=training)
 
 
 TASKS: list[Any] = [

@@ -17,7 +17,9 @@ from manyheads.tasks.music.midi import save
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Note, Piece
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.task import Music
+from manyheads.tasks.music.settings import MusicData, MusicEncoding, MusicRecipe
+from manyheads.tasks.music.task import MusicTask
+from manyheads.training.config import Training
 
 SETTINGS = [
     "network.width=16",
@@ -53,14 +55,30 @@ def performance(notes: int = 12, seed: int = 0) -> Piece:
     return Piece(tuple(Note(at, at + 0.4, pitch, 64) for at, pitch in each))
 
 
+def task_of(
+    codec: MusicCodec, network: Network, context: int = 64, folder: Path | None = None
+) -> MusicTask:
+    data = MusicData((Path("songs"),), context=context)
+    training = Training(best_by="loss", tokens_per_batch=128)
+    recipe = MusicRecipe(
+        "music",
+        data,
+        MusicEncoding(codec.kind),
+        network,
+        training,
+        "packed" if network.packs else "padded",
+    )
+    return MusicTask(recipe, codec, folder)
+
+
 def musician(codec: MusicCodec, context: int = 64, **network: Any) -> Musician:
     torch.manual_seed(0)
-    task = Music(codec, Network(**{**SMALL, **network}), context)
+    task = task_of(codec, Network(**{**SMALL, **network}), context)
     made = task.network()
     with torch.no_grad():  # sharper than it begins, so that what is likely is not all alike
         for weight in made.parameters():
             weight.mul_(1.5)
-    return Musician(task, made, "toy")
+    return task.model(made, "toy")
 
 
 def singer(context: int = 64, **network: Any) -> Musician:

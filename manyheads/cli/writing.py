@@ -260,7 +260,7 @@ def evaluate(
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
     if "split" in given(context):
-        from manyheads.tasks.music.corpus import is_grids
+        from manyheads.tasks.music.grids import is_grids
 
         if not any(map(is_grids, music or ())):
             raise ValueError("--split names a part of an .npz, and --music names none")

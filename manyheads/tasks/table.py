@@ -24,7 +24,7 @@ TASKS = {
     "classification": "manyheads.tasks.classification.settings",
     "regression": "manyheads.tasks.classification.settings",
     "labelling": "manyheads.tasks.classification.settings",
-    "music": "manyheads.tasks.music.settings",
+    "music": "manyheads.tasks.music.task:MusicTask",
     "embedding": "manyheads.tasks.masked.embedding",
 }
 

@@ -14,13 +14,19 @@ from manyheads.tasks.language.corpus import Running
 from manyheads.tasks.language.settings import Recipe as LanguageRecipe
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save
-from manyheads.tasks.music.corpus import Repertoire
-from manyheads.tasks.music.settings import PRESETS, Codec, Recipe, codec_of, recipe_for
+from manyheads.tasks.music.settings import (
+    PRESETS,
+    MusicData,
+    MusicEncoding,
+    MusicRecipe,
+    recipe_for,
+)
+from manyheads.tasks.music.task import codec_for
 from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
 
-FOLDER, SONGS = Repertoire((Path("midi"),)), Repertoire((Path("songs.npz"),))
+FOLDER, SONGS = MusicData((Path("midi"),)), MusicData((Path("songs.npz"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
@@ -35,10 +41,10 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("tokens", [0, 300_000, 10**9])
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
-    data: Repertoire, preset: str, network: str, device: str, tokens: int
+    data: MusicData, preset: str, network: str, device: str, tokens: int
 ) -> None:
     recipe = recipe_for("music", data, tokens, Choice(device, network, preset))
-    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    assert read(MusicRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
     assert training.log_every <= training.validate_every <= training.steps
@@ -51,21 +57,27 @@ def test_an_npz_is_chorales_in_four_voices_and_a_folder_performances() -> None:
     songs, folder = (recipe_for("music", data, 10**6) for data in (SONGS, FOLDER))
     assert (songs.codec.kind, songs.network.types, songs.data.semitones) == ("chorales", 4, 6)
     assert (folder.codec.kind, folder.network.types, folder.data.semitones) == ("performance", 0, 3)
-    assert songs.data.varied("chorales") == songs.data.varied("remi") == ("transpose",)
-    assert folder.data.varied("performance") == ("transpose", "stretch")
-    assert replace(folder.data, augment=()).varied("performance") == ()
+    assert (
+        songs.data.augmentations_of("chorales")
+        == songs.data.augmentations_of("remi")
+        == ("transpose",)
+    )
+    assert folder.data.augmentations_of("performance") == ("transpose", "stretch")
+    assert replace(folder.data, augment=()).augmentations_of("performance") == ()
 
 
 def test_a_recipe_of_two_lines_is_enough() -> None:
-    assert read(Recipe, "task: music\ndata: {music: [midi]}\n") == Recipe("music", FOLDER)
+    assert read(MusicRecipe, "task: music\ndata: {music: [midi]}\n") == MusicRecipe("music", FOLDER)
 
 
 def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> None:
-    start = Recipe("music", replace(FOLDER, context=76), Codec("chorales"), Network(width=64))
+    start = MusicRecipe(
+        "music", replace(FOLDER, context=76), MusicEncoding("chorales"), Network(width=64)
+    )
     recipe = recipe_for("music", FOLDER, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
     assert recipe.data.semitones == 6  # as chorales move, wherever they come from
-    played = recipe_for("music", SONGS, 99, Choice(start=Recipe("music", FOLDER)))
+    played = recipe_for("music", SONGS, 99, Choice(start=MusicRecipe("music", FOLDER)))
     assert (played.codec.kind, played.data.semitones) == ("performance", 3)
     other = LanguageRecipe("language", Running((Path("book.txt"),)))
     with pytest.raises(ValueError) as error:
@@ -77,9 +89,12 @@ def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> Non
 
 def test_the_codec_of_the_run_it_starts_from_is_the_one_asked_for(tmp_path: Path) -> None:
     save(Chorales(), tmp_path / CODEC)
-    assert codec_of(Recipe("music", SONGS, Codec("chorales"), start_from=tmp_path)).beat == 4
+    assert (
+        codec_for(MusicRecipe("music", SONGS, MusicEncoding("chorales"), start_from=tmp_path)).beat
+        == 4
+    )
     with pytest.raises(ValueError) as error:
-        codec_of(Recipe("music", SONGS, start_from=tmp_path))
+        codec_for(MusicRecipe("music", SONGS, start_from=tmp_path))
     assert str(error.value) == (
         f"{tmp_path} brings the codec chorales and codec.kind asks for performance; "
         "codec.kind: chorales would do"
@@ -121,23 +136,23 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "network.types: 0 would do",
     ),
     (
-        {"network": Network(types=2), "codec": Codec("chorales")},
+        {"network": Network(types=2), "codec": MusicEncoding("chorales")},
         "chorales have 4 voices and network.types asks for 2; network.types: 4 would do",
     ),
     (
         {
             "network": Network(kind="recurrent", types=4),
-            "codec": Codec("chorales"),
+            "codec": MusicEncoding("chorales"),
             "layout": "padded",
         },
         "a recurrent network does not tell voices apart; network.types: 0 would do",
     ),
     (
-        {"data": replace(FOLDER, context=30), "codec": Codec("chorales")},
+        {"data": replace(FOLDER, context=30), "codec": MusicEncoding("chorales")},
         "a step has 4 tokens and a context of 30 would cut one apart; data.context: 28 would do",
     ),
     (
-        {"data": replace(FOLDER, augment=("stretch",)), "codec": Codec("chorales")},
+        {"data": replace(FOLDER, augment=("stretch",)), "codec": MusicEncoding("chorales")},
         "codec.kind: chorales counts in beats, which no stretching of time changes; "
         "data.augment: [transpose] would do",
     ),
@@ -149,7 +164,7 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
     parts: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError) as error:
-        Recipe("music", **{"data": FOLDER, **parts})
+        MusicRecipe("music", **{"data": FOLDER, **parts})
     assert str(error.value) == sentence
 
 
@@ -171,7 +186,7 @@ def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
 
 def test_training_asks_for_nothing_that_is_extra() -> None:
     code = (
-        "import sys, manyheads.learn, manyheads.tasks.music.settings;"
+        "import sys, manyheads.learn, manyheads.tasks.music.task;"
         "print({'miditok', 'symusic', 'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

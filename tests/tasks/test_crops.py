@@ -16,7 +16,7 @@ from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Batch
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.windows import Crops, Varied
+from manyheads.tasks.music.windows import Augmentation, MusicWindows
 
 CODEC = Chorales()
 STEPS = [3, 40, 11, 1, 64, 25]  # of each piece
@@ -41,12 +41,12 @@ def shard(folder: Path, versions: int = 3) -> Shard:
     return Shard(folder / "train")
 
 
-def varied(versions: int = 3) -> Varied:
-    return Varied(versions, np.array(LOWEST), np.array(HIGHEST))
+def varied(versions: int = 3) -> Augmentation:
+    return Augmentation(versions, np.array(LOWEST), np.array(HIGHEST))
 
 
-def crops(folder: Path, context: int = 32, layout: Any = "packed", **settings: Any) -> Crops:
-    return Crops(shard(folder), varied(), CODEC, context, 128, layout, **settings)
+def crops(folder: Path, context: int = 32, layout: Any = "packed", **settings: Any) -> MusicWindows:
+    return MusicWindows(shard(folder), varied(), CODEC, context, 128, layout, **settings)
 
 
 def documents(batch: Batch) -> list[tuple[list[int], list[int]]]:
@@ -121,9 +121,9 @@ def test_any_pieces_are_cropped_into_all_their_steps(
     write(folder / "train", map(framed, songs), codec.size)
     context, tokens = (data.draw(st.sampled_from(n)) for n in ([8, 12, 64, 256], [8, 100, 999]))
     count = len(songs) // versions
-    moves = Varied(versions, -chance.integers(0, 5, count), chance.integers(0, 5, count))
+    moves = Augmentation(versions, -chance.integers(0, 5, count), chance.integers(0, 5, count))
     shard = Shard(folder / "train")
-    plan = Crops(shard, moves, codec, context, tokens, data.draw(st.sampled_from(LAYOUTS)))
+    plan = MusicWindows(shard, moves, codec, context, tokens, data.draw(st.sampled_from(LAYOUTS)))
     begins = shard.ends - shard.lengths
     taken: dict[int, set[tuple[int, int]]] = {}  # piece -> its versions and keys
     wanted: dict[int, list[int]] = {}  # piece -> places in it that are wanted
@@ -187,20 +187,20 @@ def test_what_fills_a_batch_up_is_not_transposed(tmp_path: Path) -> None:
 def test_events_are_cropped_anywhere(tmp_path: Path) -> None:
     codec = Performance()
     write(tmp_path / "train", [framed(range(3, 300))], codec.size)
-    still = Varied(1, np.array([0]), np.array([0]))
-    plan = Crops(Shard(tmp_path / "train"), still, codec, 32, 64)
+    still = Augmentation(1, np.array([0]), np.array([0]))
+    plan = MusicWindows(Shard(tmp_path / "train"), still, codec, 32, 64)
     begins = {int(b) % 32 for epoch in range(20) for r in plan.epoch(epoch) for b in r.begins if b}
     assert any(begin % 4 for begin in begins)
 
 
 def test_how_pieces_vary_is_kept_in_a_file(tmp_path: Path) -> None:
     varied().save(tmp_path / "varied.json")
-    again = Varied.load(tmp_path / "varied.json")
+    again = Augmentation.load(tmp_path / "varied.json")
     assert (again.versions, again.lowest.tolist(), again.highest.tolist()) == (3, LOWEST, HIGHEST)
     assert again.shifts == range(-6, 7)
     (tmp_path / "varied.json").write_text("{}")
     with pytest.raises(ValueError, match=r"varied\.json does not say how pieces vary"):
-        Varied.load(tmp_path / "varied.json")
+        Augmentation.load(tmp_path / "varied.json")
 
 
 def test_what_cannot_be_cropped_is_refused(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_what_cannot_be_cropped_is_refused(tmp_path: Path) -> None:
         "a step has 4 tokens and a context of 30 would cut one apart; data.context: 28 would do"
     )
     with pytest.raises(ValueError) as error:
-        Crops(shard(tmp_path), varied(2), CODEC, 32, 128)
+        MusicWindows(shard(tmp_path), varied(2), CODEC, 32, 128)
     assert str(error.value) == (
         "6 pieces in 2 versions are not the 18 that are in the shard; begin the run anew"
     )

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec, load, new
-from manyheads.tasks.music.corpus import VARIED, Pieces, Repertoire, gather, prepare
+from manyheads.tasks.music.corpus import VARIED, MusicCorpus, gather, prepare
 from manyheads.tasks.music.midi import save
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.task import Learning, Music
-from manyheads.tasks.music.windows import Varied
-from manyheads.training.run import CORPUS, Run
+from manyheads.tasks.music.settings import MusicData
+from manyheads.tasks.music.task import MusicTask
+from manyheads.tasks.music.windows import Augmentation
+from manyheads.training.run import CORPUS
 
 GRIDS = [np.full((6, 4), [72, 67, 64, 48], np.int16) + np.int16(i) for i in range(4)]
 
@@ -36,9 +38,9 @@ def npz(path: Path, **splits: list[Any]) -> Path:
     return path
 
 
-def laid_down(folder: Path, data: Repertoire, codec: MusicCodec) -> Run:
-    run = Run(folder / "run")
-    run.create()
+def laid_down(folder: Path, data: MusicData, codec: MusicCodec) -> Path:
+    run = folder / "run"
+    run.mkdir()
     prepare(gather(data, codec, seed=0), data, codec, run)
     return run
 
@@ -48,7 +50,7 @@ def laid_down(folder: Path, data: Repertoire, codec: MusicCodec) -> Run:
 
 def test_an_npz_brings_its_own_pieces_to_validate_on(tmp_path: Path) -> None:
     path = npz(tmp_path / "songs.npz", train=GRIDS[:2], valid=GRIDS[2:3], test=GRIDS[3:])
-    found = gather(Repertoire((path,)), Chorales(), seed=0)
+    found = gather(MusicData((path,)), Chorales(), seed=0)
     assert [Chorales().grid(ids.tolist()).tolist() for ids in found.train] == [
         grid.tolist() for grid in GRIDS[:2]
     ]
@@ -60,12 +62,12 @@ def test_an_npz_brings_its_own_pieces_to_validate_on(tmp_path: Path) -> None:
 def test_others_to_validate_on_come_before_its_own(tmp_path: Path) -> None:
     one = npz(tmp_path / "one.npz", train=GRIDS[:2], valid=GRIDS[2:3])
     two = npz(tmp_path / "two.npz", test=GRIDS[3:])
-    found = gather(Repertoire((one,), (two,)), Chorales(), seed=0)
+    found = gather(MusicData((one,), (two,)), Chorales(), seed=0)
     assert [ids.tolist() for ids in found.valid] == [Chorales().flat(GRIDS[3])]
 
 
 def test_whole_pieces_are_held_out_by_the_seed(tmp_path: Path) -> None:
-    data = Repertoire((midis.folder(tmp_path / "music", 10),), held_out=0.2)
+    data = MusicData((midis.folder(tmp_path / "music", 10),), held_out=0.2)
 
     def held(seed: int) -> list[list[int]]:
         found = gather(data, Performance(), seed)
@@ -81,7 +83,7 @@ def test_whole_pieces_are_held_out_by_the_seed(tmp_path: Path) -> None:
 
 def test_chorales_are_played_where_performances_are_asked_for(tmp_path: Path) -> None:
     path = npz(tmp_path / "songs.npz", train=GRIDS)
-    found = gather(Repertoire((path,)), Performance(), seed=0)
+    found = gather(MusicData((path,)), Performance(), seed=0)
     notes = Performance().render(found.train[0].tolist()).notes
     assert len(notes) == 4
 
@@ -91,14 +93,14 @@ def test_the_silence_before_a_performance_is_left_out(tmp_path: Path) -> None:
     late = [n._replace(start=n.start + 60, end=n.end + 60) for n in piece.notes]
     for name, notes in (("a.mid", piece.notes), ("b.mid", tuple(late))):
         save(type(piece)(notes), tmp_path / name)
-    data = Repertoire((tmp_path / "a.mid",), (tmp_path / "b.mid",))
+    data = MusicData((tmp_path / "a.mid",), (tmp_path / "b.mid",))
     found = gather(data, Performance(), seed=0)
     assert found.train[0].tolist() == found.valid[0].tolist()
 
 
 def test_what_is_learned_from_and_validated_on_is_told(tmp_path: Path) -> None:
     path = npz(tmp_path / "songs.npz", train=GRIDS[:3], valid=GRIDS[2:])
-    found = gather(Repertoire((path,)), Chorales(), seed=0)
+    found = gather(MusicData((path,)), Chorales(), seed=0)
     assert (len(found.train), len(found.valid)) == (3, 2)
     assert found.notes == ("both learned from and validated on: 1 piece",)
 
@@ -107,7 +109,7 @@ def test_a_copy_of_a_piece_is_not_held_out(tmp_path: Path) -> None:
     music = midis.folder(tmp_path / "music", 3)
     for i in range(3):
         (music / f"copy{i}.mid").write_bytes((music / f"{i:02d}.mid").read_bytes())
-    found = gather(Repertoire((music,)), Performance(), seed=0)
+    found = gather(MusicData((music,)), Performance(), seed=0)
     assert (len(found.train), len(found.valid)) == (2, 1)
     assert found.notes[1:] == (
         "left out: 3 pieces, being copies of others",
@@ -119,7 +121,7 @@ def test_a_file_that_a_codec_cannot_take_is_left_out_and_named(tmp_path: Path) -
     for i in range(2):
         save(tunes.chorale(seed=i), tmp_path / f"sung{i}.mid")
     save(tunes.performance(), tmp_path / "played.mid")
-    found = gather(Repertoire((tmp_path,)), Chorales(), seed=0)
+    found = gather(MusicData((tmp_path,)), Chorales(), seed=0)
     assert found.notes[0].splitlines() == [
         "3 MIDI files read, 2 kept",
         f"  left out: {tmp_path}/played.mid: a chorale has 4 voices, each in a track of its own; "
@@ -140,13 +142,13 @@ def test_an_npz_that_does_not_do_is_refused(
 ) -> None:
     path = npz(tmp_path / "songs.npz", **splits)
     with pytest.raises(ValueError, match=sentence):
-        gather(Repertoire((path,)), Chorales(), seed=0)
+        gather(MusicData((path,)), Chorales(), seed=0)
 
 
 def test_a_piece_without_a_note_is_left_out_and_counted(tmp_path: Path) -> None:
     silent = np.full((3, 4), -1, np.int16)
     path = npz(tmp_path / "songs.npz", train=[*GRIDS, silent, silent[:0]])
-    found = gather(Repertoire((path,)), Chorales(), seed=0)
+    found = gather(MusicData((path,)), Chorales(), seed=0)
     assert found.notes[0] == f"{path}: left out: 2 pieces without a note"
     assert len(found.train) + len(found.valid) == 4
 
@@ -164,7 +166,7 @@ def test_a_piece_without_a_note_is_left_out_and_counted(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_learned_from_is_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        Repertoire(**{"music": (Path("music"),), **settings})
+        MusicData(**{"music": (Path("music"),), **settings})
     assert str(error.value) == sentence
 
 
@@ -172,7 +174,7 @@ def test_what_cannot_be_learned_from_is_refused(settings: dict[str, Any], senten
 
 
 def test_performances_lie_in_all_their_versions_and_the_rest_as_it_is(tmp_path: Path) -> None:
-    data = Repertoire((midis.folder(tmp_path / "music", 4),), stretches=(0.5, 1.0, 2.0))
+    data = MusicData((midis.folder(tmp_path / "music", 4),), stretches=(0.5, 1.0, 2.0))
     codec = Performance()
     run = laid_down(tmp_path, data, codec)
     pieces = gather(data, codec, 0)
@@ -196,12 +198,12 @@ def test_a_piece_moves_as_far_as_it_may_and_has_room(tmp_path: Path) -> None:
     codec = Chorales()
     high = np.array([[106, 60, 50, 40]], np.int16)
     low = np.array([[72, 60, 50, 22]], np.int16)
-    data = Repertoire((Path("songs.npz"),), semitones=6)
-    gathered = Pieces([np.array(codec.flat(g), np.uint16) for g in (high, low)], [])
+    data = MusicData((Path("songs.npz"),), semitones=6)
+    gathered = MusicCorpus([np.array(codec.flat(g), np.uint16) for g in (high, low)], [])
     for augment, ends in ((None, ([-6, -1], [2, 6])), ((), ([0, 0], [0, 0]))):
-        run = Run(tmp_path / str(augment))
-        run.create()
-        prepare(gathered, Repertoire(data.music, augment=augment, semitones=6), codec, run)
+        run = tmp_path / str(augment)
+        run.mkdir()
+        prepare(gathered, MusicData(data.music, augment=augment, semitones=6), codec, run)
         held = json.loads((run / "data" / VARIED).read_text(encoding="utf-8"))
         assert held == {"versions": 1, "lowest": ends[0], "highest": ends[1]}
 
@@ -209,21 +211,22 @@ def test_a_piece_moves_as_far_as_it_may_and_has_room(tmp_path: Path) -> None:
 # ---- learned and judged ----------------------------------------------------------------------
 
 
-def music(codec: MusicCodec, context: int = 16, **network: Any) -> Music:
-    small = {"width": 16, "depth": 1, "heads": 2, "inner": 32, "dropout": 0.0}
-    return Music(codec, Network(**{**small, "position": "rotary", **network}), context)
-
-
-def learning(folder: Path, task: Music, layout: Any = "packed") -> Learning:
-    codec = task.codec
+def learning(
+    folder: Path, codec: MusicCodec, context: int = 16, layout: Any = "packed", **network: Any
+) -> MusicTask:
+    """A task whose folder holds three pieces to learn, of which two are validated on."""
     make = tunes.chorale if codec.kind == "chorales" else tunes.performance
     songs = [[START, *codec.encode(make(seed=i)), STOP] for i in range(3)]
-    write(folder / "train", songs, codec.size)
-    write(folder / "valid", songs[:2], codec.size)
-    varied = Varied(1, np.array([0] * 3), np.array([0] * 3))
-    shards = (Shard(folder / name) for name in ("train", "valid"))
-    train, valid = shards
-    return Learning(task, train, varied, valid, layout, tokens=128, seed=0)
+    data = folder / "data"
+    data.mkdir()
+    write(data / "train", songs, codec.size)
+    write(data / "valid", songs[:2], codec.size)
+    Augmentation(1, np.array([0] * 3), np.array([0] * 3)).save(data / VARIED)
+    small = {"width": 16, "depth": 1, "heads": 2, "inner": 32, "dropout": 0.0}
+    design = Network(**{**small, "position": "rotary", **network})
+    task = tunes.task_of(codec, design, context, folder)
+    task.recipe = replace(task.recipe, layout=layout)
+    return task
 
 
 KINDS: list[Any] = [
@@ -242,19 +245,19 @@ def test_it_learns_what_it_reads(
 ) -> None:
     torch.manual_seed(0)
     codec = new(kind)
-    job = learning(tmp_path, music(codec, **network), layout)
-    made = job.network()
-    before, _ = job.judge(made)
+    task = learning(tmp_path, codec, layout=layout, **network)
+    made, plan = task.network(), task.batches()
+    before = task.validate(made).scores
     assert before["loss"] == pytest.approx(math.log(codec.size), rel=0.5)
     made.train()
     optimizer = torch.optim.Adam(made.parameters(), lr=0.02)
     for epoch in range(20):
-        for rows in job.plan.epoch(epoch):
-            loss = job.loss(made, job.plan.batch(rows), 0.0) / job.plan.count(rows)
+        for rows in plan.epoch(epoch):
+            loss = task.loss(made, plan.batch(rows))["loss"] / plan.count(rows)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    after, _ = job.judge(made)
+    after = task.validate(made).scores
     assert after["loss"] < before["loss"] / 2
 
 
@@ -264,18 +267,18 @@ def test_it_learns_what_it_reads(
 def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
     kind: str, network: dict[str, Any], layout: Any, context: int, tmp_path: Path
 ) -> None:
-    job = learning(tmp_path, music(new(kind), context, longest=512, **network), layout)
-    made: Any = job.network().double().eval()
+    task = learning(tmp_path, new(kind), context, layout, longest=512, **network)
+    made: Any = task.network().double().eval()
     logs, ends = [], []
-    for i in range(len(job.held_out)):
-        ids = job.held_out[i].tolist()
+    for i in range(len(task.held_out)):
+        ids = task.held_out[i].tolist()
         for begin in range(0, len(ids) - 1, context):
             some = ids[begin : begin + context + 1]
             scores = made(Tokens.padded([some[:-1]]))[0].log_softmax(-1)
             each = [scores[j, token].item() for j, token in enumerate(some[1:])]
             logs += each
             ends += each[-1:] if some[-1] == STOP else []
-    found = job.measured(made)
+    found = task.measured(made)
     assert [*found] == ["notes", "perplexity", "loss"]
     assert found["loss"] == pytest.approx(-sum(logs) / len(logs), rel=1e-5)
     notes = (sum(ends) - sum(logs)) / (len(logs) - len(ends))
@@ -284,13 +287,13 @@ def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
 
 
 def test_samples_are_labels_of_the_same_places(tmp_path: Path) -> None:
-    job = learning(tmp_path, music(Chorales(), 64, types=4))
-    (_, first), (_, second) = (job.judge(job.network().eval()) for _ in range(2))
+    task = learning(tmp_path, Chorales(), 64, types=4)
+    first, second = (task.validate(task.network()).samples for _ in range(2))
     assert len(first) == 2
     for i, (one, other) in enumerate(zip(first, second, strict=True)):
         assert one[:2] == other[:2]
         shown = f"{one.source} {one.reference}"
-        told = " ".join(Chorales().pieces(job.held_out[i].tolist()[1:-1]))
+        told = " ".join(Chorales().pieces(task.held_out[i].tolist()[1:-1]))
         assert told.startswith(shown)
         assert one.source
         assert one.reference

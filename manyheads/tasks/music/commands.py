@@ -202,8 +202,8 @@ def measured(
 def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
     """All pieces of these files, each with where it stands; what cannot be read is told of."""
     from manyheads.tasks.music.chorales import piece_of
-    from manyheads.tasks.music.corpus import VALID, is_grids
-    from manyheads.tasks.music.grids import grids
+    from manyheads.tasks.music.corpus import VALID
+    from manyheads.tasks.music.grids import grids, is_grids
     from manyheads.tasks.music.midi import Report, pieces
 
     found: list[tuple[str, Piece]] = []

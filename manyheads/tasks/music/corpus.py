@@ -5,76 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config.declare import check, setting
 from manyheads.data.shards import write as write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
 from manyheads.tasks.music.codec import CODEC, MusicCodec, save
-from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.grids import grids, is_grids
 from manyheads.tasks.music.midi import Report, pieces
 from manyheads.tasks.music.notes import Piece, begun
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.windows import Varied
-from manyheads.training.run import CORPUS, Run
+from manyheads.tasks.music.settings import MusicData
+from manyheads.tasks.music.windows import Augmentation
+from manyheads.training.files import write_text
+from manyheads.training.run import CORPUS
 
-Augment = Literal["transpose", "stretch"]
 Ids = NDArray[np.uint16]
-GRIDS = ".npz"
 VALID = ("valid", "validation")  # what the split to validate on may be called
 VARIED = "train.varied.json"
 
 
-@dataclass(frozen=True)
-class Repertoire:
-    """Where music comes from, how it is varied, and how much of it is read at a time."""
-
-    music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
-    valid_music: tuple[Path, ...] = setting((), "The same, for validation.")
-    held_out: float = setting(
-        0.1,
-        "Share of the pieces to validate on, where neither an .npz nor valid_music has others.",
-        above=0,
-        below=1,
-    )
-    context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
-    augment: tuple[Augment, ...] | None = setting(
-        None, "How a piece is varied, anew in each epoch; null: as the codec can."
-    )
-    semitones: int = setting(
-        3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24
-    )
-    stretches: tuple[float, ...] = setting(
-        (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
-    )
-
-    def __post_init__(self) -> None:
-        check(self, self.missing())
-
-    def missing(self) -> Iterator[str]:
-        if not self.music:
-            yield "nothing to learn from: give music, a folder of MIDI files or an .npz"
-        if not self.stretches:
-            yield "stretches are one factor at least; [1.0] would do"
-
-    def varied(self, kind: str) -> tuple[str, ...]:
-        """What is done to the pieces of such a codec."""
-        if self.augment is not None:
-            return self.augment
-        return ("transpose", "stretch") if kind == "performance" else ("transpose",)
-
-
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class MusicCorpus:
     """Pieces as numbers to train on and to validate on, and what was left out."""
 
     train: list[Ids]
     valid: list[Ids]
     notes: tuple[str, ...] = ()
 
+    @property
     def tokens(self) -> int:
         """Of an epoch, the signs that end the pieces among them."""
         return sum(map(len, self.train)) + len(self.train)
@@ -94,7 +55,7 @@ def several(pieces: Sequence[Any]) -> str:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def gather(data: Repertoire, codec: MusicCodec, seed: int) -> Pieces:
+def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
     """Whole pieces are held out, drawn by the seed, unless there are others to validate on."""
     notes: list[str] = []
     train = read(data.music, codec, notes, ("train",))
@@ -108,7 +69,7 @@ def gather(data: Repertoire, codec: MusicCodec, seed: int) -> Pieces:
     learned = {ids.tobytes() for ids in train}
     if both := [ids for ids in valid if ids.tobytes() in learned]:
         notes.append(f"both learned from and validated on: {several(both)}")
-    return Pieces(train, valid, tuple(notes))
+    return MusicCorpus(train, valid, tuple(notes))
 
 
 def read(
@@ -130,11 +91,6 @@ def read(
     if files := [path for path in paths if not is_grids(path)]:
         found += of_files(files, codec, notes)
     return found
-
-
-def is_grids(path: Path) -> bool:
-    """Whether it holds chorales on a grid; all else is MIDI."""
-    return path.suffix.lower() == GRIDS
 
 
 def own(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
@@ -204,26 +160,26 @@ def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], 
 # ---- laying down -----------------------------------------------------------------------------
 
 
-def prepare(gathered: Pieces, data: Repertoire, codec: MusicCodec, run: Run) -> None:
+def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: Path) -> None:
     """The codec, the pieces as numbers, in all versions that are learned from, and a report."""
-    folder = run / "data"
-    folder.mkdir(exist_ok=True)
-    save(codec, run / CODEC)
-    augment = data.varied(codec.kind)
+    shards = folder / "data"
+    shards.mkdir(exist_ok=True)
+    save(codec, folder / CODEC)
+    augment = data.augmentations_of(codec.kind)
     factors = data.stretches if "stretch" in augment else (1.0,)
     reach = data.semitones if "transpose" in augment else 0
-    write_shard(folder / "train", versions(gathered.train, codec, factors), codec.size)
-    write_shard(folder / "valid", versions(gathered.valid, codec, (1.0,)), codec.size)
+    write_shard(shards / "train", versions(gathered.train, codec, factors), codec.size)
+    write_shard(shards / "valid", versions(gathered.valid, codec, (1.0,)), codec.size)
     rooms = [codec.room(np.unique(ids).tolist()) for ids in gathered.train]
     lowest = np.array([max(room.start, -reach) for room in rooms], np.int64)
     highest = np.array([min(room.stop - 1, reach) for room in rooms], np.int64)
-    Varied(len(factors), lowest, highest).save(folder / VARIED)
+    Augmentation(len(factors), lowest, highest).save(shards / VARIED)
     lines = [str(gathered), *gathered.notes]
     if reach:
         lines.append(f"transposed by up to {reach} semitones each way, as far as a piano goes")
     if len(factors) > 1:
         lines.append(f"stretched to {', '.join(f'{factor:g}' for factor in factors)} of the time")
-    run.text(CORPUS, "\n".join(lines) + "\n")
+    write_text(folder / CORPUS, "\n".join(lines) + "\n")
 
 
 def versions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -27,8 +27,10 @@ from manyheads.tasks.music.compose import (
 )
 from manyheads.tasks.music.corpus import encoded
 from manyheads.tasks.music.notes import Piece
-from manyheads.tasks.music.task import Music
 from manyheads.tasks.portable import Portable
+
+if TYPE_CHECKING:
+    from manyheads.tasks.music.task import MusicTask
 
 
 class Scored(NamedTuple):
@@ -57,7 +59,7 @@ class Musician:
 
     kind = "music"
 
-    def __init__(self, task: Music, network: nn.Module, name: str = ""):
+    def __init__(self, task: MusicTask, network: nn.Module, name: str = ""):
         self.task, self.network, self.name = task, network.eval(), name
 
     @property

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from manyheads.config.declare import setting
+from manyheads.config.declare import check, setting
 from manyheads.data.layout import Layout
-from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
 from manyheads.tasks.music.chorales import VOICES
-from manyheads.tasks.music.codec import CODEC, MusicCodec, load, new
-from manyheads.tasks.music.corpus import VARIED, Pieces, Repertoire, is_grids
-from manyheads.tasks.music.corpus import gather as read
-from manyheads.tasks.music.corpus import prepare as lay_down
-from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.task import Learning, Music
-from manyheads.tasks.music.windows import Varied, check_context
+from manyheads.tasks.music.grids import is_grids
+from manyheads.tasks.music.windows import check_context
 from manyheads.tasks.presets import (
     check_layout,
     check_room,
@@ -30,16 +24,54 @@ from manyheads.tasks.presets import (
 )
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
-from manyheads.training.run import Run
 
+Augment = Literal["transpose", "stretch"]
 FILES: tuple[str, ...] = ("music", "valid_music")
-USE = "generate"
 REACH = 512  # tokens whose distances are told apart, each way
 WHOLE = 2560  # tokens of the longest chorale
 
 
 @dataclass(frozen=True)
-class Codec:
+class MusicData:
+    """Where music comes from, how it is varied, and how much of it is read at a time."""
+
+    music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
+    valid_music: tuple[Path, ...] = setting((), "The same, for validation.")
+    held_out: float = setting(
+        0.1,
+        "Share of the pieces to validate on, where neither an .npz nor valid_music has others.",
+        above=0,
+        below=1,
+    )
+    context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
+    augment: tuple[Augment, ...] | None = setting(
+        None, "How a piece is varied, anew in each epoch; null: as the codec can."
+    )
+    semitones: int = setting(
+        3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24
+    )
+    stretches: tuple[float, ...] = setting(
+        (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
+    )
+
+    def __post_init__(self) -> None:
+        check(self, self.missing())
+
+    def missing(self) -> Iterator[str]:
+        if not self.music:
+            yield "nothing to learn from: give music, a folder of MIDI files or an .npz"
+        if not self.stretches:
+            yield "stretches are one factor at least; [1.0] would do"
+
+    def augmentations_of(self, kind: str) -> tuple[str, ...]:
+        """What is done to the pieces of such a codec."""
+        if self.augment is not None:
+            return self.augment
+        return ("transpose", "stretch") if kind == "performance" else ("transpose",)
+
+
+@dataclass(frozen=True)
+class MusicEncoding:
     """How music becomes numbers."""
 
     kind: Literal["performance", "chorales", "remi"] = setting(
@@ -53,12 +85,12 @@ class Codec:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class MusicRecipe:
     """What to learn, from what, with what."""
 
     task: Literal["music"] = setting(about="What is learned.")
-    data: Repertoire = setting(about="Where it is learned from.")
-    codec: Codec = setting(Codec(), "How it becomes numbers.")
+    data: MusicData = setting(about="Where it is learned from.")
+    codec: MusicEncoding = setting(MusicEncoding(), "How it becomes numbers.")
     network: Network = setting(Network(), "What learns it.")
     training: Training = setting(
         Training(best_by="loss"), "How long, how fast and on how much at a time."
@@ -84,7 +116,10 @@ class Recipe:
         check_room(network, context)
         check_distances(network, context)
         check_voices(network, self.codec)
-        if "stretch" in self.data.varied(self.codec.kind) and self.codec.kind != "performance":
+        if (
+            "stretch" in self.data.augmentations_of(self.codec.kind)
+            and self.codec.kind != "performance"
+        ):
             raise ValueError(
                 f"codec.kind: {self.codec.kind} counts in beats, which no stretching of time "
                 "changes; data.augment: [transpose] would do"
@@ -100,7 +135,7 @@ def check_distances(network: Network, context: int) -> None:
         )
 
 
-def check_voices(network: Network, codec: Codec) -> None:
+def check_voices(network: Network, codec: MusicEncoding) -> None:
     if not network.types:
         return
     if network.kind != "transformer":
@@ -182,16 +217,21 @@ def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
 PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
 
 
-def recipe_for(task: Any, data: Repertoire, tokens: int, choice: Choice = Choice()) -> Recipe:
+def recipe_for(task: Any, data: MusicData, tokens: int, choice: Choice = Choice()) -> MusicRecipe:
     cuda = choice.device == "cuda"
     chorales = is_grids(data.music[0])
     parts = chosen_preset(PRESETS, choice.preset or fitting_preset(tokens, cuda))(
         tokens, cuda, chorales
     )
     data = replace(data, context=parts.pop("context"))
-    parts["codec"] = Codec("chorales" if chorales else "performance")
+    parts["codec"] = MusicEncoding("chorales" if chorales else "performance")
     if choice.start is not None:
-        parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
+        if choice.start.task != "music":
+            raise ValueError(
+                "what writes music starts from such a run; "
+                f"the run to start from learned {choice.start.task}"
+            )
+        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
         parts["training"] = fine_tuned(parts["training"], parts["network"])
         data = replace(data, context=choice.start.data.context)
     if parts["codec"].kind == "chorales":
@@ -201,70 +241,4 @@ def recipe_for(task: Any, data: Repertoire, tokens: int, choice: Choice = Choice
         types = parts["network"].types if choice.network == "transformer" else 0
         parts["network"] = replace(parts["network"], kind=choice.network, types=types)
     layout: Layout = "packed" if parts["network"].packs else "padded"
-    return Recipe(task, data, layout=layout, **parts)
-
-
-def begun(start: Any) -> Codec:
-    if start.task != "music":
-        raise ValueError(
-            f"what writes music starts from such a run; the run to start from learned {start.task}"
-        )
-    codec: Codec = start.codec
-    return codec
-
-
-# ---- from files to a job ---------------------------------------------------------------------
-
-
-def data_of(files: Mapping[str, Any]) -> Repertoire:
-    return Repertoire(**files)
-
-
-def codec_of(recipe: Recipe) -> MusicCodec:
-    """That of the run it starts from, else a new one."""
-    if recipe.start_from is None:
-        return new(recipe.codec.kind)
-    codec = load(recipe.start_from / CODEC)
-    if codec.kind != recipe.codec.kind:
-        raise ValueError(
-            f"{recipe.start_from} brings the codec {codec.kind} and codec.kind asks for "
-            f"{recipe.codec.kind}; codec.kind: {codec.kind} would do"
-        )
-    return codec
-
-
-def gather(recipe: Recipe) -> Pieces:
-    return read(recipe.data, codec_of(recipe), recipe.training.seed)
-
-
-def tokens(gathered: Pieces, recipe: Recipe) -> int:
-    return gathered.tokens()
-
-
-def counted(gathered: Pieces) -> str:
-    return str(gathered)
-
-
-def prepare(gathered: Pieces, recipe: Recipe, run: Run) -> None:
-    lay_down(gathered, recipe.data, codec_of(recipe), run)
-
-
-def task_of(recipe: Recipe, codec: MusicCodec) -> Music:
-    return Music(codec, recipe.network, recipe.data.context)
-
-
-def job(recipe: Recipe, run: Run) -> Learning:
-    return Learning(
-        task_of(recipe, load(run / CODEC)),
-        Shard(run / "data" / "train"),
-        Varied.load(run / "data" / VARIED),
-        Shard(run / "data" / "valid"),
-        layout=recipe.layout,
-        tokens=recipe.training.tokens_per_batch,
-        seed=recipe.training.seed,
-    )
-
-
-def model(recipe: Recipe, folder: Path, name: str) -> Musician:
-    task = task_of(recipe, load(folder / CODEC))
-    return Musician(task, task.network(), name)
+    return MusicRecipe(task, data, layout=layout, **parts)

@@ -6,24 +6,29 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.data.layout import NOTHING, Layout
+from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, lost, whole
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.build import Network
-from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music import corpus
+from manyheads.tasks.music.codec import CODEC, MusicCodec, load, new
+from manyheads.tasks.music.corpus import VARIED, MusicCorpus
+from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder
-from manyheads.tasks.music.windows import Crops, Varied
-from manyheads.tasks.task import Sample
+from manyheads.tasks.music.settings import FILES, PRESETS, MusicData, MusicRecipe, recipe_for
+from manyheads.tasks.music.windows import Augmentation, MusicWindows
+from manyheads.tasks.task import Choice, Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # held-out pieces that every validation plays on from
@@ -31,47 +36,78 @@ READ, FOLLOWING = 32, 64  # tokens of each that are read, and that are written
 VALIDATED_AT_ONCE = 16384  # tokens
 
 
-@dataclass(frozen=True, eq=False)
-class Music:
-    """The task with its codec and its network, which sees `context` tokens at most."""
+class MusicTask(Task):
+    """Music with its codec."""
 
-    codec: MusicCodec
-    design: Network
-    context: int
+    Recipe = MusicRecipe
+    files = FILES
+    use = "generate"
+    presets = PRESETS
+
+    def __init__(self, recipe: MusicRecipe, codec: MusicCodec, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec, self.at_once = codec, VALIDATED_AT_ONCE
+
+    @property
+    def design(self) -> Network:
+        return self.recipe.network
+
+    @property
+    def context(self) -> int:
+        """The tokens that a network sees at most."""
+        return self.recipe.data.context
+
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def choose(cls, task: Any, data: MusicData, tokens: int, choice: Choice) -> MusicRecipe:
+        return recipe_for(task, data, tokens, choice)
+
+    @classmethod
+    def gather(cls, recipe: MusicRecipe) -> MusicCorpus:
+        return corpus.gather(recipe.data, codec_for(recipe), recipe.training.seed)
+
+    @classmethod
+    def prepare(cls, gathered: MusicCorpus, recipe: MusicRecipe, folder: Path) -> None:
+        corpus.prepare(gathered, recipe.data, codec_for(recipe), folder)
+
+    @classmethod
+    def open(cls, recipe: MusicRecipe, folder: Path) -> Self:
+        return cls(recipe, load(folder / CODEC), folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> nn.Module:
         codec = self.codec
         return music_decoder(self.design, codec.size, codec.pitches(), codec.beat)
 
-    def loss(self, network: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Summed over all tokens that are wanted."""
-        return lost(network(batch.tokens), batch.wanted, smoothing)
+    def batches(self) -> MusicWindows:
+        data, training = self.held_in() / "data", self.recipe.training
+        return MusicWindows(
+            Shard(data / "train"),
+            Augmentation.load(data / VARIED),
+            self.codec,
+            self.context,
+            training.tokens_per_batch,
+            self.recipe.layout,
+            seed=training.seed,
+        )
 
+    def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Smoothed while it is trained."""
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        return {"loss": lost(network(batch.tokens), batch.wanted, smoothing)}
 
-class Learning:
-    """The task as a run learns it."""
+    def model(self, network: nn.Module, name: str = "") -> Musician:
+        return Musician(self, network, name)
 
-    def __init__(
-        self,
-        task: Music,
-        documents: Shard,
-        varied: Varied,
-        held_out: Shard,
-        layout: Layout,
-        tokens: int,
-        seed: int,
-    ):
-        self.task, self.held_out, self.layout = task, held_out, layout
-        self.plan = Crops(documents, varied, task.codec, task.context, tokens, layout, seed=seed)
-        self.at_once = VALIDATED_AT_ONCE
+    # ---- validation ----------------------------------------------------------------------------
 
-    def network(self) -> nn.Module:
-        return self.task.network()
+    @cached_property
+    def held_out(self) -> Shard:
+        return Shard(self.held_in() / "data" / "valid")
 
-    def loss(self, network: nn.Module, batch: Batch, smoothing: float) -> Tensor:
-        return self.task.loss(network, batch, smoothing)
-
-    def judge(self, network: nn.Module) -> tuple[dict[str, float], list[Sample]]:
+    def validate(self, network: nn.Module) -> Validation:
         """By windows that do not overlap: nats for a note, with rests and times among them and
         without the sign that ends a piece; and perplexity and loss of a token, with it.
 
@@ -79,16 +115,16 @@ class Learning:
         """
         network.eval()
         return in_parts(
-            self, lambda: (self.measured(network), self.samples(network)), self.task.context
+            self, lambda: Validation(self.measured(network), self.samples(network)), self.context
         )
 
     @torch.no_grad()
     def measured(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
-        signs, context = self.task.codec.signs, self.task.context
+        signs, context = self.codec.signs, self.context
         total = of_notes = 0.0
         counted = notes = 0
-        for batch in whole(self.held_out, context, self.at_once, self.layout, pad=signs.pad):
+        for batch in whole(self.held_out, context, self.at_once, self.recipe.layout, pad=signs.pad):
             tokens, wanted = batch.to(device)
             scores = network(tokens).float()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
@@ -107,11 +143,11 @@ class Learning:
         }
 
     def samples(self, network: nn.Module) -> list[Sample]:
-        codec, held = self.task.codec, self.held_out
+        codec, held = self.codec, self.held_out
         found = []
         for i in sorted({len(held) * i // SHOWN for i in range(SHOWN)}):
             ids = held[i][:-1].tolist()  # from its start, without its stop
-            cut = min(READ + 1, max(1, len(ids) // 2), self.task.context // 2)
+            cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
             written = self.written(network, ids[:cut], i)
             known = len(codec.signs.starts)
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
@@ -120,9 +156,22 @@ class Learning:
 
     def written(self, network: Any, ids: list[int], number: int) -> list[int]:
         """What may follow, within the context; each piece has a chance of its own."""
-        codec = self.task.codec
-        longest = min(FOLLOWING, self.task.context - len(ids))
+        codec = self.codec
+        longest = min(FOLLOWING, self.context - len(ids))
         bounds = Bounds(codec.signs.stop, longest=longest, never=codec.signs.never)
         start = torch.tensor([ids], device=next(network.parameters()).device)
         (played,) = sample(CachedStep(network), start, bounds, Sampling(0.95), [number])
         return played.ids
+
+
+def codec_for(recipe: MusicRecipe) -> MusicCodec:
+    """That of the run it starts from, else a new one."""
+    if recipe.start_from is None:
+        return new(recipe.codec.kind)
+    codec = load(recipe.start_from / CODEC)
+    if codec.kind != recipe.codec.kind:
+        raise ValueError(
+            f"{recipe.start_from} brings the codec {codec.kind} and codec.kind asks for "
+            f"{recipe.codec.kind}; codec.kind: {codec.kind} would do"
+        )
+    return codec

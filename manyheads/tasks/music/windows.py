@@ -20,7 +20,7 @@ from manyheads.training.files import write_text
 
 
 @dataclass(frozen=True, eq=False)
-class Varied:
+class Augmentation:
     """In how many versions each piece lies in its shard, and how far each may be transposed."""
 
     versions: int
@@ -36,11 +36,11 @@ class Varied:
         write_text(path, json.dumps(held) + "\n")
 
     @staticmethod
-    def load(path: Path) -> Varied:
+    def load(path: Path) -> Augmentation:
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             ends = (np.array(held[name], np.int64) for name in ("lowest", "highest"))
-            return Varied(int(held["versions"]), *ends)
+            return Augmentation(int(held["versions"]), *ends)
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{path} does not say how pieces vary; begin the run anew") from None
 
@@ -50,18 +50,18 @@ class Varied:
         return range(int(self.lowest.min(initial=0)), int(self.highest.max(initial=0)) + 1)
 
 
-class Crops(Windows):
+class MusicWindows(Windows):
     """Which tokens make which batch of music.
 
     The shard holds V versions of each piece one after the other. An epoch takes one of them, moves
     it up or down as far as it may go and crops it from another place: all by the seed and the
-    number of the epoch. Crops begin with a step: no chord is cut apart.
+    number of the epoch. MusicWindows begin with a step: no chord is cut apart.
     """
 
     def __init__(
         self,
         documents: Shard,
-        varied: Varied,
+        augmentation: Augmentation,
         codec: MusicCodec,
         context: int,
         tokens: int,
@@ -71,23 +71,23 @@ class Crops(Windows):
     ):
         super().__init__(documents, context, tokens, layout, seed=seed, pad=codec.signs.pad)
         check_context(context, codec.beat)
-        if len(documents) != len(varied.lowest) * varied.versions:
+        if len(documents) != len(augmentation.lowest) * augmentation.versions:
             raise ValueError(
-                f"{len(varied.lowest)} pieces in {varied.versions} versions are not the "
-                f"{len(documents)} that are in the shard; begin the run anew"
+                f"{len(augmentation.lowest)} pieces in {augmentation.versions} versions are not "
+                f"the {len(documents)} that are in the shard; begin the run anew"
             )
-        self.varied, self.beat = varied, codec.beat
-        self.numbers: NDArray[np.int64] = codec.tables(varied.shifts)  # (shifts, size)
+        self.augmentation, self.beat = augmentation, codec.beat
+        self.numbers: NDArray[np.int64] = codec.tables(augmentation.shifts)  # (shifts, size)
 
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, in random order."""
-        varied, random = self.varied, np.random.default_rng([self.seed, number])
-        count = len(varied.lowest)
-        version = random.integers(varied.versions, size=count)
-        shift = random.integers(varied.lowest, varied.highest + 1)
+        augmentation, random = self.augmentation, np.random.default_rng([self.seed, number])
+        count = len(augmentation.lowest)
+        version = random.integers(augmentation.versions, size=count)
+        shift = random.integers(augmentation.lowest, augmentation.highest + 1)
         offsets = random.integers(self.context // self.beat, size=count) * self.beat
-        chosen = np.arange(count) * varied.versions + version
-        batches = self.cropped(chosen, offsets, shift - varied.shifts.start, number)
+        chosen = np.arange(count) * augmentation.versions + version
+        batches = self.cropped(chosen, offsets, shift - augmentation.shifts.start, number)
         return [batches[i] for i in random.permutation(len(batches))]
 
     def cropped(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
