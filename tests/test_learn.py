@@ -21,8 +21,8 @@ from manyheads.config import load, write
 from manyheads.learn import begin, go_on
 from manyheads.modules.build import Network
 from manyheads.tasks.classification import settings as labels
-from manyheads.tasks.language import settings as language
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import settings as masked
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
@@ -245,13 +245,13 @@ def training_of(**settings: Any) -> Training:
     return Training(**{**FEW, **OFTEN, **settings})
 
 
-def language_in(folder: Path, **settings: Any) -> language.Recipe:
+def language_in(folder: Path, **settings: Any) -> LanguageRecipe:
     kind = settings.pop("kind", "transformer")
     (folder / "book.txt").write_text(f"{WORDS}.\n" * 60, encoding="utf-8")
-    return language.Recipe(
+    return LanguageRecipe(
         "language",
-        Running((folder / "book.txt",), context=24),
-        language.Codec("character"),
+        TextData((folder / "book.txt",), context=24),
+        TextCodec("character"),
         replace(SMALL, kind=kind),
         training_of(best_by="loss", **settings),
         layout="packed" if kind == "transformer" else "padded",
@@ -260,8 +260,8 @@ def language_in(folder: Path, **settings: Any) -> language.Recipe:
 
 def masked_in(folder: Path, **settings: Any) -> masked.Recipe:
     (folder / "book.txt").write_text(f"{WORDS}.\n" * 60, encoding="utf-8")
-    data = Running((folder / "book.txt",), context=24)
-    codec, network = masked.Codec("character"), replace(SMALL, **settings.pop("network", {}))
+    data = TextData((folder / "book.txt",), context=24)
+    codec, network = TextCodec("character"), replace(SMALL, **settings.pop("network", {}))
     return masked.Recipe("masked", data, codec, network=network, training=training_of(**settings))
 
 
@@ -269,7 +269,7 @@ def classification_in(folder: Path, **settings: Any) -> labels.Recipe:
     rows = [f"{WORDS[: 3 + i % 9]}\t{'good' if i % 3 else 'poor'}\n" for i in range(60)]
     (folder / "judged.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     data = labels.Data(folder / "judged.tsv")
-    codec = masked.Codec("character")
+    codec = TextCodec("character")
     return labels.Recipe("classification", data, codec, SMALL, training=training_of(**settings))
 
 

@@ -12,8 +12,10 @@ from manyheads.modules.build import Network
 from manyheads.tasks.classification.labels import Labels
 from manyheads.tasks.classification.model import Judge
 from manyheads.tasks.classification.task import Judging
+from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.language.task import Language
+from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.task import LanguageTask
 from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Masked
 from manyheads.tasks.seq2seq.corpus import Codecs
@@ -47,7 +49,11 @@ def speaking(**settings: Any) -> LanguageModel:
         "scaled": False,
         "position": "rotary",
     }
-    task = Language(codec(), Network(**{**SMALL, **llama, **settings}), 48)
+    network, data = (
+        Network(**{**SMALL, **llama, **settings}),
+        TextData((Path("a.txt"),), context=48),
+    )
+    task = LanguageTask(LanguageRecipe("language", data, network=network, layout="padded"), codec())
     return LanguageModel(task, task.network(), "toy")
 
 

@@ -27,10 +27,10 @@ from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification import settings as labels
 from manyheads.tasks.classification.labels import Labels
 from manyheads.tasks.classification.model import Judge
-from manyheads.tasks.language import settings as language
 from manyheads.tasks.language.chat import CHAT
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import embedding
 from manyheads.tasks.masked import settings as masked
 from manyheads.tasks.masked.model import Embedder
@@ -144,12 +144,11 @@ def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
     """What a run of such a model would be made by."""
     network, context = imported.network, imported.context
     size = imported.tokenizers[0].get_vocab_size()
-    given = masked.Codec("given", size)
-    running = Running(imported=folder, context=context)
+    given = TextCodec("given", size)
+    running = TextData(imported=folder, context=context)
     if imported.kind == "language":
-        codec = language.Codec("given", size)
         training = Training(best_by="loss")
-        return language.Recipe("language", running, codec, network, training)
+        return LanguageRecipe("language", running, given, network, training)
     if imported.kind == "masked":
         return masked.Recipe("masked", running, given, network=network)
     if imported.kind == "embedding":

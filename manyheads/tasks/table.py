@@ -19,7 +19,7 @@ TASKS = {
     "translation": "manyheads.tasks.seq2seq.task:Seq2Seq",
     "summarization": "manyheads.tasks.seq2seq.task:Seq2Seq",
     "answering": "manyheads.tasks.seq2seq.task:Seq2Seq",
-    "language": "manyheads.tasks.language.settings",
+    "language": "manyheads.tasks.language.task:LanguageTask",
     "masked": "manyheads.tasks.masked.settings",
     "classification": "manyheads.tasks.classification.settings",
     "regression": "manyheads.tasks.classification.settings",

@@ -15,9 +15,9 @@ from manyheads.interop.exchange import bring, export
 from manyheads.learn import begin
 from manyheads.models import load
 from manyheads.tasks.language.chat import CHAT, Chat
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.generate import Generation, framed, read
-from manyheads.tasks.language.settings import Recipe
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.table import load_recipe
 from manyheads.training.run import RECIPE, Run
 
@@ -182,8 +182,8 @@ def test_a_template_that_cannot_be_filled_in_is_refused(template: str, why: str)
 def test_a_model_that_starts_from_one_that_answers_answers_too(run: Path, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("a dog runs\n" * 200, encoding="utf-8")
     start, _ = load_recipe(run / RECIPE)
-    data = Running((tmp_path / "book.txt",), context=32)
-    recipe = Recipe("language", data, start.codec, start.network, start_from=run)
+    data = TextData((tmp_path / "book.txt",), context=32)
+    recipe = LanguageRecipe("language", data, start.codec, start.network, start_from=run)
     begin(recipe, Run(tmp_path / "tuned"))
     assert (tmp_path / "tuned" / CHAT).read_bytes() == (run / CHAT).read_bytes()
 

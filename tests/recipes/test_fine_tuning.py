@@ -8,8 +8,8 @@ import pytest
 
 from manyheads.modules.build import Network
 from manyheads.tasks.classification import settings as labels
-from manyheads.tasks.language import settings as language
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextData
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import settings as masked
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq import settings as pairs
@@ -17,13 +17,13 @@ from manyheads.tasks.seq2seq.settings import PairData
 from manyheads.tasks.table import TASKS, find_task
 from manyheads.tasks.task import Choice
 
-PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), Running((Path("book.txt"),))
+PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), TextData((Path("book.txt"),))
 LABELS, MUSIC = labels.Data(Path("a.tsv")), MusicData((Path("songs"),))
 STARTS: dict[str, tuple[Any, Any]] = {
     "translation": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "summarization": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "answering": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
-    "language": (TEXT, language.Recipe("language", TEXT)),
+    "language": (TEXT, LanguageRecipe("language", TEXT)),
     "masked": (TEXT, masked.Recipe("masked", TEXT)),
     "music": (MUSIC, MusicRecipe("music", MUSIC)),
     "classification": (LABELS, masked.Recipe("masked", TEXT)),

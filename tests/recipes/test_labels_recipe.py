@@ -16,13 +16,12 @@ from manyheads.tasks.classification.settings import (
     gather,
     recipe_for,
 )
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
-from manyheads.tasks.masked.settings import Codec
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
 from manyheads.tasks.task import Choice
 
-DATA, TEXT = Data(Path("judged.tsv")), Running((Path("book.txt"),))
+DATA, TEXT = Data(Path("judged.tsv")), TextData((Path("book.txt"),))
 KINDS: Any = ["classification", "regression", "labelling"]
 
 
@@ -71,7 +70,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_slowly() -> None:
-    start = MaskedRecipe("masked", TEXT, Codec("byte"), network=Network(width=64))
+    start = MaskedRecipe("masked", TEXT, TextCodec("byte"), network=Network(width=64))
     anew = recipe_for("classification", DATA, 10**6)
     recipe = recipe_for("classification", DATA, 10**6, Choice(start=start))
     assert (recipe.network, recipe.codec) == (start.network, start.codec)

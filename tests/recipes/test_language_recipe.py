@@ -8,14 +8,14 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import Running
-from manyheads.tasks.language.settings import PRESETS, Codec, Recipe, recipe_for
+from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
 from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
 
-DATA = Running((Path("book.txt"),))
+DATA = TextData((Path("book.txt"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
@@ -32,7 +32,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, network: str, device: str, tokens: int
 ) -> None:
     recipe = recipe_for("language", DATA, tokens, Choice(device, network, preset))
-    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    assert read(LanguageRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
     assert training.log_every <= training.validate_every <= training.steps
@@ -43,11 +43,15 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_a_recipe_of_two_lines_is_enough() -> None:
-    assert read(Recipe, "task: language\ndata: {text: [book.txt]}\n") == Recipe("language", DATA)
+    assert read(LanguageRecipe, "task: language\ndata: {text: [book.txt]}\n") == LanguageRecipe(
+        "language", DATA
+    )
 
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
-    start = Recipe("language", replace(DATA, context=77), Codec("byte"), Network(width=64))
+    start = LanguageRecipe(
+        "language", replace(DATA, context=77), TextCodec("byte"), Network(width=64)
+    )
     recipe = recipe_for("language", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
 
@@ -87,7 +91,7 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
     parts: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError) as error:
-        Recipe("language", DATA, **parts)
+        LanguageRecipe("language", DATA, **parts)
     assert str(error.value) == sentence
 
 

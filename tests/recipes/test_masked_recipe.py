@@ -7,12 +7,12 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import Running
+from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
-from manyheads.tasks.masked.settings import PRESETS, Codec, Recipe, fitting, recipe_for
+from manyheads.tasks.masked.settings import PRESETS, Recipe, fitting, recipe_for
 from manyheads.tasks.task import Choice
 
-DATA = Running((Path("book.txt"),))
+DATA = TextData((Path("book.txt"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
@@ -37,7 +37,9 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
-    start = Recipe("masked", replace(DATA, context=77), Codec("byte"), network=Network(width=64))
+    start = Recipe(
+        "masked", replace(DATA, context=77), TextCodec("byte"), network=Network(width=64)
+    )
     recipe = recipe_for("masked", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
 

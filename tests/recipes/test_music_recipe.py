@@ -10,8 +10,8 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import Running
-from manyheads.tasks.language.settings import Recipe as LanguageRecipe
+from manyheads.tasks.language.corpus import TextData
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save
 from manyheads.tasks.music.settings import (
@@ -79,7 +79,7 @@ def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> Non
     assert recipe.data.semitones == 6  # as chorales move, wherever they come from
     played = recipe_for("music", SONGS, 99, Choice(start=MusicRecipe("music", FOLDER)))
     assert (played.codec.kind, played.data.semitones) == ("performance", 3)
-    other = LanguageRecipe("language", Running((Path("book.txt"),)))
+    other = LanguageRecipe("language", TextData((Path("book.txt"),)))
     with pytest.raises(ValueError) as error:
         recipe_for("music", FOLDER, 99, Choice(start=other))
     assert str(error.value) == (

@@ -10,32 +10,38 @@ from torch import nn
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.shards import Shard, write
-from manyheads.data.windows import Windows, framed
+from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.task import HeldOut, Language, Learning, places
+from manyheads.tasks.language.corpus import TextCorpus, TextData, prepare_texts
+from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.task import LanguageTask, places
+from manyheads.training.config import Training
 
 TEXTS = ["ein hund läuft und ein hund schläft. " * 4, "eine katze läuft", "ja 日本"]
 CODEC = Text.train(TEXTS, "byte")
 
 
-def language(kind: Any = "transformer", context: int = 16) -> Language:
+def language(
+    kind: Any = "transformer",
+    context: int = 16,
+    folder: Path | None = None,
+    valid: list[str] = TEXTS[:2],
+) -> LanguageTask:
+    """With the texts to learn from, where there is a folder for them."""
     design = Network(
         kind=kind, width=16, depth=1, heads=2, inner=32, dropout=0.0, position="rotary"
     )
-    return Language(CODEC, design, context)
-
-
-def shard(folder: Path, name: str, texts: list[str]) -> Shard:
-    write(folder / name, framed(texts, CODEC), CODEC.size)
-    return Shard(folder / name)
-
-
-def learning(folder: Path, task: Language, layout: Any = "packed", valid: int = 2) -> Learning:
-    texts = TEXTS[:valid]
-    held = HeldOut(shard(folder, "valid", texts), sum(len(text.encode()) for text in texts))
-    return Learning(task, shard(folder, "train", TEXTS), held, layout, tokens=64, seed=0)
+    data, layout = (
+        TextData((Path("a.txt"),), context=context),
+        "packed" if design.packs else "padded",
+    )
+    training = Training(tokens_per_batch=64, best_by="loss", label_smoothing=0.1)
+    recipe = LanguageRecipe("language", data, network=design, training=training, layout=layout)
+    if folder is not None:
+        prepare_texts(TextCorpus(TEXTS, valid), CODEC, folder, framed=True)
+    return LanguageTask(recipe, CODEC, folder)
 
 
 @torch.no_grad()
@@ -48,32 +54,32 @@ def alone(network: nn.Module, ids: list[int], first: int) -> list[float]:
 # ---- learning --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "layout"), [("transformer", "packed"), ("recurrent", "padded")])
-def test_it_learns_what_it_reads(kind: Any, layout: Any, tmp_path: Path) -> None:
-    job = learning(tmp_path, language(kind), layout)
-    network = job.network()
-    before, _ = job.judge(network)
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_it_learns_what_it_reads(kind: Any, tmp_path: Path) -> None:
+    task = language(kind, folder=tmp_path)
+    network, batches = task.network(), task.batches()
+    before, _ = task.validate(network)
     assert before["loss"] == pytest.approx(math.log(CODEC.size), rel=0.5)
     network.train()
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for epoch in range(12):
-        for rows in job.plan.epoch(epoch):
-            loss = job.loss(network, job.plan.batch(rows), 0.0) / job.plan.count(rows)
+        for rows in batches.epoch(epoch):
+            loss = task.loss(network, batches.batch(rows))["loss"] / batches.count(rows)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    after, _ = job.judge(network)
+    after, _ = task.validate(network)
     assert after["loss"] < before["loss"] / 2
 
 
-@pytest.mark.parametrize(("kind", "layout"), [("transformer", "packed"), ("recurrent", "padded")])
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
 @pytest.mark.parametrize("context", [5, 16, 500])
 def test_judged_is_every_token_once_after_what_its_window_holds(
-    kind: Any, layout: Any, context: int, tmp_path: Path
+    kind: Any, context: int, tmp_path: Path
 ) -> None:
-    job = learning(tmp_path, language(kind, context), layout)
-    network = job.network().double().eval()
-    scores = job.measured(network)
+    task = language(kind, context, tmp_path)
+    network = task.network().double().eval()
+    scores = task.measure(network)
     logs = []
     for text in TEXTS[:2]:
         ids = [*CODEC.signs.starts, *CODEC.encode(text), CODEC.signs.stop]
@@ -87,22 +93,25 @@ def test_judged_is_every_token_once_after_what_its_window_holds(
     assert scores["bits_per_byte"] == pytest.approx(total / math.log(2) / size, rel=1e-5)
 
 
-def test_the_loss_is_summed_whatever_the_batch_holds_and_smoothed_if_asked(tmp_path: Path) -> None:
-    task = language()
-    network = task.network().eval()
-    documents = shard(tmp_path, "train", TEXTS)
+def test_the_loss_is_summed_whatever_the_batch_holds_and_smoothed_in_training(
+    tmp_path: Path,
+) -> None:
+    task = language(folder=tmp_path)
+    network = task.network()
+    documents = task.batches().documents
     sums = []
     for tokens in (16, 64, 4096):
         plan = Windows(documents, 16, tokens)
         batches = [plan.batch(rows) for rows in plan.epoch(0)]
-        sums.append(sum(task.loss(network, batch).item() for batch in batches))
-        assert task.loss(network, batches[0], 0.1) != task.loss(network, batches[0])
+        sums.append(sum(task.loss(network.eval(), one)["loss"].item() for one in batches))
+        plain, smoothed = (task.loss(network.train(mode), batches[0]) for mode in (False, True))
+        assert plain["loss"] != smoothed["loss"]
     assert sums == pytest.approx([sums[0]] * 3, rel=1e-5)
 
 
 def test_samples_show_the_same_places_and_what_follows_them(tmp_path: Path) -> None:
-    job = learning(tmp_path, language(), valid=1)
-    (_, first), (_, second) = (job.judge(job.network().eval()) for _ in range(2))
+    task = language(folder=tmp_path, valid=TEXTS[:1])
+    (_, first), (_, second) = (task.validate(task.network()) for _ in range(2))
     assert len(first) == 3
     for one, other in zip(first, second, strict=True):
         assert one[:2] == other[:2]
@@ -112,11 +121,8 @@ def test_samples_show_the_same_places_and_what_follows_them(tmp_path: Path) -> N
 
 
 def test_a_sample_of_a_short_document_holds_nothing_of_the_next(tmp_path: Path) -> None:
-    texts = ["eins", "zwei", "drei"]
-    task = language()
-    held = HeldOut(shard(tmp_path, "valid", texts), 12)
-    job = Learning(task, shard(tmp_path, "train", TEXTS), held, "packed", tokens=64, seed=0)
-    samples = job.samples(task.network().eval())
+    task = language(folder=tmp_path, valid=["eins", "zwei", "drei"])
+    samples = task.samples(task.network().eval())
     assert [(one.source, one.reference) for one in samples] == [
         ("ei", "ns"),
         ("zw", "ei"),
@@ -133,39 +139,26 @@ def test_samples_begin_with_documents_unless_one_is_most_of_the_text(tmp_path: P
     assert places(Shard(tmp_path / "one")) == [(0, 30), (10, 30), (20, 30)]
 
 
-def test_the_judge_asks_for_less_memory_until_there_is_enough(
+def test_validation_asks_for_less_memory_until_there_is_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = learning(tmp_path, language())
-    network = job.network()
-    wanted, _ = job.judge(network)
-    plain = Language.loss
+    task = language(folder=tmp_path)
+    network = task.network()
+    wanted, _ = task.validate(network)
+    plain = LanguageTask.loss
 
-    def short_of_memory(
-        self: Language, network: nn.Module, batch: Any, smoothing: float = 0
-    ) -> Any:
+    def short_of_memory(self: LanguageTask, network: nn.Module, batch: Any) -> Any:
         if batch.wanted.numel() > room:
             raise torch.OutOfMemoryError
-        return plain(self, network, batch, smoothing)
+        return plain(self, network, batch)
 
-    monkeypatch.setattr(Language, "loss", short_of_memory)
+    monkeypatch.setattr(LanguageTask, "loss", short_of_memory)
     room = 64
-    found, _ = job.judge(network)
+    found, _ = task.validate(network)
     assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
     room = 8
     with pytest.raises(torch.OutOfMemoryError):
-        job.judge(network)
-
-
-def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a context has 2 tokens or more, got 1"):
-        language(context=1)
-    with pytest.raises(
-        ValueError, match=r"knows 8 places and the context has 9 tokens; network\.lo"
-    ):
-        Language(CODEC, Network(position="learned", longest=8), 9)
-    with pytest.raises(ValueError, match="the held-out text has no bytes"):
-        HeldOut(shard(tmp_path, "valid", ["a"]), 0)
+        task.validate(network)
 
 
 # ---- scoring ---------------------------------------------------------------------------------
@@ -193,9 +186,9 @@ def test_each_token_is_scored_once_as_one_window_at_a_time_would(
 
 
 def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> None:
-    job = learning(tmp_path, language())
-    network = job.network().eval()
-    scores = job.measured(network)
+    task = language(folder=tmp_path)
+    network = task.network().eval()
+    scores = task.measure(network)
     logs = [
         compute_log_probs(network, CODEC.signs, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
         for text in TEXTS[:2]

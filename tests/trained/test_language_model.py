@@ -12,6 +12,7 @@ from manyheads.codecs.text import Text
 from manyheads.models import load
 from manyheads.tasks.language.generate import Generation
 from manyheads.tasks.language.model import LanguageModel, Scored
+from manyheads.tasks.language.task import LanguageTask
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,8 @@ def test_without_a_start_sign_only_bytes_that_are_scored_count(
     model: LanguageModel, given: str, tokens: str
 ) -> None:
     codec = model.task.codec
-    task = replace(model.task, codec=Text(codec.tokenizer, replace(codec.signs, starts=())))
+    unsigned = Text(codec.tokenizer, replace(codec.signs, starts=()))
+    task = LanguageTask(model.task.recipe, unsigned)
     silent = LanguageModel(task, model.network, "silent")
     scored = silent.score("the old", given=given)
     assert "".join(scored.pieces) == tokens

@@ -29,7 +29,7 @@ from manyheads.tasks.classification.labels import Kind, Labels, tags_of
 from manyheads.tasks.classification.model import Judge
 from manyheads.tasks.classification.predictions import Learning
 from manyheads.tasks.classification.task import Judging
-from manyheads.tasks.language.shared import Codec
+from manyheads.tasks.language.corpus import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
@@ -69,7 +69,7 @@ class Recipe:
 
     task: Kind = setting(about="What is learned.")
     data: Data = setting(about="Where it is learned from.")
-    codec: Codec = setting(Codec(size=8000), "How it becomes numbers.")
+    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
     network: Network = setting(Network(), "What learns it.")
     pooling: Pooling = setting(
         "mean", "What stands for a text: the state of its first token, or the mean of all."
@@ -86,7 +86,7 @@ class Recipe:
 def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
     """For a first look on a laptop: minutes."""
     return {
-        "codec": Codec(size=4000),
+        "codec": TextCodec(size=4000),
         "network": transformer(128, 2, 4, 0.2),
         "training": scaled(tokens, cuda, epochs=5, batch=2048, learning_rate=1e-3),
     }
@@ -95,7 +95,7 @@ def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
 def small(tokens: int, cuda: bool) -> dict[str, Any]:
     """For thousands of texts and more."""
     return {
-        "codec": Codec(size=8000),
+        "codec": TextCodec(size=8000),
         "network": transformer(256, 4, 4, 0.3),
         "training": scaled(tokens, cuda, epochs=10, batch=8192, learning_rate=1e-3),
     }
@@ -143,13 +143,13 @@ def recipe_for(task: Kind, data: Data, tokens: int, choice: Choice = Choice()) -
     return Recipe(task, data, **parts)
 
 
-def begun(start: Any) -> Codec:
+def begun(start: Any) -> TextCodec:
     if start.task not in ("masked", "embedding", "classification", "regression", "labelling"):
         raise ValueError(
             f"what judges a text starts from an encoder, masked or another of its kind; "
             f"the run to start from learned {start.task}"
         )
-    codec: Codec = start.codec
+    codec: TextCodec = start.codec
     return codec
 
 

@@ -1,10 +1,14 @@
-"""Running text before the first step: read, some of it held out, turned to numbers."""
+"""Running text before the first step: read, some of it held out, turned to numbers.
+
+Who learns from running text, whatever is learned of it, shares this.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from manyheads.codecs.text import Text
 from manyheads.config.declare import check, setting
@@ -12,14 +16,17 @@ from manyheads.data.documents import check_split, documents, hold_out
 from manyheads.data.shards import write as write_shard
 from manyheads.data.windows import framed as between_signs
 from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS, Run
+from manyheads.training.run import CORPUS
 
+FILES: tuple[str, ...] = ("text", "valid_text")
 BYTES = "valid.bytes"
 CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character
 
+Kind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
+
 
 @dataclass(frozen=True)
-class Running:
+class TextData:
     """Where running text comes from, and how much of it is read at a time."""
 
     text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
@@ -45,24 +52,44 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextCodec:
+    """How text becomes numbers."""
+
+    kind: Kind = setting(
+        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
+    )
+    size: int = setting(4000, "Pieces of the vocabulary, at most.", least=1, most=10**7)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class TextCorpus:
     """Documents to train on and documents to validate on."""
 
     train: list[str]
     valid: list[str]
+    kind: Kind = "bpe"  # of the vocabulary that will be
 
+    @property
     def characters(self) -> int:
         return sum(map(len, self.train))
+
+    @property
+    def tokens(self) -> int:
+        alone = self.kind in ("character", "byte")
+        return self.characters // (1 if alone else CHARACTERS_A_TOKEN)
 
     def __str__(self) -> str:
         documents = "document" if len(self.train) == 1 else "documents"
         return (
-            f"{len(self.train):,} {documents} of {self.characters():,} characters to train on, "
+            f"{len(self.train):,} {documents} of {self.characters:,} characters to train on, "
             f"{sum(map(len, self.valid)):,} characters to validate on"
         )
 
 
-def gather(data: Running) -> Texts:
+def gather_texts(data: TextData, kind: Kind = "bpe") -> TextCorpus:
     if not data.text:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not a text")
     train = [document.text for document in documents(data.text, data.split)]
@@ -70,15 +97,25 @@ def gather(data: Running) -> Texts:
         valid = [document.text for document in documents(data.valid_text, data.split)]
     else:
         train, valid = hold_out(train, data.held_out)
-    return Texts(train, valid)
+    return TextCorpus(train, valid, kind)
 
 
-def about(characters: int, codec: str) -> int:
-    """Tokens in so many characters, before the vocabulary is known."""
-    return characters if codec in ("character", "byte") else characters // CHARACTERS_A_TOKEN
+def choose_codec(texts: TextCorpus, recipe: Any, masked: bool = False) -> Text:
+    """That of the run it starts from, else one learned from these texts."""
+    if recipe.start_from is not None:
+        return Text.load(recipe.start_from / "tokenizer.json")
+    return Text.train(cut_lines(texts.train), recipe.codec.kind, recipe.codec.size, masked)
 
 
-def prepare(texts: Texts, codec: Text, run: Run, framed: bool) -> None:
+def cut_lines(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
+    """Pieces of so many lines, from which a vocabulary is learned on all cores."""
+    for text in texts:
+        held = text.splitlines(keepends=True)
+        for i in range(0, len(held), lines):
+            yield "".join(held[i : i + lines])
+
+
+def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> None:
     """Lay the documents down as numbers: each between its signs, or as it stands."""
     folder = run / "data"
     folder.mkdir(exist_ok=True)
@@ -87,22 +124,7 @@ def prepare(texts: Texts, codec: Text, run: Run, framed: bool) -> None:
         rows = between_signs(some, codec) if framed else (codec.encode(one) for one in some)
         write_shard(folder / name, rows, codec.size)
     held = sum(len(document.encode()) for document in texts.valid)
+    if held < 1:
+        raise ValueError("there is nothing to validate on: the held-out text has no bytes")
     write_text(folder / BYTES, f"{held}\n")
-    run.text(CORPUS, f"{texts}\n")
-
-
-def held_bytes(run: Run) -> int:
-    """Of the text to validate on."""
-    return int((run / "data" / BYTES).read_text(encoding="utf-8"))
-
-
-def learned(texts: Texts, kind: str, size: int, masked: bool = False) -> Text:
-    """The vocabulary of these documents, from pieces of some lines: on all cores."""
-    return Text.train(pieces(texts.train), kind, size, masked)
-
-
-def pieces(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
-    for text in texts:
-        held = text.splitlines(keepends=True)
-        for i in range(0, len(held), lines):
-            yield "".join(held[i : i + lines])
+    write_text(run / CORPUS, f"{texts}\n")

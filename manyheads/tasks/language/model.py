@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 
@@ -12,8 +12,10 @@ from manyheads.data.sources import whole
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.generate import Continuation, Generation, generate, stream
-from manyheads.tasks.language.task import Language
 from manyheads.tasks.portable import Portable
+
+if TYPE_CHECKING:
+    from manyheads.tasks.language.task import LanguageTask
 
 
 class Scored(NamedTuple):
@@ -46,7 +48,7 @@ class LanguageModel:
     kind = "language"
 
     def __init__(
-        self, task: Language, network: nn.Module, name: str = "", chat: Chat | None = None
+        self, task: LanguageTask, network: nn.Module, name: str = "", chat: Chat | None = None
     ):
         self.task, self.network, self.name, self.chat = task, network.eval(), name, chat
 

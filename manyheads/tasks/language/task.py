@@ -6,20 +6,33 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Text
-from manyheads.data.layout import Layout
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, lost, whole
 from manyheads.decoding.detokenize import Telling
 from manyheads.modules.build import Network, decoder
+from manyheads.tasks.language.chat import CHAT, Chat
+from manyheads.tasks.language.corpus import (
+    BYTES,
+    FILES,
+    TextCorpus,
+    TextData,
+    choose_codec,
+    gather_texts,
+    prepare_texts,
+)
 from manyheads.tasks.language.generate import Generation, write_on
-from manyheads.tasks.task import Sample
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
+from manyheads.tasks.task import Choice, Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
@@ -27,68 +40,76 @@ READ, FOLLOWING = 16, 64  # tokens of each that are read, and that are written
 VALIDATED_AT_ONCE = 16384  # tokens
 
 
-@dataclass(frozen=True, eq=False)
-class Language:
-    """The task with its vocabulary and its network, which sees `context` tokens at most."""
+class LanguageTask(Task):
+    """The task with its vocabulary."""
 
-    codec: Text
-    design: Network
-    context: int
+    Recipe = LanguageRecipe
+    files = FILES
+    use = "generate"
+    presets = PRESETS
 
-    def __post_init__(self) -> None:
-        if self.context < 2:
-            raise ValueError(f"a context has 2 tokens or more, got {self.context}")
-        learned = self.design.kind == "transformer" and self.design.position == "learned"
-        if learned and self.design.longest < self.context:
-            raise ValueError(
-                f"a learned position knows {self.design.longest} places and the context has "
-                f"{self.context} tokens; network.longest={self.context} would do"
-            )
+    def __init__(self, recipe: LanguageRecipe, codec: Text, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec, self.at_once = codec, VALIDATED_AT_ONCE
+
+    @property
+    def design(self) -> Network:
+        return self.recipe.network
+
+    @property
+    def context(self) -> int:
+        """Tokens that the network sees at most."""
+        return self.recipe.data.context
+
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def choose(cls, task: Any, data: TextData, tokens: int, choice: Choice) -> LanguageRecipe:
+        return recipe_for(task, data, tokens, choice)
+
+    @classmethod
+    def gather(cls, recipe: LanguageRecipe) -> TextCorpus:
+        return gather_texts(recipe.data, recipe.codec.kind)
+
+    @classmethod
+    def prepare(cls, corpus: TextCorpus, recipe: LanguageRecipe, folder: Path) -> None:
+        prepare_texts(corpus, choose_codec(corpus, recipe), folder, framed=True)
+        if recipe.start_from is not None and (chat := Chat.load(recipe.start_from / CHAT)):
+            chat.save(folder / CHAT)
+
+    @classmethod
+    def open(cls, recipe: LanguageRecipe, folder: Path) -> Self:
+        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> nn.Module:
         return decoder(self.design, self.codec.size)
 
-    def loss(self, network: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Summed over all tokens that are wanted."""
-        return lost(network(batch.tokens), batch.wanted, smoothing)
+    def batches(self) -> Windows:
+        training, pad = self.recipe.training, self.codec.signs.pad
+        documents, tokens = Shard(self.held_in() / "data" / "train"), training.tokens_per_batch
+        layout = self.recipe.layout
+        return Windows(documents, self.context, tokens, layout, seed=training.seed, pad=pad)
 
+    def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Of all tokens that are wanted; smoothed while it is trained."""
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        return {"loss": lost(network(batch.tokens), batch.wanted, smoothing)}
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """What a network is judged on: documents as numbers, and the bytes of their text."""
+    def model(self, network: nn.Module, name: str = "") -> LanguageModel:
+        chat = None if self.folder is None else Chat.load(self.folder / CHAT)
+        return LanguageModel(self, network, name, chat)
 
-    documents: Shard
-    bytes: int  # as UTF-8
+    # ---- validation ----------------------------------------------------------------------------
 
-    def __post_init__(self) -> None:
-        if self.bytes < 1:
-            raise ValueError("there is nothing to validate on: the held-out text has no bytes")
+    @cached_property
+    def held_out(self) -> tuple[Shard, int]:
+        """Documents as numbers, and the bytes of their text."""
+        data = self.held_in() / "data"
+        return Shard(data / "valid"), int((data / BYTES).read_text(encoding="utf-8"))
 
-
-class Learning:
-    """The task as a run learns it."""
-
-    def __init__(
-        self,
-        task: Language,
-        documents: Shard,
-        held_out: HeldOut,
-        layout: Layout,
-        tokens: int,
-        seed: int,
-    ):
-        self.task, self.held_out, self.layout = task, held_out, layout
-        pad = task.codec.signs.pad
-        self.plan = Windows(documents, task.context, tokens, layout, seed=seed, pad=pad)
-        self.at_once = VALIDATED_AT_ONCE
-
-    def network(self) -> nn.Module:
-        return self.task.network()
-
-    def loss(self, network: nn.Module, batch: Batch, smoothing: float) -> Tensor:
-        return self.task.loss(network, batch, smoothing)
-
-    def judge(self, network: nn.Module) -> tuple[dict[str, float], list[Sample]]:
+    def validate(self, network: nn.Module) -> Validation:
         """By windows that do not overlap: bits for a byte of text, which say the same whatever the
         vocabulary is, and perplexity and loss of a token. A document's stop is a token like others.
 
@@ -96,35 +117,33 @@ class Learning:
         """
         network.eval()
         return in_parts(
-            self, lambda: (self.measured(network), self.samples(network)), self.task.context
+            self, lambda: Validation(self.measure(network), self.samples(network)), self.context
         )
 
     @torch.no_grad()
-    def measured(self, network: nn.Module) -> dict[str, float]:
+    def measure(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
-        held, task = self.held_out, self.task
-        total, counted = 0.0, int((held.documents.lengths - 1).clip(min=0).sum())
-        pad = task.codec.signs.pad
-        for batch in whole(held.documents, task.context, self.at_once, self.layout, pad=pad):
-            total += task.loss(network, batch.to(device)).item()
+        (documents, size), pad = self.held_out, self.codec.signs.pad
+        total, counted = 0.0, int((documents.lengths - 1).clip(min=0).sum())
+        for batch in whole(documents, self.context, self.at_once, self.recipe.layout, pad=pad):
+            total += self.loss(network, batch.to(device))["loss"].item()
         loss = total / counted
-        bits = total / math.log(2) / held.bytes
+        bits = total / math.log(2) / size
         # A network that has learned nothing yet may be as perplexed as no number can say.
         return {"bits_per_byte": bits, "perplexity": math.exp(min(loss, 700)), "loss": loss}
 
     def samples(self, network: nn.Module) -> list[Sample]:
-        codec = self.task.codec
-        documents, silent = self.held_out.documents, codec.signs.silent
+        codec, (documents, _) = self.codec, self.held_out
         read, follows = [], []
         for begin, end in places(documents):
             shown = documents.tokens[begin : min(end, begin + READ + FOLLOWING)].tolist()
-            ids = [i for i in shown if i not in silent]
+            ids = [i for i in shown if i not in codec.signs.silent]
             if ids:
                 cut = min(READ, max(1, len(ids) // 2))  # of a short one something follows, too
                 read.append(ids[:cut])
                 follows.append(ids[cut:])
         how = Generation(max_new_tokens=FOLLOWING, truncate=True)
-        written = write_on(network, codec, read, how, self.task.context)
+        written = write_on(network, codec, read, how, self.context)
         return [
             Sample(codec.render(ids), Telling(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)

@@ -11,8 +11,7 @@ from manyheads.codecs.text import Text
 from manyheads.config.declare import setting
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
-from manyheads.tasks.language.corpus import Running
-from manyheads.tasks.language.shared import Codec
+from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
@@ -32,8 +31,8 @@ class Recipe:
     """What it is, and where it came from."""
 
     task: Literal["embedding"] = setting(about="What is learned.")
-    data: Running = setting(about="Where it is learned from.")
-    codec: Codec = setting(Codec("given", 8000), "How it becomes numbers.")
+    data: TextData = setting(about="Where it is learned from.")
+    codec: TextCodec = setting(TextCodec("given", 8000), "How it becomes numbers.")
     network: Network = setting(Network(), "What learns it.")
     pooling: Pooling = setting(
         "mean", "What stands for a text: the state of its first token, or the mean of all."
@@ -47,11 +46,11 @@ class Recipe:
     )
 
 
-def data_of(files: Mapping[str, Any]) -> Running:
+def data_of(files: Mapping[str, Any]) -> TextData:
     raise ValueError(UNTRAINED)
 
 
-def recipe_for(task: Any, data: Running, tokens: int, asked: Choice = Choice()) -> Recipe:
+def recipe_for(task: Any, data: TextData, tokens: int, asked: Choice = Choice()) -> Recipe:
     raise ValueError(UNTRAINED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,15 +11,15 @@ from manyheads.codecs.text import Text
 from manyheads.config.declare import setting
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import Running, Texts
-from manyheads.tasks.language.corpus import prepare as lay_down
-from manyheads.tasks.language.shared import FILES as FILES
-from manyheads.tasks.language.shared import Codec as Codec
-from manyheads.tasks.language.shared import codec_of
-from manyheads.tasks.language.shared import counted as counted
-from manyheads.tasks.language.shared import data_of as data_of
-from manyheads.tasks.language.shared import gather as gather
-from manyheads.tasks.language.shared import tokens as tokens
+from manyheads.tasks.language.corpus import FILES as FILES
+from manyheads.tasks.language.corpus import (
+    TextCodec,
+    TextCorpus,
+    TextData,
+    choose_codec,
+    gather_texts,
+    prepare_texts,
+)
 from manyheads.tasks.masked.model import Guesser
 from manyheads.tasks.masked.task import Learning, Masked, Masking
 from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
@@ -34,8 +35,8 @@ class Recipe:
     """What to learn, from what, with what."""
 
     task: Literal["masked"] = setting(about="What is learned.")
-    data: Running = setting(about="Where it is learned from.")
-    codec: Codec = setting(Codec(size=8000), "How it becomes numbers.")
+    data: TextData = setting(about="Where it is learned from.")
+    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
     masking: Masking = setting(Masking(), "What is hidden, and how.")
     network: Network = setting(Network(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
@@ -70,7 +71,7 @@ def network(width: int, depth: int, heads: int, dropout: float) -> Network:
 def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
     """For a first look on a laptop: minutes."""
     return {
-        "codec": Codec(size=4000),
+        "codec": TextCodec(size=4000),
         "network": network(128, 3, 4, 0.1),
         "training": scaled(tokens, cuda, epochs=4, batch=4096, learning_rate=2e-3),
     }
@@ -79,7 +80,7 @@ def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
 def small(tokens: int, cuda: bool) -> dict[str, Any]:
     """For millions of words."""
     return {
-        "codec": Codec(size=8000),
+        "codec": TextCodec(size=8000),
         "network": network(256, 6, 4, 0.1),
         "training": scaled(tokens, cuda, epochs=60, batch=32768, learning_rate=2e-3),
     }
@@ -88,7 +89,7 @@ def small(tokens: int, cuda: bool) -> dict[str, Any]:
 def base(tokens: int, cuda: bool) -> dict[str, Any]:
     """For billions: the measures of BERT-base."""
     return {
-        "codec": Codec(size=32000),
+        "codec": TextCodec(size=32000),
         "network": network(768, 12, 12, 0.1),
         "training": scaled(tokens, cuda, epochs=10, batch=131072, learning_rate=5e-4),
     }
@@ -120,7 +121,7 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Any, data: Running, tokens: int, choice: Choice = Choice()) -> Recipe:
+def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()) -> Recipe:
     cuda = choice.device == "cuda"
     parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
     data = replace(data, context=128)
@@ -141,8 +142,25 @@ def recipe_for(task: Any, data: Running, tokens: int, choice: Choice = Choice())
 # ---- from files to a job ---------------------------------------------------------------------
 
 
-def prepare(gathered: Texts, recipe: Recipe, run: Run) -> None:
-    lay_down(gathered, codec_of(gathered, recipe, masked=True), run, framed=False)
+def data_of(files: Mapping[str, Any]) -> TextData:
+    return TextData(**files)
+
+
+def gather(recipe: Recipe) -> TextCorpus:
+    return gather_texts(recipe.data, recipe.codec.kind)
+
+
+def tokens(gathered: TextCorpus, recipe: Recipe) -> int:
+    return gathered.tokens
+
+
+def counted(gathered: TextCorpus) -> str:
+    return str(gathered)
+
+
+def prepare(gathered: TextCorpus, recipe: Recipe, run: Run) -> None:
+    codec = choose_codec(gathered, recipe, masked=True)
+    prepare_texts(gathered, codec, run.folder, framed=False)
 
 
 def job(recipe: Recipe, run: Run) -> Learning:
