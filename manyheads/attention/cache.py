@@ -6,7 +6,7 @@ B batch, G key/value heads, K keys, C channels of one head, S slots.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -23,6 +23,7 @@ class Cache(Protocol):
     """Once a pass `reach`; in every layer `extend` what is new, `recall` what was read once."""
 
     ragged: bool
+    together: int  # the first so many tokens see each other, as those of a prefix do
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         """Where all keys are once those at `at` have come, and which of them hold something."""
@@ -34,6 +35,9 @@ class Cache(Protocol):
 
     def reorder(self, rows: Tensor) -> None:
         """What was written is taken from these rows, the memories stay: a beam's every step."""
+
+    def crop(self, length: int) -> None:
+        """Go back to the first `length` tokens, as if the rest had never been read."""
 
     def forget(self) -> None:
         """Begin anew, with another memory."""
@@ -89,6 +93,11 @@ class TokenBuffer:
         torch.index_select(self.held(), 0, rows, out=self.spare[:, :, : self.tokens])
         self.room, self.spare = self.spare, self.room
 
+    def crop(self, tokens: int) -> None:
+        self.tokens = tokens
+        if self.room.requires_grad:
+            self.room = self.held()
+
     def held(self) -> Tensor:
         return self.room.narrow(2, 0, self.tokens)
 
@@ -103,6 +112,7 @@ class Growing:
         self.memory: dict[int, KeyValue] = {}
         self.places: Grid | None = None
         self.coming: Grid | None = None  # the places once what was announced has come
+        self.together = 0
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
@@ -144,8 +154,15 @@ class Growing:
         if self.places is not None:  # pitches are places, too, and each sequence has its own
             self.places = self.places.select(rows)
 
+    def crop(self, length: int) -> None:
+        check_crop(length, 0 if self.places is None else len(self.places), self.together)
+        for buffer in (buffer for both in self.own.values() for buffer in both):
+            buffer.crop(length)
+        if self.places is not None:
+            self.places = first_of(self.places, length) if length else None
+
     def forget(self) -> None:
-        self.own, self.memory, self.places = {}, {}, None
+        self.own, self.memory, self.places, self.together = {}, {}, None, 0
 
 
 class Static:
@@ -163,6 +180,7 @@ class Static:
         self.memory: dict[int, KeyValue] = {}
         self.forgotten: set[int] = set()
         self.rows = places.order
+        self.together = 0
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
@@ -213,8 +231,12 @@ class Static:
     def reorder(self, rows: Tensor) -> None:
         take_in_place(self.own, rows)
 
+    def crop(self, length: int) -> None:
+        """Nothing is to be done: what comes next says its place, and sees nothing behind it."""
+        check_crop(length, len(self.places), self.together)
+
     def forget(self) -> None:
-        self.forgotten = set(self.memory)
+        self.forgotten, self.together = set(self.memory), 0
 
 
 def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
@@ -226,6 +248,26 @@ def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
             )
         key.copy_(key.index_select(0, rows))
         value.copy_(value.index_select(0, rows))
+
+
+def check_crop(length: int, held: int, together: int = 0) -> None:
+    if not 0 <= length <= held:
+        raise ValueError(f"a cache of {held} tokens goes back to 0 to {held} of them, not {length}")
+    if 0 < length < together:
+        raise ValueError(
+            f"the first {together} tokens see each other: a cache goes back to {together} of them "
+            f"or more, or to none, not to {length}"
+        )
+
+
+def first_of(places: Grid, length: int) -> Grid:
+    """The first so many of these places, a line as short as if it had never been longer."""
+    some = places[:length]
+    if some.first is None:
+        return some
+    ends = zip(some.axes, some.sizes, strict=True)
+    end = some.first + length
+    return replace(some, sizes=tuple(end if axis is some.order else size for axis, size in ends))
 
 
 def same_batch(kept: Tensor, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""One step of writing: the tokens that are new in, logits of the next token out.
+"""One step of writing: the tokens that are new in, logits of what follows them out.
 
 B batch, T new tokens, V vocabulary.
 """
@@ -36,6 +36,7 @@ class Kept(Protocol):
 
     def select(self, rows: Tensor) -> None: ...
     def reorder(self, rows: Tensor) -> None: ...
+    def crop(self, length: int) -> None: ...
 
 
 class Writer(Protocol):
@@ -62,27 +63,41 @@ class CachedStep:
         """`seen` is what holds for this batch in every step, as a Prefix for each sequence does."""
         self.decoder, self.memory, self.places, self.seen = decoder, memory, places, seen
         self.cache = decoder.new_cache() if cache is None else cache
-        self.read = 0  # tokens
+        self.length = 0  # tokens that were read
         self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
         self.work = work_of(decoder)
 
-    @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
+        return self.read(ids)[:, -1]
+
+    @torch.no_grad()
+    def read(self, ids: Tensor) -> Tensor:
+        """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
         count, new = ids.shape
         if self.places is None:
-            at = line(new, start=self.read, device=ids.device)
-        elif self.read + new > len(self.places):
+            at = line(new, start=self.length, device=ids.device)
+        elif self.length + new > len(self.places):
             raise ValueError(
                 f"there are {len(self.places)} places to write, one more was asked for"
             )
         else:
-            at = self.places[self.read : self.read + new]
+            at = self.places[self.length : self.length + new]
         ids = self.with_idle(ids)
         with using(sharing(self.work, ids)):
             logits = self.decoder(Tokens(ids, at, self.seen), self.memory, self.cache)
-        self.read += new  # only now: a step that was refused has read nothing
+        self.length += new  # only now: a step that was refused has read nothing
         self.held = count + self.idle
-        return logits[:count, -1]
+        return logits[:count]
+
+    def crop(self, length: int) -> None:
+        """Go back to the first `length` tokens, as if the rest had never been read."""
+        if not 0 <= length <= self.length:
+            raise ValueError(
+                f"{self.length} tokens were read: a step goes back to 0 to {self.length} of them, "
+                f"not {length}"
+            )
+        self.cache.crop(length)
+        self.length = length
 
     def select(self, rows: Tensor) -> None:
         if isinstance(self.cache, Static):  # its size stays: those left out go on unread

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.cache import Growing, Slot, same_batch
+from manyheads.attention.cache import Growing, Slot, check_crop, same_batch
 from manyheads.attention.kernels import Kernel, Plan, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention
@@ -166,17 +166,21 @@ class ConvolutionalDecoder(nn.Module):
                 before, slot = cache.before(i, x, reach), Slot(cache.memory, i)
             x = block(x, before, word, memory.states, across, slot)
         if cache is not None:
-            cache.read += x.shape[1]
+            cache.first, cache.read = cache.read, cache.read + x.shape[1]
         return self.head(self.dropout(self.out(x)))
 
 
 class Recent:
-    """What a convolutional decoder still sees: each layer's last inputs, and the memory's keys."""
+    """What a convolutional decoder still sees: each layer's last inputs, and the memory's keys.
+
+    The inputs that came in last are kept with all that they saw, so that it can go back among them.
+    """
 
     def __init__(self) -> None:
-        self.inputs: dict[int, Tensor] = {}  # each (B, reach, D)
+        self.inputs: dict[int, Tensor] = {}  # each (B, reach and what came in last, D)
         self.memory = Growing()  # holds keys and values of the memory alone
         self.read = 0
+        self.first = 0  # of the tokens that came in last
 
     def resume(self, tokens: Tokens, batch: int) -> None:
         goes_on(tokens, self.read)
@@ -186,9 +190,11 @@ class Recent:
     def before(self, layer: int, x: Tensor, reach: int) -> Tensor:
         """What stood before x, zeros where nothing did; and x is kept for the next step."""
         held = self.inputs.get(layer)
-        before = x.new_zeros(len(x), reach, x.shape[2]) if held is None else held
-        both = torch.cat([before, x], 1)
-        self.inputs[layer] = both[:, both.shape[1] - reach :]
+        if held is None:
+            before = x.new_zeros(len(x), reach, x.shape[2])
+        else:
+            before = held[:, held.shape[1] - reach :]
+        self.inputs[layer] = torch.cat([before, x], 1)
         return before
 
     def select(self, rows: Tensor) -> None:
@@ -200,8 +206,22 @@ class Recent:
         """Go on from what these rows wrote, each with the memory it has."""
         self.inputs = {layer: kept[rows] for layer, kept in self.inputs.items()}
 
+    def crop(self, length: int) -> None:
+        """Go back to the first `length` tokens, as if the rest had never been read."""
+        check_crop(length, self.read)
+        if length == 0:
+            self.inputs = {}
+        elif length < self.first:
+            raise ValueError(
+                f"a convolutional decoder holds what its last {self.read - self.first} tokens saw: "
+                f"of {self.read} it goes back to {self.first} or more, or to 0, not to {length}"
+            )
+        spare = self.read - length
+        self.inputs = {i: kept[:, : kept.shape[1] - spare] for i, kept in self.inputs.items()}
+        self.read, self.first = length, min(self.first, length)
+
     def forget(self) -> None:
-        self.inputs, self.read = {}, 0
+        self.inputs, self.read, self.first = {}, 0, 0
         self.memory.forget()
 
 

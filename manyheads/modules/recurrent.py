@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from manyheads.attention.biases import Feature
-from manyheads.attention.cache import same_batch
+from manyheads.attention.cache import check_crop, same_batch
 from manyheads.attention.kernels import Kernel, Work, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import computed_in
@@ -149,14 +149,18 @@ class RecurrentDecoder(nn.Module):
         tokens = as_tokens(tokens)
         x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
         memory = looked_at(memory, x, self.width, "a recurrent network")
-        begin = None if cache is None else as_carried(cache).resume(tokens, len(x))
-        states, end = self.read(x, self.beginning(memory) if begin is None else begin)
+
+        def read(x: Tensor, begin: States | None) -> tuple[Tensor, States]:
+            return self.read(x, self.beginning(memory) if begin is None else begin)
+
+        begin = None if cache is None else as_carried(cache).resume(tokens, len(x), read)
+        states, end = read(x, begin)
         if self.attention is None:
             context = mean_of(memory)[:, None].expand(-1, x.shape[1], -1)
         else:
             context = self.attention(states, tokens.at, memory)
         if cache is not None:
-            cache.keep(end, x.shape[1])
+            cache.keep(begin, x, end)
         mixed = torch.tanh(self.mix(torch.cat([context, states], -1)))
         return self.head(self.dropout(mixed))
 
@@ -205,42 +209,82 @@ class RecurrentWriter(nn.Module):
         if memory is not None:
             raise ValueError("a memory came to a network that writes without one")
         x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
-        begin = None if cache is None else as_carried(cache).resume(tokens, len(x))
+        begin = None if cache is None else as_carried(cache).resume(tokens, len(x), self.read)
+        states, end = self.read(x, begin)
+        if cache is not None:
+            cache.keep(begin, x, end)
+        return self.head(self.dropout(states))
+
+    def read(self, x: Tensor, begin: States | None) -> tuple[Tensor, States]:
+        """(B, T, D) and the state before -> the state after each token, and after the last."""
         lstm = isinstance(self.cells, nn.LSTM)
         states, end = self.cells(x, begin if begin is None or lstm else begin[0])
-        if cache is not None:
-            cache.keep(end if lstm else (end,), x.shape[1])
-        return self.head(self.dropout(states))
+        return states, end if lstm else (end,)
 
 
 class Carried:
-    """What a recurrent decoder takes from step to step: one state, however long the text."""
+    """What a recurrent decoder takes from step to step: one state, however long the text.
+
+    What came in last is kept with the state before it, so that it can be read again in part.
+    """
 
     def __init__(self) -> None:
         self.states: States | None = None
+        self.before: States | None = None
+        self.last: Tensor | None = None  # (B, T, D), what came in between the two
         self.read = 0
 
-    def resume(self, tokens: Tokens, batch: int) -> States | None:
+    def resume(
+        self,
+        tokens: Tokens,
+        batch: int,
+        read: Callable[[Tensor, States | None], tuple[Tensor, States]],
+    ) -> States | None:
         """The state to go on from; none before the first token."""
         goes_on(tokens, self.read)
-        if self.states is not None:
-            same_batch(self.states[0][0], batch)
+        if self.last is not None:
+            same_batch(self.last, batch)
+            if self.states is None:  # it went back into the midst of what came in last
+                self.states = read(self.last, self.before)[1]
         return self.states
 
-    def keep(self, states: States, count: int) -> None:
-        self.states, self.read = states, self.read + count
+    def keep(self, before: States | None, x: Tensor, after: States) -> None:
+        """The states before and after x."""
+        self.before, self.last, self.states = before, x, after
+        self.read += x.shape[1]
 
     def select(self, rows: Tensor) -> None:
         """Keep these sequences of the batch, in this order."""
-        if self.states is not None:
-            self.states = tuple(state[:, rows].contiguous() for state in self.states)
+        self.states, self.before = (
+            states and tuple(state[:, rows].contiguous() for state in states)
+            for states in (self.states, self.before)
+        )
+        self.last = None if self.last is None else self.last[rows]
+
+    def crop(self, length: int) -> None:
+        """Go back to the first `length` tokens, as if the rest had never been read."""
+        check_crop(length, self.read)
+        last = 0 if self.last is None else self.last.shape[1]
+        if length == 0:
+            self.forget()
+        elif self.last is None or length < self.read - last:
+            raise ValueError(
+                f"a recurrent decoder holds one state and the {last} tokens that came in last: of "
+                f"{self.read} it goes back to {self.read - last} or more, or to 0, not to {length}"
+            )
+        elif length < self.read:
+            kept = last - (self.read - length)
+            self.last, self.states = self.last[:, :kept], None
+            if not kept:
+                self.last, self.states, self.before = None, self.before, None
+            self.read = length
 
     def reorder(self, rows: Tensor) -> None:
         """Go on from these rows' states: nothing of the memory is kept here."""
         self.select(rows)
 
     def forget(self) -> None:
-        self.states, self.read = None, 0
+        self.states, self.before, self.last, self.read = None, None, None, 0
 
 
 def cells_of(

@@ -228,6 +228,8 @@ class Stack(nn.Module):
                     f"{own & seen} lets the first {min(known)} tokens see each other and {come} "
                     f"came to the cache; read {min(known)} or more at once, then go on"
                 )
+            if cache is not None and known:
+                cache.together = max(cache.together, min(known))
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
         """Refuse what does not fit before any kernel meets it."""

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from torch import Tensor
 
 from manyheads import (
     Bounds,
     Causal,
+    Clipped,
     Decoder,
+    Dot,
     Embedding,
     Encoder,
     EncoderDecoder,
     Hypothesis,
+    Learned,
+    RelativeContent,
+    Rotary,
     Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    Window,
 )
+from manyheads.attention.patterns import Pattern
+from manyheads.attention.positions import Position
+from manyheads.attention.relatives import Relative
+from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+from manyheads.modules.recurrent import RecurrentDecoder, RecurrentEncoder
 
 STOP = 0
 
@@ -92,12 +106,57 @@ def all_sequences(chain: Chain, source: int, bounds: Bounds) -> list[Hypothesis]
     return done + open_
 
 
-def translator(seed: int, vocabulary: int = 12) -> EncoderDecoder:
+def translator(
+    seed: int,
+    vocabulary: int = 12,
+    *,
+    pattern: Pattern = Causal(),
+    position: Position | None = None,
+    relative: Relative | None = None,
+) -> EncoderDecoder:
     torch.manual_seed(seed)
     shape, words = Shape(width=16, depth=2, heads=2, dropout=0.0), Embedding(vocabulary, 16)
     encoder = Encoder(words, Stack.of(shape, position=Sinusoidal()))
-    stack = Stack.of(shape, Causal(), position=Sinusoidal(), cross=True)
+    below = Sinusoidal() if position is None and relative is None else position
+    stack = Stack.of(shape, pattern, position=below, relative=relative, cross=True)
     return EncoderDecoder(encoder, Decoder(words, stack, Tied(words))).double().eval()
+
+
+def recurrent(cell: str) -> EncoderDecoder:
+    torch.manual_seed(0)
+    words = Embedding(12, 16)
+    reads = RecurrentEncoder(words, 16, 2, cell=cell, dropout=0.0)
+    writes = RecurrentDecoder(words, Tied(words), 16, 2, cell=cell, attention=Dot(), dropout=0.0)
+    return EncoderDecoder(reads, writes).double().eval()
+
+
+def convolutional() -> EncoderDecoder:
+    torch.manual_seed(0)
+    words, layers = Embedding(12, 16), (1, 2)
+    reads = ConvolutionalEncoder(words, 16, layers, position=Sinusoidal(), dropout=0.0)
+    writes = ConvolutionalDecoder(words, Tied(words), 16, layers, position=Sinusoidal())
+    return EncoderDecoder(reads, writes).double().eval()
+
+
+TRANSFORMERS: dict[str, Callable[[], EncoderDecoder]] = {
+    "sinusoidal": lambda: translator(0),
+    "learned": lambda: translator(0, position=Learned(16, 12)),
+    "rotary": lambda: translator(0, relative=Rotary()),
+    "content": lambda: translator(0, relative=RelativeContent(8, Clipped(3), values=True)),
+    "window": lambda: translator(0, pattern=Causal() & Window(2), relative=Rotary()),
+}
+KINDS: dict[str, Callable[[], EncoderDecoder]] = {
+    **TRANSFORMERS,
+    "lstm": lambda: recurrent("lstm"),
+    "gru": lambda: recurrent("gru"),
+    "convolutional": convolutional,
+}
+
+
+@cache
+def model_of(kind: str) -> EncoderDecoder:
+    """One of KINDS, the same whenever it is asked for."""
+    return KINDS[kind]()
 
 
 SOURCES = Tokens.padded([[3, 4, 5], [6, 7, 8, 9, 10], [11], [2, 2, 3, 2], [9, 4], [5]])

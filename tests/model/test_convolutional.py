@@ -134,7 +134,7 @@ def test_step_by_step_is_as_all_at_once(
     found = [model.decoder(part(ids, *step), memory, cache) for step in steps]
     torch.testing.assert_close(torch.cat(found, 1), wanted, atol=near, rtol=0)
     kept = [held.shape[1] for held in cache.inputs.values()]
-    assert kept == [(span - 1) * dilation for dilation in dilations]
+    assert kept == [(span - 1) * dilation + 1 for dilation in dilations], "and what came in last"
 
 
 @torch.no_grad()
