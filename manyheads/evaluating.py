@@ -15,10 +15,9 @@ from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.sources import Example
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
+from manyheads.tasks.classification.frames import text_of
 from manyheads.tasks.classification.labels import tags_of
-from manyheads.tasks.classification.model import Judge
-from manyheads.tasks.classification.predictions import measures
-from manyheads.tasks.classification.task import readable
+from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
@@ -161,11 +160,11 @@ def of_music(
     }
 
 
-def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, Any]:
+def of_labels(model: Classifier, examples: Sequence[Labelled | Tagged]) -> dict[str, Any]:
     """How often a model says what was said before it."""
     began = time.perf_counter()
-    given = model.classify([readable(one) for one in examples])
-    measured = measures(model.task.kind, given, examples)
+    given = model.classify([text_of(one) for one in examples])
+    measured = model.task.measure(given, examples)
     return {
         "model": model.name,
         "examples": len(examples),
@@ -178,7 +177,7 @@ def of_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, 
     }
 
 
-def unseen_labels(model: Judge, examples: Sequence[Labelled | Tagged]) -> dict[str, int]:
+def unseen_labels(model: Classifier, examples: Sequence[Labelled | Tagged]) -> dict[str, int]:
     """How often each label is met that the model does not know, and so never says."""
     known = model.task.labels.names
     met = Counter(tag for one in examples for tag in tags_of(one) if tag not in known)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toys import judging, speaking, translating
+from toys import classifying, speaking, translating
 from tunes import singer
 
 from manyheads.interop.exchange import TEXTS, as_imported, bring, export
@@ -72,7 +72,7 @@ def test_what_writes_writes_the_same_there(make: Any, to: str, tmp_path: Path) -
 
 def test_what_judges_judges_the_same_there(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    assert export(judging(), "onnx", tmp_path / "out", SENTENCES).largest < 1e-4
+    assert export(classifying(), "onnx", tmp_path / "out", SENTENCES).largest < 1e-4
 
 
 def test_another_network_is_told_apart(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_ways_that_are_not_there_are_refused(
 
 def test_what_does_not_write_is_not_for_ctranslate2(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="CTranslate2 runs what writes, toy is a model for class"):
-        export(judging(), "ctranslate2", tmp_path / "out")
+        export(classifying(), "ctranslate2", tmp_path / "out")
 
 
 @pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx"])

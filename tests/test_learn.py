@@ -20,7 +20,7 @@ from small import SAME, begun, contents, copied, recipe_in, trainer_of
 from manyheads.config import load, write
 from manyheads.learn import begin, go_on
 from manyheads.modules.build import Network
-from manyheads.tasks.classification import settings as labels
+from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import settings as masked
@@ -265,12 +265,14 @@ def masked_in(folder: Path, **settings: Any) -> masked.Recipe:
     return masked.Recipe("masked", data, codec, network=network, training=training_of(**settings))
 
 
-def classification_in(folder: Path, **settings: Any) -> labels.Recipe:
+def classification_in(folder: Path, **settings: Any) -> ClassificationRecipe:
     rows = [f"{WORDS[: 3 + i % 9]}\t{'good' if i % 3 else 'poor'}\n" for i in range(60)]
     (folder / "judged.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
-    data = labels.Data(folder / "judged.tsv")
+    data = LabelledData(folder / "judged.tsv")
     codec = TextCodec("character")
-    return labels.Recipe("classification", data, codec, SMALL, training=training_of(**settings))
+    return ClassificationRecipe(
+        "classification", data, codec, SMALL, training=training_of(**settings)
+    )
 
 
 def music_in(folder: Path, **settings: Any) -> MusicRecipe:

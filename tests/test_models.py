@@ -11,7 +11,7 @@ from typed import learned
 
 from manyheads.cli.options import loaded_as
 from manyheads.models import load
-from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import Guesser, Reader
 from manyheads.tasks.seq2seq.model import Translator
@@ -24,8 +24,8 @@ KINDS: list[tuple[Run, type, str, str]] = [
     (learned, Translator, "translation", "translate"),
     (books.language, LanguageModel, "language", "generate"),
     (books.masked, Guesser, "masked", "embed"),
-    (books.classification, Judge, "classification", "classify"),
-    (books.labelling, Judge, "labelling", "classify"),
+    (books.classification, Classifier, "classification", "classify"),
+    (books.labelling, Classifier, "labelling", "classify"),
 ]
 
 
@@ -50,7 +50,7 @@ def test_a_run_is_loaded_as_what_its_task_offers(
 
 
 @pytest.mark.parametrize(("run", "kind", "task", "use"), KINDS)
-@pytest.mark.parametrize("asked", [Translator, LanguageModel, Judge, Reader])
+@pytest.mark.parametrize("asked", [Translator, LanguageModel, Classifier, Reader])
 def test_a_model_of_one_task_given_to_another_command_says_what_it_is_for(
     run: Run, kind: type, task: str, use: str, asked: type, base: Path
 ) -> None:

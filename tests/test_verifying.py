@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from toys import guessing, judging, speaking, translating
+from toys import classifying, guessing, speaking, translating
 from tunes import singer
 
 from manyheads import Causal, Window
@@ -18,7 +18,7 @@ HERE = {
     translating: {"batch of 1 = batch of N", "packed = padded", "cached = uncached", AHEAD},
     speaking: {"batch of 1 = batch of N", "packed = padded", "cached = uncached", AHEAD},
     guessing: {"batch of 1 = batch of N", "packed = padded"},
-    judging: {"batch of 1 = batch of N", "packed = padded"},
+    classifying: {"batch of 1 = batch of N", "packed = padded"},
 }
 
 
@@ -69,7 +69,7 @@ def test_a_decoder_that_sees_ahead_is_found(make: Any) -> None:
 
 def test_neighbours_that_are_seen_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network whose every row looks at the row before it."""
-    model = judging()
+    model = classifying()
     whole = model.network.forward
     monkeypatch.setattr(
         model.network, "forward", lambda tokens: whole(tokens) + whole(tokens).mean(0)

@@ -10,8 +10,9 @@ import torch
 from manyheads.codecs.text import Text
 from manyheads.modules.build import Network
 from manyheads.tasks.classification.labels import Labels
-from manyheads.tasks.classification.model import Judge
-from manyheads.tasks.classification.task import Judging
+from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
+from manyheads.tasks.classification.task import ClassificationTask
 from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import LanguageRecipe
@@ -63,8 +64,13 @@ def guessing(**settings: Any) -> Guesser:
     return Guesser(task, task.network(), "toy")
 
 
-def judging(**settings: Any) -> Judge:
+def classifying(**settings: Any) -> Classifier:
     torch.manual_seed(0)
     labels = Labels(("bad", "good"))
-    task = Judging("classification", codec(masked=True), labels, Network(**{**SMALL, **settings}))
-    return Judge(task, task.network(), "toy")
+    network, data = (
+        Network(**{**SMALL, **settings}),
+        LabelledData(Path("a.tsv"), longest_tokens=512),
+    )
+    recipe = ClassificationRecipe("classification", data, network=network)
+    task = ClassificationTask(recipe, codec(masked=True), labels)
+    return Classifier(task, task.network(), "toy")

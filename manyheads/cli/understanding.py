@@ -17,7 +17,7 @@ from manyheads.cli.incoming import Incoming
 from manyheads.cli.options import DeviceOption, ModelOption, loaded_as
 
 if TYPE_CHECKING:
-    from manyheads.tasks.classification.predictions import Judged
+    from manyheads.tasks.classification.predictions import AnyPrediction
 
 AT_ONCE = 1024  # texts
 
@@ -38,13 +38,13 @@ def classify(
     A line is written for each line read, as they come.
     Two texts of one line have a tab between them.
     """
-    from manyheads.tasks.classification.model import Judge
+    from manyheads.tasks.classification.model import Classifier
 
-    loaded = loaded_as(Judge, model, device)
+    loaded = loaded_as(Classifier, model, device)
     cut = str if loaded.kind == "labelling" else parts  # words have a tag each, tabs or not
     for some in chunks(texts):
-        for text, judged in zip(some, loaded.classify([*map(cut, some)]), strict=True):
-            print(described(text, judged) if as_json else line(judged), flush=True)
+        for text, predicted in zip(some, loaded.classify([*map(cut, some)]), strict=True):
+            print(described(text, predicted) if as_json else line(predicted), flush=True)
 
 
 def embed(
@@ -124,14 +124,14 @@ def parts(text: str) -> str | tuple[str, str]:
     return (first, second) if tab else text
 
 
-def line(judged: Judged) -> str:
+def line(predicted: AnyPrediction) -> str:
     """The label and its probability with a tab between; or a number; or tags."""
-    from manyheads.tasks.classification.predictions import Verdict
+    from manyheads.tasks.classification.predictions import Prediction
 
-    if isinstance(judged, Verdict):
-        return f"{judged.label}\t{judged.probability:.4f}"
-    return str(judged)
+    if isinstance(predicted, Prediction):
+        return f"{predicted.label}\t{predicted.probability:.4f}"
+    return str(predicted)
 
 
-def described(text: str, judged: Judged) -> str:
-    return json.dumps({"text": text, **judged._asdict()}, ensure_ascii=False)
+def described(text: str, predicted: AnyPrediction) -> str:
+    return json.dumps({"text": text, **predicted._asdict()}, ensure_ascii=False)

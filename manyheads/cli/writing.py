@@ -334,9 +334,9 @@ def measured_text(model: str, text: list[Path], device: str | None) -> dict[str,
 def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:
     from manyheads.data.labelled import labelled, tagged
     from manyheads.evaluating import of_labels
-    from manyheads.tasks.classification.model import Judge
+    from manyheads.tasks.classification.model import Classifier
 
-    loaded, path = loaded_as(Judge, model, device), Path(data or "")
+    loaded, path = loaded_as(Classifier, model, device), Path(data or "")
     told = of_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
     if unseen := told.get("unseen"):
         named = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.items())

@@ -24,9 +24,9 @@ from manyheads.interop.folders import (
 from manyheads.models import load
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.classification import settings as labels
-from manyheads.tasks.classification.labels import Labels
-from manyheads.tasks.classification.model import Judge
+from manyheads.tasks.classification.labels import LABELS, Labels
+from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.language.chat import CHAT
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.model import LanguageModel
@@ -84,9 +84,9 @@ def bring(folder: Path, out: Path, tell: Callable[[str], object] = lambda line: 
         if imported.kind == "language" and (chat := read_chat(folder)):
             chat.save(run / CHAT)
         if imported.kind in ("classification", "labelling"):
-            Labels(imported.labels).save(run / labels.LABELS)
+            Labels(imported.labels).save(run / LABELS)
         elif imported.kind == "regression":
-            Labels().save(run / labels.LABELS)
+            Labels().save(run / LABELS)
         write_tensors(run / WEIGHTS, imported.weights, {"imported": str(folder)})
         run.text(RECIPE, write(recipe_of(imported, folder.resolve())))
         kind, notes = imported.kind, imported.notes
@@ -167,9 +167,9 @@ def recipe_of(imported: huggingface.Imported, folder: Path) -> Any:
         both = PairCodec("given", size, joint=len(imported.tokenizers) == 1)
         data = PairData(imported=folder, longest_tokens=context)
         return pairs.Seq2SeqRecipe("translation", data, both, network, layout="padded")
-    texts = labels.Data(imported=folder, longest_tokens=context)
+    texts = LabelledData(imported=folder, longest_tokens=context)
     pooling = imported.pooling or "mean"
-    return labels.Recipe(imported.kind, texts, given, network, pooling)
+    return ClassificationRecipe(imported.kind, texts, given, network, pooling)
 
 
 # ---- out -------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def codecs_of(model: Model) -> list[Text]:
 def to_hugging_face(model: Model, folder: Path, quantization: str) -> None:
     design = design_of(model)
     named: dict[str, Any] = {"context": context_of(model)}
-    if isinstance(model, Judge):
+    if isinstance(model, Classifier):
         named["labels"] = model.task.labels.names
         named["pooling"] = None if model.kind == "labelling" else model.task.pooling
     elif isinstance(model, Embedder):
@@ -252,7 +252,7 @@ def context_of(model: Model) -> int:
         return model.task.context
     if isinstance(model, Embedder):
         return model.context
-    if isinstance(model, Judge):
+    if isinstance(model, Classifier):
         return model.task.room
     return design_of(model).longest
 

@@ -21,9 +21,9 @@ TASKS = {
     "answering": "manyheads.tasks.seq2seq.task:Seq2Seq",
     "language": "manyheads.tasks.language.task:LanguageTask",
     "masked": "manyheads.tasks.masked.settings",
-    "classification": "manyheads.tasks.classification.settings",
-    "regression": "manyheads.tasks.classification.settings",
-    "labelling": "manyheads.tasks.classification.settings",
+    "classification": "manyheads.tasks.classification.task:ClassificationTask",
+    "regression": "manyheads.tasks.classification.task:ClassificationTask",
+    "labelling": "manyheads.tasks.classification.task:ClassificationTask",
     "music": "manyheads.tasks.music.task:MusicTask",
     "embedding": "manyheads.tasks.masked.embedding",
 }

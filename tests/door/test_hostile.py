@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from test_folders import change, folder_of, put, refused
-from toys import judging, speaking
+from toys import classifying, speaking
 
 from manyheads.codecs.text import Text
 from manyheads.interop.exchange import TEXTS, bring, export, together
@@ -203,7 +203,7 @@ def test_weights_that_are_no_numbers_are_not_loaded(tmp_path: Path) -> None:
 
 def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manyheads.verifying.WAYS", {})
-    model = judging()
+    model = classifying()
     with torch.no_grad():
         [*model.network.parameters()][-1].fill_(math.nan)
     checks = {one.name: one for one in verified(model, TEXTS[:2])}

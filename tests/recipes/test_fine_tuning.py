@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manyheads.modules.build import Network
-from manyheads.tasks.classification import settings as labels
+from manyheads.tasks.classification.settings import LabelledData
 from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import settings as masked
@@ -18,7 +18,7 @@ from manyheads.tasks.table import TASKS, find_task
 from manyheads.tasks.task import Choice
 
 PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), TextData((Path("book.txt"),))
-LABELS, MUSIC = labels.Data(Path("a.tsv")), MusicData((Path("songs"),))
+LABELS, MUSIC = LabelledData(Path("a.tsv")), MusicData((Path("songs"),))
 STARTS: dict[str, tuple[Any, Any]] = {
     "translation": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "summarization": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),

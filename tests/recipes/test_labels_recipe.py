@@ -7,13 +7,12 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.build import Network
+from manyheads.tasks.classification.corpus import gather
 from manyheads.tasks.classification.labels import tags_of
 from manyheads.tasks.classification.settings import (
     PRESETS,
-    Data,
-    Recipe,
-    counted,
-    gather,
+    ClassificationRecipe,
+    LabelledData,
     recipe_for,
 )
 from manyheads.tasks.language.corpus import TextCodec, TextData
@@ -21,7 +20,7 @@ from manyheads.tasks.language.settings import recipe_for as language_recipe
 from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
 from manyheads.tasks.task import Choice
 
-DATA, TEXT = Data(Path("judged.tsv")), TextData((Path("book.txt"),))
+DATA, TEXT = LabelledData(Path("judged.tsv")), TextData((Path("book.txt"),))
 KINDS: Any = ["classification", "regression", "labelling"]
 
 
@@ -34,8 +33,10 @@ def rows_in(folder: Path, labels: list[str]) -> Path:
 
 def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[str], list[str]]:
     """The labels of what is learned from, and of what is held out."""
-    recipe = recipe_for(task, Data(path), 99)
-    gathered = gather(read(Recipe, write(recipe), "r.yaml", [f"training.seed={seed}"]))
+    recipe = recipe_for(task, LabelledData(path), 99)
+    gathered = gather(
+        read(ClassificationRecipe, write(recipe), "r.yaml", [f"training.seed={seed}"])
+    )
     train, valid = (
         [tag for one in some for tag in tags_of(one)] for some in (gathered.train, gathered.valid)
     )
@@ -61,7 +62,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     task: Any, preset: str, network: str, device: str, tokens: int
 ) -> None:
     recipe = recipe_for(task, DATA, tokens, Choice(device, network, preset))
-    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    assert read(ClassificationRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
     assert training.log_every <= training.validate_every <= training.steps
@@ -79,7 +80,7 @@ def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_
 
 
 def test_one_judge_of_texts_starts_from_another_and_pools_as_it_did() -> None:
-    start = Recipe("classification", DATA, pooling="first")
+    start = ClassificationRecipe("classification", DATA, pooling="first")
     assert recipe_for("labelling", DATA, 99, Choice(start=start)).pooling == "first"
 
 
@@ -109,8 +110,8 @@ def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
 
 def test_a_tenth_is_held_out_and_no_text_is_in_both(tmp_path: Path) -> None:
     path = rows_in(tmp_path, ["good", "poor"] * 20)
-    gathered = gather(recipe_for("classification", Data(path), 99))
-    assert counted(gathered) == "36 texts to train on, 4 to validate on"
+    gathered = gather(recipe_for("classification", LabelledData(path), 99))
+    assert str(gathered) == "36 texts to train on, 4 to validate on"
     both = {one.line for one in gathered.train} | {one.line for one in gathered.valid}
     assert both == set(range(2, 42))
 

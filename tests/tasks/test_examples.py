@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from films import DESIGN, KINDS, LINES, corpus_of, examples, task_of
+from films import DESIGN, KINDS, LINES, examples, shard_of, task_of, write
 
 from manyheads.codecs.text import PAD, START, STOP, Text
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.layout import NOTHING
-from manyheads.tasks.classification.batches import Batches, Corpus, lay_down
+from manyheads.tasks.classification.batches import LabelledBatches
+from manyheads.tasks.classification.corpus import LabelledShard
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +22,15 @@ def codec() -> Text:
 
 def test_the_first_token_of_each_word_carries_its_tag(codec: Text, tmp_path: Path) -> None:
     task = task_of("labelling", codec)
-    lay_down(task, [Tagged(["lovely", "unseen"], ["B-UP", "O"], 1)], tmp_path / "x", "x")
+    write(task, [Tagged(["lovely", "unseen"], ["B-UP", "O"], 1)], tmp_path / "x")
     first, second = codec.encode("lovely"), codec.encode(" unseen")
     assert len(second) > 1
-    corpus = Corpus.load(tmp_path / "x")
+    corpus = LabelledShard.load(tmp_path / "x")
     assert corpus.texts[0].tolist() == [START, *first, *second, STOP]
     tags = [NOTHING] * len(corpus.texts[0])
     tags[1] = task.labels.number("B-UP", "")
     tags[1 + len(first)] = task.labels.number("O", "")
-    assert Batches(task, corpus, 64).batch([[0]]).wanted.tolist() == [tags]
+    assert LabelledBatches(task.framer, corpus, 64).batch([[0]]).wanted.tolist() == [tags]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,8 +38,8 @@ def test_batches_hold_every_text_once_with_its_label(
     codec: Text, tmp_path: Path, kind: str
 ) -> None:
     task = task_of(kind, codec)
-    made = Batches(task, corpus_of(task, tmp_path), tokens=64, seed=1)
-    frames = task.frames([getattr(one, "words", None) or one[0] for one in examples(kind)])
+    made = LabelledBatches(task.framer, shard_of(task, tmp_path), tokens=64, seed=1)
+    frames = task.framer.frames([getattr(one, "words", None) or one[0] for one in examples(kind)])
     met = []
     for rows in made.epoch(0):
         batch = made.batch(rows)
@@ -58,7 +59,11 @@ def test_batches_hold_every_text_once_with_its_label(
         assert made.area(rows) == batch.tokens.ids.numel() <= 64
         met += [i for row in rows for i in row]
     assert sorted(met) == list(range(40))
-    assert made.epoch(3) == Batches(task, made.corpus, 64, seed=1).epoch(3) != made.epoch(4)
+    assert (
+        made.epoch(3)
+        == LabelledBatches(task.framer, made.held, 64, seed=1).epoch(3)
+        != made.epoch(4)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,21 +71,27 @@ def test_batches_hold_every_text_once_with_its_label(
 def test_the_loss_is_the_sum_of_that_of_each_text(
     codec: Text, tmp_path: Path, kind: str, network: Any
 ) -> None:
-    task = task_of(kind, codec, design=replace(DESIGN, kind=network))
-    made, batches = task.network(), Batches(task, corpus_of(task, tmp_path), 80)
+    task = task_of(kind, codec, design=replace(DESIGN, kind=network), label_smoothing=0.1)
+    made, batches = (
+        task.network().train(),
+        LabelledBatches(task.framer, shard_of(task, tmp_path), 80),
+    )
     rows = batches.epoch(0)[0]
-    whole = task.loss(made, batches.batch(rows), 0.1).item()
-    alone = sum(task.loss(made, batches.batch([row]), 0.1).item() for row in rows)
+    whole = task.loss(made, batches.batch(rows))["loss"].item()
+    alone = sum(task.loss(made, batches.batch([row]))["loss"].item() for row in rows)
     assert whole == pytest.approx(alone, rel=1e-4)
     shares = [batches.batch(batches.share(rows, part, 3)) for part in range(3)]
-    assert sum(task.loss(made, s, 0.1).item() for s in shares) == pytest.approx(whole, rel=1e-4)
+    assert sum(task.loss(made, s)["loss"].item() for s in shares) == pytest.approx(whole, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_has_no_loss_and_no_gradient(codec: Text, tmp_path: Path, kind: str) -> None:
-    task = task_of(kind, codec)
-    network, batches = task.network(), Batches(task, corpus_of(task, tmp_path), 64)
-    loss = task.loss(network, batches.batch([]), 0.1)
+    task = task_of(kind, codec, label_smoothing=0.1)
+    network, batches = (
+        task.network().train(),
+        LabelledBatches(task.framer, shard_of(task, tmp_path), 64),
+    )
+    loss = task.loss(network, batches.batch([]))["loss"]
     loss.backward()
     assert loss.item() == 0
     assert not any(p.grad.any() for p in network.parameters() if p.grad is not None)
@@ -89,11 +100,11 @@ def test_nothing_has_no_loss_and_no_gradient(codec: Text, tmp_path: Path, kind: 
 def test_losses_by_hand(codec: Text) -> None:
     scores, wanted = torch.randn(3, 2), torch.tensor([0, 1, 1])
     plain = -scores.log_softmax(-1)[range(3), wanted].sum()
-    assert task_of("classification", codec).lost(scores, wanted).item() == pytest.approx(
+    assert task_of("classification", codec).loss_of(scores, wanted).item() == pytest.approx(
         plain.item(), rel=1e-5
     )
     said, meant = torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5])
-    assert task_of("regression", codec).lost(said, meant).item() == 4.25
+    assert task_of("regression", codec).loss_of(said, meant).item() == 4.25
 
 
 def test_cut_texts_are_counted_and_labels_that_do_not_belong_refused(
@@ -101,10 +112,10 @@ def test_cut_texts_are_counted_and_labels_that_do_not_belong_refused(
 ) -> None:
     task = task_of("classification", codec, longest=6)
     cut = sum(len(codec.encode(line)) > 4 for line in LINES)
-    assert lay_down(task, examples("classification"), tmp_path / "a", "a.tsv") == cut > 0
+    assert write(task, examples("classification"), tmp_path / "a", "a.tsv") == cut > 0
     with pytest.raises(ValueError, match=r"dev.tsv:9: label 'ugly' was never seen in training"):
-        lay_down(task, [Labelled("a film", "ugly", 9)], tmp_path / "b", "dev.tsv")
-    lay_down(task, examples("classification")[:3], tmp_path / "c", "c.tsv")
+        write(task, [Labelled("a film", "ugly", 9)], tmp_path / "b", "dev.tsv")
+    write(task, examples("classification")[:3], tmp_path / "c", "c.tsv")
     (tmp_path / "c.labels.safetensors").replace(tmp_path / "a.labels.safetensors")
     with pytest.raises(ValueError, match="a has 40 texts and labels for 3; they are not of one"):
-        Corpus.load(tmp_path / "a")
+        LabelledShard.load(tmp_path / "a")

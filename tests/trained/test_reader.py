@@ -8,8 +8,8 @@ import pytest
 from typed import trained
 
 from manyheads.models import load
-from manyheads.tasks.classification.model import Judge
-from manyheads.tasks.classification.predictions import Tags, Value, Verdict
+from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.predictions import Prediction, Tags, Value
 from manyheads.tasks.masked.model import Guesser
 
 
@@ -24,23 +24,23 @@ def guesser(base: Path) -> Guesser:
 
 
 @pytest.fixture(scope="module")
-def judge(base: Path) -> Judge:
+def classifier(base: Path) -> Classifier:
     return load(books.classification(base), "cpu")
 
 
-def test_a_judge_says_what_each_text_is_in_their_order(judge: Judge) -> None:
+def test_a_classifier_says_what_each_text_is_in_their_order(classifier: Classifier) -> None:
     texts = ["the bad cat sees a small red dog", "fine", "a fine old dog", "bad"]
-    given = judge.classify(texts)
-    assert [one.label for one in given if isinstance(one, Verdict)] == [
+    given = classifier.classify(texts)
+    assert [one.label for one in given if isinstance(one, Prediction)] == [
         "poor",
         "good",
         "good",
         "poor",
     ]
     for text, one in zip(texts, given, strict=True):
-        (alone,) = judge.classify([text])
-        assert isinstance(alone, Verdict)
-        assert isinstance(one, Verdict)
+        (alone,) = classifier.classify([text])
+        assert isinstance(alone, Prediction)
+        assert isinstance(one, Prediction)
         assert alone.probability == pytest.approx(one.probability, abs=1e-5)
 
 
@@ -81,12 +81,12 @@ def test_vectors_are_pooled_as_the_model_was_made_unless_told(base: Path, tmp_pa
     assert abs(own - mean).max() > 0.01
 
 
-def test_mistakes_are_told(guesser: Guesser, judge: Judge) -> None:
-    for asked in (guesser.embed, judge.embed, judge.classify):
+def test_mistakes_are_told(guesser: Guesser, classifier: Classifier) -> None:
+    for asked in (guesser.embed, classifier.embed, classifier.classify):
         with pytest.raises(ValueError) as error:
             asked("one text")
         assert str(error.value) == 'texts come as a list, got a str; ["..."] is a list of one'
         with pytest.raises(ValueError, match=r"text 2: '\\udc00' is half of a character"):
             asked(["a", "b\udc00"])
     with pytest.raises(ValueError, match=r"text 1: '\\udc00' is half of a character"):
-        judge.classify([("a", "b\udc00")])
+        classifier.classify([("a", "b\udc00")])

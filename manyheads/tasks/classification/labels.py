@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,10 @@ import numpy as np
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.training.files import write_text
 
-Kind = Literal["classification", "regression", "labelling"]
-Example = Labelled | Tagged
+LABELS = "labels.json"
+
+LabelKind = Literal["classification", "regression", "labelling"]
+LabelledExample = Labelled | Tagged
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,13 @@ class Labels:
     spread: float = 1.0
 
     @staticmethod
-    def of(kind: Kind, examples: Sequence[Example], source: Path | str) -> Labels:
+    def of(kind: LabelKind, examples: Sequence[LabelledExample], source: Path | str) -> Labels:
         """What the examples of training are labelled with."""
-        suit(kind, examples)
+        check_examples(kind, examples)
         if kind == "regression":
-            values = np.array([number(tags_of(one)[0], f"{source}:{one.line}") for one in examples])
+            values = np.array(
+                [parse_number(tags_of(one)[0], f"{source}:{one.line}") for one in examples]
+            )
             if np.ptp(values) == 0:
                 raise ValueError(
                     f"{source}: every text has the number {values[0]:g}; nothing can be learned "
@@ -45,19 +50,22 @@ class Labels:
             )
         return Labels(tuple(sorted(names)))
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
     def number(self, label: str, where: str) -> int:
         """The class of this name."""
-        try:
-            return self.names.index(label)
-        except ValueError:
+        if label not in self.numbers:
             raise ValueError(
                 f"{where}: label {label!r} was never seen in training; "
                 f"there are {', '.join(self.names)}"
-            ) from None
+            )
+        return self.numbers[label]
 
     def scaled(self, label: str, where: str) -> float:
         """A number as the network is to say it."""
-        return (number(label, where) - self.mean) / self.spread
+        return (parse_number(label, where) - self.mean) / self.spread
 
     def value(self, scaled: float) -> float:
         """A number as the network says it, in the measure of the texts."""
@@ -80,7 +88,7 @@ class Labels:
             raise ValueError(f"{path} does not say what the labels are") from None
 
 
-def number(label: str, where: str) -> float:
+def parse_number(label: str, where: str) -> float:
     try:
         value = float(label)
     except ValueError:
@@ -90,11 +98,11 @@ def number(label: str, where: str) -> float:
     return value
 
 
-def tags_of(one: Example) -> list[str]:
+def tags_of(one: LabelledExample) -> list[str]:
     return one.tags if isinstance(one, Tagged) else [one.label]
 
 
-def suit(kind: Kind, examples: Sequence[Example]) -> None:
+def check_examples(kind: LabelKind, examples: Sequence[LabelledExample]) -> None:
     for one in examples:
         if isinstance(one, Tagged) != (kind == "labelling"):
             asked = "words with a tag each" if kind == "labelling" else "texts with one label each"

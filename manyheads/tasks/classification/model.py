@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from manyheads.tasks.classification.predictions import Judged, judge_texts
-from manyheads.tasks.classification.task import Judging
+from manyheads.tasks.classification.predictions import AnyPrediction
 from manyheads.tasks.masked.model import Reader, readable
 from manyheads.tasks.portable import Portable
 
+if TYPE_CHECKING:
+    from manyheads.tasks.classification.task import ClassificationTask
 
-class Judge(Reader):
+
+class Classifier(Reader):
     """It has learned to say something about a text."""
 
-    def __init__(self, task: Judging, network: nn.Module, name: str = ""):
+    def __init__(self, task: ClassificationTask, network: nn.Module, name: str = ""):
         super().__init__(task.codec, network, name)
         self.task, self.kind, self.pooling = task, task.kind, task.pooling
 
-    def classify(self, texts: Sequence[Any]) -> list[Judged]:
-        """model.classify(["A lovely film."]) -> [Verdict("positive", 0.98, ...)]"""
+    def classify(self, texts: Sequence[Any]) -> list[AnyPrediction]:
+        """model.classify(["A lovely film."]) -> [Prediction("positive", 0.98, ...)]"""
         readable(texts)
-        return judge_texts(self.task, self.network, texts)
+        return self.task.decode(self.network, texts)
 
     def portable(self) -> Portable:
         task = self.task

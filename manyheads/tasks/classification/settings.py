@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from manyheads.codecs.text import Text
 from manyheads.config.declare import check, setting
-from manyheads.data.labelled import (
-    Columns,
-    Labelled,
-    Tagged,
-    as_lines,
-    describe_columns,
-    labelled,
-    tagged,
-)
+from manyheads.data.labelled import Columns
 from manyheads.modules.build import BUILDERS, Network
 from manyheads.modules.heads import Pooling
-from manyheads.tasks.classification.batches import Corpus, lay_down
-from manyheads.tasks.classification.labels import Kind, Labels, tags_of
-from manyheads.tasks.classification.model import Judge
-from manyheads.tasks.classification.predictions import Learning
-from manyheads.tasks.classification.task import Judging
+from manyheads.tasks.classification.labels import LabelKind
 from manyheads.tasks.language.corpus import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
-from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS, Run
 
-FILES: tuple[str, ...] = ("data", "valid_data")
-USE = "classify"
-LABELS = "labels.json"
-CHARACTERS_A_TOKEN = 4  # about
-
-Example = Labelled | Tagged
+FILES = ("data", "valid_data")
 
 
 @dataclass(frozen=True)
-class Data:
+class LabelledData:
     """Where texts with labels come from."""
 
     data: Path | None = setting(None, "Texts with labels: .tsv, .csv, .jsonl; words: CoNLL.")
@@ -64,11 +39,11 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ClassificationRecipe:
     """What to learn, from what, with what."""
 
-    task: Kind = setting(about="What is learned.")
-    data: Data = setting(about="Where it is learned from.")
+    task: LabelKind = setting(about="What is learned.")
+    data: LabelledData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
     network: Network = setting(Network(), "What learns it.")
     pooling: Pooling = setting(
@@ -123,11 +98,13 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Kind, data: Data, tokens: int, choice: Choice = Choice()) -> Recipe:
+def recipe_for(
+    task: LabelKind, data: LabelledData, tokens: int, choice: Choice = Choice()
+) -> ClassificationRecipe:
     cuda = choice.device == "cuda"
     parts = chosen_preset(PRESETS, choice.preset or ("small" if cuda else "tiny"))(tokens, cuda)
     if choice.start is not None:
-        parts["network"], parts["codec"] = choice.start.network, begun(choice.start)
+        parts["network"], parts["codec"] = choice.start.network, codec_of(choice.start)
         batch = parts["training"].tokens_per_batch
         few = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=1.0)
         # A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
@@ -140,10 +117,10 @@ def recipe_for(task: Kind, data: Data, tokens: int, choice: Choice = Choice()) -
     if choice.network is not None:
         no_other_network(choice.network, tuple(BUILDERS))
         parts["network"] = replace(parts["network"], kind=choice.network)
-    return Recipe(task, data, **parts)
+    return ClassificationRecipe(task, data, **parts)
 
 
-def begun(start: Any) -> TextCodec:
+def codec_of(start: Any) -> TextCodec:
     if start.task not in ("masked", "embedding", "classification", "regression", "labelling"):
         raise ValueError(
             f"what judges a text starts from an encoder, masked or another of its kind; "
@@ -151,129 +128,3 @@ def begun(start: Any) -> TextCodec:
         )
     codec: TextCodec = start.codec
     return codec
-
-
-# ---- from files to a job ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """Examples to train on and to validate on, and the files they are from."""
-
-    train: list[Example]
-    valid: list[Example]
-    source: Path
-    valid_source: Path
-
-
-def data_of(files: Mapping[str, Any]) -> Data:
-    return Data(**files)
-
-
-def read(kind: Kind, path: Path, columns: Columns) -> list[Example]:
-    return list(tagged(path)) if kind == "labelling" else list(labelled(path, columns))
-
-
-def gather(recipe: Recipe) -> Gathered:
-    data, seed = recipe.data, recipe.training.seed
-    source = data.data
-    if source is None:
-        raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
-    train = read(recipe.task, source, data.columns)
-    if data.valid_data is not None:
-        valid = read(recipe.task, data.valid_data, data.columns)
-        return Gathered(train, valid, source, data.valid_data)
-    count = min(data.held_out, len(train) // 10)
-    if not count:
-        texts = "1 text" if len(train) == 1 else f"{len(train)} texts"
-        raise ValueError(
-            f"{source} has {texts}, too few to hold some out for validation; "
-            "give --valid-data, or 10 texts at least"
-        )
-    order = np.random.default_rng([seed, 1]).permutation(len(train)).tolist()
-    may = order if recipe.task == "regression" else spared(train, order)
-    held = {*islice(may, count)}
-    if not held:
-        raise ValueError(
-            f"{source}: no label is met twice, none can be held out for validation; "
-            "give --valid-data"
-        )
-    kept = [one for i, one in enumerate(train) if i not in held]
-    return Gathered(kept, [train[i] for i in sorted(held)], source, source)
-
-
-def spared(examples: Sequence[Example], order: Sequence[int]) -> Iterator[int]:
-    """Those whose labels training still meets without them: others could not be judged."""
-    left = Counter(tag for one in examples for tag in set(tags_of(one)))
-    for i in order:
-        tags = set(tags_of(examples[i]))
-        if all(left[tag] > 1 for tag in tags):
-            left.subtract(tags)
-            yield i
-
-
-def tokens(gathered: Gathered, recipe: Recipe) -> int:
-    return sum(map(length, gathered.train)) // CHARACTERS_A_TOKEN + 2 * len(gathered.train)
-
-
-def length(one: Example) -> int:
-    if isinstance(one, Tagged):
-        return sum(len(word) + 1 for word in one.words)
-    return len(one.text) + len(one.second)
-
-
-def counted(gathered: Gathered) -> str:
-    return f"{len(gathered.train):,} texts to train on, {len(gathered.valid):,} to validate on"
-
-
-def codec_of(gathered: Gathered, recipe: Recipe) -> Text:
-    if recipe.start_from is not None:
-        return Text.load(recipe.start_from / "tokenizer.json")
-    lines = (line for one in gathered.train for line in texts(one))
-    return Text.train(lines, recipe.codec.kind, recipe.codec.size, masked=True)
-
-
-def texts(one: Example) -> list[str]:
-    return [" ".join(one.words)] if isinstance(one, Tagged) else [one.text, one.second]
-
-
-def prepare(gathered: Gathered, recipe: Recipe, run: Run) -> None:
-    (run / "data").mkdir(exist_ok=True)
-    source = gathered.source
-    codec_of(gathered, recipe).save(run / "tokenizer.json")
-    Labels.of(recipe.task, gathered.train, gathered.source).save(run / LABELS)
-    task = task_of(recipe, run.folder)
-    cut = lay_down(task, gathered.train, run / "data" / "train", gathered.source)
-    lay_down(task, gathered.valid, run / "data" / "valid", gathered.valid_source)
-    write_text(run / "data" / "valid.jsonl", "".join(f"{o}\n" for o in as_lines(gathered.valid)))
-    shortened = (
-        f"\n  {cut:,} longer than {task.room} tokens: their ends are not read" if cut else ""
-    )
-    took = "" if recipe.task == "labelling" else describe_columns(source, recipe.data.columns)
-    run.text(CORPUS, f"{counted(gathered)}{took and f'; {took}'}{shortened}\n")
-
-
-def task_of(recipe: Recipe, folder: Path) -> Judging:
-    return Judging(
-        recipe.task,
-        Text.load(folder / "tokenizer.json"),
-        Labels.load(folder / LABELS),
-        recipe.network,
-        recipe.pooling,
-        recipe.data.longest_tokens,
-    )
-
-
-def job(recipe: Recipe, run: Run) -> Learning:
-    return Learning(
-        task_of(recipe, run.folder),
-        Corpus.load(run / "data" / "train"),
-        read(recipe.task, run / "data" / "valid.jsonl", Columns()),
-        tokens=recipe.training.tokens_per_batch,
-        seed=recipe.training.seed,
-    )
-
-
-def model(recipe: Recipe, folder: Path, name: str) -> Judge:
-    task = task_of(recipe, folder)
-    return Judge(task, task.network(), name)

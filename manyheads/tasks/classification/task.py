@@ -1,168 +1,211 @@
-"""A text to say something about, as a network reads it.
+"""What is said about a text: classes, numbers and tags are one task with three losses.
 
 B rows, T tokens, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.data.labelled import Tagged
+from manyheads.data.labelled import Tagged, as_lines, describe_columns
+from manyheads.data.layout import alike
+from manyheads.metrics.measured import Measured
 from manyheads.modules.build import Network, reader
 from manyheads.modules.heads import Pooling, Reader
-from manyheads.modules.transformer import Tokens
-from manyheads.tasks.classification.labels import Example, Kind, Labels
+from manyheads.tasks.classification import corpus
+from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
+from manyheads.tasks.classification.corpus import (
+    LabelledCorpus,
+    LabelledShard,
+    encode_labels,
+    learn_codec,
+    read_examples,
+    write_labelled,
+)
+from manyheads.tasks.classification.frames import Frame, Framer, Readable, text_of
+from manyheads.tasks.classification.labels import LABELS, LabelKind, LabelledExample, Labels
+from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.predictions import AnyPrediction, measure, predict
+from manyheads.tasks.classification.settings import (
+    FILES,
+    PRESETS,
+    ClassificationRecipe,
+    LabelledData,
+    recipe_for,
+)
+from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.threads import sharing, using, work_of
+from manyheads.training.files import write_text
+from manyheads.training.run import CORPUS
 
-Readable = str | tuple[str, str] | Sequence[str]  # a text, two, or words
+SHOWN = 5  # texts of which every validation leaves a sample
+AT_ONCE = 16384  # tokens
 
 
-class Frame(NamedTuple):
-    """A text as it is read, its signs around it."""
+class ClassificationTask(Task):
+    """A task of this kind with its vocabulary and its labels."""
 
-    ids: list[int]
-    turn: int  # where the second text begins; the end where there is none
-    text: int  # the number of the text it is of, or is a part of
-    words: tuple[int, ...] = ()  # where the first token of each word stands, where words are tagged
-    cut: int = 0  # tokens that were too many
+    Recipe = ClassificationRecipe
+    files = FILES
+    use = "classify"
+    presets = PRESETS
 
-
-class Batch(NamedTuple):
-    """Texts, and what is to be said about them."""
-
-    tokens: Tokens
-    wanted: Tensor  # (B) or (B, T) classes, NOTHING where nothing is; or (B) numbers, then NaN
-
-    def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.tokens.to(device), self.wanted.to(device))
-
-
-@dataclass(frozen=True, eq=False)
-class Judging:
-    """A task of this kind with its vocabulary, its labels and its network."""
-
-    kind: Kind
-    codec: Text
-    labels: Labels
-    design: Network
-    pooling: Pooling = "mean"
-    longest: int = 512  # tokens of a text with its signs; of longer ones the end is not read
-
-    def __post_init__(self) -> None:
-        if self.room < self.signs + 1:
-            raise ValueError(
-                f"a text has {self.signs} signs around it and needs a token of its own, "
-                f"room for {self.room} is too little"
-            )
+    def __init__(
+        self,
+        recipe: ClassificationRecipe,
+        codec: Text,
+        labels: Labels,
+        folder: Path | None = None,
+    ):
+        super().__init__(recipe, folder)
+        self.codec, self.labels = codec, labels
+        self.framer = Framer(recipe.task, codec, self.room, recipe.network.types)
 
     @property
-    def signs(self) -> int:
-        """Those around a text."""
-        return len(self.codec.signs.opens) + 1
+    def kind(self) -> LabelKind:
+        return self.recipe.task
+
+    @property
+    def design(self) -> Network:
+        return self.recipe.network
+
+    @property
+    def pooling(self) -> Pooling:
+        return self.recipe.pooling
 
     @property
     def room(self) -> int:
+        """For a text with its signs: of longer ones the end is not read."""
+        longest = self.recipe.data.longest_tokens
         learned = self.design.kind == "transformer" and self.design.position == "learned"
-        return min(self.longest, self.design.longest) if learned else self.longest
+        return min(longest, self.design.longest) if learned else longest
 
-    @property
-    def outcomes(self) -> int:
-        return 1 if self.kind == "regression" else len(self.labels.names)
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def choose(
+        cls, task: LabelKind, data: LabelledData, tokens: int, choice: Choice
+    ) -> ClassificationRecipe:
+        return recipe_for(task, data, tokens, choice)
+
+    @classmethod
+    def gather(cls, recipe: ClassificationRecipe) -> LabelledCorpus:
+        return corpus.gather(recipe)
+
+    @classmethod
+    def prepare(cls, gathered: LabelledCorpus, recipe: ClassificationRecipe, folder: Path) -> None:
+        numbers, source = folder / "data", gathered.source
+        numbers.mkdir(exist_ok=True)
+        learn_codec(gathered, recipe).save(folder / "tokenizer.json")
+        Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
+        task = cls.open(recipe, folder)
+        how = task.framer, task.labels
+        cut = write_labelled(numbers / "train", gathered.train, source, *how)
+        write_labelled(numbers / "valid", gathered.valid, gathered.valid_source, *how)
+        write_text(numbers / "valid.jsonl", "".join(f"{o}\n" for o in as_lines(gathered.valid)))
+        took = "" if recipe.task == "labelling" else describe_columns(source, recipe.data.columns)
+        told = f"{gathered}{took and f'; {took}'}\n"
+        if cut:
+            told += f"  {cut:,} longer than {task.room} tokens: their ends are not read\n"
+        write_text(folder / CORPUS, told)
+
+    @classmethod
+    def open(cls, recipe: ClassificationRecipe, folder: Path) -> Self:
+        codec, labels = Text.load(folder / "tokenizer.json"), Labels.load(folder / LABELS)
+        return cls(recipe, codec, labels, folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> Reader:
+        outcomes = 1 if self.kind == "regression" else len(self.labels.names)
         pooling = None if self.kind == "labelling" else self.pooling
-        return reader(self.design, self.codec.size, self.outcomes, pooling)
+        return reader(self.design, self.codec.size, outcomes, pooling)
 
-    def loss(self, network: Any, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Summed over texts, or over words that have a tag."""
-        return self.lost(network(batch.tokens), batch.wanted, smoothing)
+    def batches(self) -> LabelledBatches:
+        held, training = LabelledShard.load(self.held_in() / "data" / "train"), self.recipe.training
+        return LabelledBatches(self.framer, held, training.tokens_per_batch, training.seed)
 
-    def lost(self, scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Scores (..., C) and what is wanted of them (...); for a number, the squared distance."""
+    def loss(self, network: Any, batch: LabelledBatch) -> dict[str, Tensor]:
+        """Of texts, or of words that have a tag; smoothed while it is trained."""
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        return {"loss": self.loss_of(network(batch.tokens), batch.wanted, smoothing)}
+
+    def loss_of(self, logits: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Of (..., C) where (...) is wanted, summed; for a number, the squared distance."""
         if self.kind != "regression":
             return F.cross_entropy(
-                scores.flatten(0, -2).float(),
+                logits.flatten(0, -2).float(),
                 wanted.flatten(),
                 label_smoothing=smoothing,
                 reduction="sum",
             )
-        said = scores[..., 0].float()
+        said = logits[..., 0].float()
         return F.mse_loss(said, torch.where(wanted.isnan(), said, wanted), reduction="sum")
 
-    # ---- from text to what is read ------------------------------------------------------------
+    def model(self, network: Any, name: str = "") -> Classifier:
+        return Classifier(self, network, name)
 
-    def frames(self, read: Sequence[Readable]) -> list[Frame]:
-        """One for each text; several for a text of so many words that they do not fit into one."""
-        if isinstance(read, str):
-            raise ValueError("texts come as a list, got one text; [text] would do")
-        if self.kind == "labelling":
-            sentences = [one.split() if isinstance(one, str) else list(one) for one in read]
-            return list(self.sentences(sentences))
-        pairs = [pair_of(one) for one in read]
-        firsts = self.codec.encode_all([first for first, _ in pairs])
-        seconds = self.codec.encode_all([second for _, second in pairs])
-        return [
-            self.framed(i, first, second if pairs[i][1] else None)
-            for i, (first, second) in enumerate(zip(firsts, seconds, strict=True))
-        ]
+    def decode(
+        self, network: Any, texts: Sequence[Readable], tokens: int = AT_ONCE
+    ) -> list[AnyPrediction]:
+        """What the network says about each, in their order; about so many `tokens` at once.
 
-    def framed(self, i: int, first: list[int], second: list[int] | None) -> Frame:
-        """[*opens, first, stop, second, stop]: of two texts too long, the longer gives way."""
-        signs = self.codec.signs
-        if second is None:
-            kept = first[: self.room - self.signs]
-            ids = [*signs.opens, *kept, signs.stop]
-            return Frame(ids, len(ids), i, cut=len(first) - len(kept))
-        room = max(0, self.room - self.signs - 1)
-        after = second[: max(room // 2, room - len(first))]
-        kept = first[: room - len(after)]
-        ids = [*signs.opens, *kept, signs.stop, *after, signs.stop]
-        cut = len(first) + len(second) - len(kept) - len(after)
-        return Frame(ids, len(ids) - len(after) - 1, i, cut=cut)
+        A text, or two as (text, second); where words are tagged, a list of words or a text to
+        split.
+        """
+        frames = self.framer.frames(texts)
+        return predict(self.kind, self.labels, frames, self.logits(network, frames, tokens))
 
-    def sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[Frame]:
-        """Words are read as they would be in a text, but each has tokens of its own."""
-        signs = self.codec.signs
-        spaced = [f" {w}" if i else w for words in sentences for i, w in enumerate(words)]
-        pieces = iter(self.codec.encode_all(spaced))
-        nothing = signs.stop if signs.unknown is None else signs.unknown
-        most = self.room - self.signs
-        for i, words in enumerate(sentences):
-            ids, starts, cut = list(signs.opens), list[int](), 0
-            for _ in words:
-                word = next(pieces) or [nothing]  # a word of characters that a codec leaves out
-                word, cut = word[:most], cut + len(word[most:])
-                if len(ids) + len(word) >= self.room:  # the stop takes room too
-                    yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
-                    ids, starts, cut = list(signs.opens), [], 0
-                starts.append(len(ids))
-                ids += word
-            yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
+    @torch.no_grad()
+    def logits(self, network: Any, frames: Sequence[Frame], tokens: int = AT_ONCE) -> list[Tensor]:
+        """Of each frame (1, C), or (words, C)."""
+        network.eval()
+        device, work = next(network.parameters()).device, work_of(network)
+        found: dict[int, Tensor] = {}
+        for rows in alike([frame.ids for frame in frames], tokens):
+            some = [frames[i] for i in rows]
+            batch = self.framer.lay_out([f.ids for f in some], [f.turn for f in some]).to(device)
+            with using(sharing(work, batch.ids)):
+                logits = network(batch).float().cpu()
+            for i, row in zip(rows, logits, strict=True):
+                found[i] = row[list(frames[i].words)] if self.kind == "labelling" else row[None]
+        return [found[i] for i in range(len(frames))]
 
-    def laid_out(self, rows: Sequence[Any], turns: Sequence[int]) -> Tokens:
-        """Framed texts as a batch; which tokens are of a second text only if the network asks."""
-        tokens = Tokens.padded(rows, self.codec.signs.pad)
-        if self.design.types < 2:
-            return tokens
-        step = torch.arange(tokens.ids.shape[1])
-        ends = torch.tensor([len(row) for row in rows])[:, None]
-        second = (step >= torch.tensor(turns)[:, None]) & (step < ends)
-        return replace(tokens, types=second.long())
+    def measure(
+        self, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]
+    ) -> dict[str, Measured]:
+        return measure(self.kind, outputs, references)
+
+    # ---- validation ----------------------------------------------------------------------------
+
+    @cached_property
+    def held_out(self) -> tuple[list[LabelledExample], list[Frame], Tensor]:
+        """Examples, as they are read, and what is wanted of them or of their words."""
+        examples = read_examples(self.kind, self.held_in() / "data" / "valid.jsonl")
+        wanted = encode_labels(self.kind, self.labels, examples, "the texts to validate on")
+        frames = self.framer.frames([text_of(one) for one in examples])
+        return examples, frames, torch.cat(wanted)
+
+    def validate(self, network: Any) -> Validation:
+        examples, frames, wanted = self.held_out
+        logits = self.logits(network, frames)
+        outputs = predict(self.kind, self.labels, frames, logits)
+        measured = self.measure(outputs, examples)
+        scores = {name: round(one.value, 4) for name, one in measured.items()}
+        scores["loss"] = self.loss_of(torch.cat(logits), wanted).item() / len(wanted)
+        shown = range(0, len(examples), max(1, len(examples) // SHOWN))[:SHOWN]
+        return Validation(scores, [sample(examples[i], outputs[i]) for i in shown])
 
 
-def pair_of(one: Readable) -> tuple[str, str]:
-    if isinstance(one, str):
-        return one, ""
-    if isinstance(one, tuple) and len(one) == 2:
-        return one
-    raise ValueError(f"a text or a pair of texts (text, second) is judged, got {one!r}")
-
-
-def readable(one: Example) -> Readable:
-    return one.words if isinstance(one, Tagged) else (one.text, one.second)
+def sample(one: LabelledExample, output: AnyPrediction) -> Sample:
+    if isinstance(one, Tagged):
+        return Sample(" ".join(one.words), " ".join(one.tags), str(output))
+    return Sample(" | ".join(filter(None, (one.text, one.second))), one.label, str(output))

@@ -7,7 +7,7 @@ import pytest
 from films import DESIGN, LINES, task_of
 
 from manyheads.codecs.text import START, STOP, Text
-from manyheads.tasks.classification.predictions import Tags, judge_texts
+from manyheads.tasks.classification.predictions import Tags
 
 
 @pytest.fixture(scope="module")
@@ -18,25 +18,25 @@ def codec() -> Text:
 def test_a_text_is_read_between_its_signs_and_a_second_after_it(codec: Text) -> None:
     task = task_of("classification", codec)
     a, b = codec.encode("a fine film"), codec.encode("dull")
-    one, two = task.frames(["a fine film", ("a fine film", "dull")])
+    one, two = task.framer.frames(["a fine film", ("a fine film", "dull")])
     assert (one.ids, one.turn) == ([START, *a, STOP], len(a) + 2)
     assert (two.ids, two.turn) == ([START, *a, STOP, *b, STOP], len(a) + 2)
 
 
 def test_a_codec_without_a_sign_to_open_reads_from_the_first_token() -> None:
     plain = Text.train(LINES, "word", 40)
-    frame = task_of("classification", plain, pooling="first").frames(["a film"])[0]
+    frame = task_of("classification", plain, pooling="first").framer.frames(["a film"])[0]
     assert frame.ids == [*plain.encode("a film"), STOP]
 
 
 def test_of_texts_that_are_too_long_the_end_is_cut_and_counted(codec: Text) -> None:
     task = task_of("classification", codec, longest=11)
     long, short = list(range(10, 30)), [50, 51]
-    assert task.framed(0, long, None).ids == [START, *long[:9], STOP]
-    assert task.framed(0, long, None).cut == 11
-    assert task.framed(0, long, short).ids == [START, *long[:6], STOP, *short, STOP]
-    assert task.framed(0, short, long).ids == [START, *short, STOP, *long[:6], STOP]
-    both = task.framed(0, long, long)
+    assert task.framer.frame(0, long, None).ids == [START, *long[:9], STOP]
+    assert task.framer.frame(0, long, None).cut == 11
+    assert task.framer.frame(0, long, short).ids == [START, *long[:6], STOP, *short, STOP]
+    assert task.framer.frame(0, short, long).ids == [START, *short, STOP, *long[:6], STOP]
+    both = task.framer.frame(0, long, long)
     assert both.ids == [START, *long[:4], STOP, *long[:4], STOP]
     assert (both.turn, both.cut) == (6, 32)
 
@@ -51,7 +51,7 @@ def test_a_learned_position_limits_what_is_read(codec: Text) -> None:
 def test_a_sentence_too_long_is_read_in_parts_and_no_word_is_lost(codec: Text) -> None:
     task = task_of("labelling", codec, longest=9)
     words = [word for line in LINES[:5] for word in line.split()]
-    frames = task.frames([words, [], ["film"]])
+    frames = task.framer.frames([words, [], ["film"]])
     assert max(len(frame.ids) for frame in frames) <= 9
     read = [i for frame in frames if frame.text == 0 for i in frame.ids[1:-1]]
     assert read == codec.encode(" ".join(words))
@@ -60,13 +60,13 @@ def test_a_sentence_too_long_is_read_in_parts_and_no_word_is_lost(codec: Text) -
         0,
         1,
     ]
-    verdicts = judge_texts(task, task.network(), [words, [], ["film"], "a film"])
-    assert [len(one.tags) for one in verdicts if isinstance(one, Tags)] == [len(words), 0, 1, 2]
+    predictions = task.decode(task.network(), [words, [], ["film"], "a film"])
+    assert [len(one.tags) for one in predictions if isinstance(one, Tags)] == [len(words), 0, 1, 2]
 
 
 def test_a_word_longer_than_all_room_is_cut(codec: Text) -> None:
     task = task_of("labelling", codec, longest=6)
-    frames = task.frames([["film", "x" * 30, "film"]])
+    frames = task.framer.frames([["film", "x" * 30, "film"]])
     assert [len(frame.words) for frame in frames] == [1, 1, 1]
     assert sum(frame.cut for frame in frames) == len(codec.encode(" " + "x" * 30)) - 4
 
@@ -74,18 +74,18 @@ def test_a_word_longer_than_all_room_is_cut(codec: Text) -> None:
 def test_only_a_network_that_tells_parts_apart_is_told_them(codec: Text) -> None:
     pairs = [("a fine film", "dull"), ("film", "")]
     task = task_of("classification", codec)
-    frames = task.frames(pairs)
+    frames = task.framer.frames(pairs)
     rows, turns = [f.ids for f in frames], [f.turn for f in frames]
-    assert task.laid_out(rows, turns).types is None
+    assert task.framer.lay_out(rows, turns).types is None
     told = task_of("classification", codec, design=replace(DESIGN, types=2))
-    types = told.laid_out(rows, turns).types
+    types = told.framer.lay_out(rows, turns).types
     assert types is not None
     width = len(rows[0])
     assert types.tolist() == [[0] * turns[0] + [1] * (width - turns[0]), [0] * width]
-    assert len(judge_texts(told, told.network(), pairs)) == 2
+    assert len(told.decode(told.network(), pairs)) == 2
 
 
 @pytest.mark.parametrize("wrong", ["one text", [("a", "b", "c")], [5]])
 def test_what_is_no_text_is_refused(codec: Text, wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"texts come as a list, got one|a text or a pair of text"):
-        task_of("classification", codec).frames(wrong)
+        task_of("classification", codec).framer.frames(wrong)

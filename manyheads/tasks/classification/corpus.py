@@ -1,0 +1,184 @@
+"""From files of labelled texts to the numbers of a run.
+
+N examples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.codecs.text import Text
+from manyheads.data.labelled import Columns, Tagged, labelled, tagged
+from manyheads.data.layout import NOTHING
+from manyheads.data.shards import Shard
+from manyheads.data.shards import write as write_shard
+from manyheads.tasks.classification.frames import Frame, Framer, text_of
+from manyheads.tasks.classification.labels import (
+    LabelKind,
+    LabelledExample,
+    Labels,
+    check_examples,
+    tags_of,
+)
+from manyheads.tasks.classification.settings import ClassificationRecipe
+from manyheads.training.files import read_tensors, write_tensors
+
+CHARACTERS_A_TOKEN = 4  # about
+
+
+@dataclass(frozen=True)
+class LabelledCorpus:
+    """Examples to train on and to validate on, and the files they are from."""
+
+    train: list[LabelledExample]
+    valid: list[LabelledExample]
+    source: Path
+    valid_source: Path
+
+    def __str__(self) -> str:
+        return f"{len(self.train):,} texts to train on, {len(self.valid):,} to validate on"
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(count_characters, self.train)) // CHARACTERS_A_TOKEN + 2 * len(self.train)
+
+
+def count_characters(one: LabelledExample) -> int:
+    if isinstance(one, Tagged):
+        return sum(len(word) + 1 for word in one.words)
+    return len(one.text) + len(one.second)
+
+
+def learn_codec(corpus: LabelledCorpus, recipe: ClassificationRecipe) -> Text:
+    """That of the run it starts from, else one learned from these texts."""
+    if recipe.start_from is not None:
+        return Text.load(recipe.start_from / "tokenizer.json")
+    lines = (line for one in corpus.train for line in lines_of(one))
+    return Text.train(lines, recipe.codec.kind, recipe.codec.size, masked=True)
+
+
+def lines_of(one: LabelledExample) -> list[str]:
+    return [" ".join(one.words)] if isinstance(one, Tagged) else [one.text, one.second]
+
+
+def read_examples(
+    kind: LabelKind, path: Path, columns: Columns = Columns()
+) -> list[LabelledExample]:
+    return list(tagged(path)) if kind == "labelling" else list(labelled(path, columns))
+
+
+def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
+    data, source = recipe.data, recipe.data.data
+    if source is None:
+        raise ValueError(f"nothing to learn from: {data.imported} is a model, not labelled texts")
+    train = read_examples(recipe.task, source, data.columns)
+    if data.valid_data is not None:
+        valid = read_examples(recipe.task, data.valid_data, data.columns)
+        return LabelledCorpus(train, valid, source, data.valid_data)
+    count = min(data.held_out, len(train) // 10)
+    if not count:
+        texts = "1 text" if len(train) == 1 else f"{len(train)} texts"
+        raise ValueError(
+            f"{source} has {texts}, too few to hold some out for validation; "
+            "give --valid-data, or 10 texts at least"
+        )
+    order = np.random.default_rng([recipe.training.seed, 1]).permutation(len(train)).tolist()
+    may = order if recipe.task == "regression" else spare(train, order)
+    held = {*islice(may, count)}
+    if not held:
+        raise ValueError(
+            f"{source}: no label is met twice, none can be held out for validation; "
+            "give --valid-data"
+        )
+    kept = [one for i, one in enumerate(train) if i not in held]
+    return LabelledCorpus(kept, [train[i] for i in sorted(held)], source, source)
+
+
+def spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:
+    """Those whose labels training still meets without them: others could not be judged."""
+    left = Counter(tag for one in examples for tag in set(tags_of(one)))
+    for i in order:
+        tags = set(tags_of(examples[i]))
+        if all(left[tag] > 1 for tag in tags):
+            left.subtract(tags)
+            yield i
+
+
+# ---- as numbers ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledShard:
+    """Texts as they are read, and what is wanted of each; or of each token, end to end."""
+
+    texts: Shard
+    turns: NDArray[np.int64]  # (N)
+    wanted: NDArray[Any]  # (N), or of every token: NOTHING where it begins no word
+
+    @staticmethod
+    def load(path: Path) -> LabelledShard:
+        held, _ = read_tensors(labels_beside(path))
+        found = LabelledShard(Shard(path), held["turns"].numpy(), held["wanted"].numpy())
+        if len(found.turns) != len(found.texts):
+            raise ValueError(
+                f"{path} has {len(found.texts)} texts and labels for {len(found.turns)}; "
+                "they are not of one corpus"
+            )
+        return found
+
+
+def labels_beside(path: Path) -> Path:
+    """data/train -> data/train.labels.safetensors"""
+    return path.with_name(f"{path.name}.labels.safetensors")
+
+
+def write_labelled(
+    path: Path,
+    examples: Sequence[LabelledExample],
+    source: Path | str,
+    framer: Framer,
+    labels: Labels,
+) -> int:
+    """Examples read from `source` as numbers on disk; gives how many were too long and cut."""
+    wanted = torch.cat(encode_labels(framer.kind, labels, examples, source))
+    frames = framer.frames([text_of(one) for one in examples])
+    write_shard(path, (frame.ids for frame in frames), framer.codec.size)
+    if framer.kind == "labelling":
+        tags = wanted
+        wanted = torch.full((sum(len(frame.ids) for frame in frames),), NOTHING)
+        wanted[torch.from_numpy(word_starts(frames))] = tags
+    turns = torch.tensor([frame.turn for frame in frames])
+    write_tensors(labels_beside(path), {"turns": turns, "wanted": wanted}, {"kind": framer.kind})
+    return len({frame.text for frame in frames if frame.cut})
+
+
+def encode_labels(
+    kind: LabelKind, labels: Labels, examples: Sequence[LabelledExample], source: Path | str
+) -> list[Tensor]:
+    """Of each example one number, or one for each of its words."""
+    check_examples(kind, examples)
+    number = labels.scaled if kind == "regression" else labels.number
+    dtype = torch.float32 if kind == "regression" else torch.long
+    return [
+        torch.tensor([number(tag, f"{source}:{one.line}") for tag in tags_of(one)], dtype=dtype)
+        for one in examples
+    ]
+
+
+def word_starts(frames: Sequence[Frame]) -> NDArray[np.int64]:
+    """Where the words of all frames begin, if the frames lie end to end."""
+    ends = np.cumsum([len(frame.ids) for frame in frames])
+    starts = [
+        ends[i] - len(frame.ids) + np.array(frame.words, int) for i, frame in enumerate(frames)
+    ]
+    return np.concatenate(starts)
