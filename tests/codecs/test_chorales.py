@@ -73,10 +73,9 @@ def test_notes_go_to_the_nearest_sixteenth() -> None:
 
 def test_transposing_leaves_rests() -> None:
     ids = CODEC.flat(CHORD)
-    assert CODEC.pieces(CODEC.transposed([*ids, STOP], -2)[-5:]) == ["C5", "F4", "D4", "–", "</s>"]
+    (lower,) = CODEC.tables([-2])
+    assert CODEC.pieces(lower[[*ids, STOP]].tolist()[-5:]) == ["C5", "F4", "D4", "–", "</s>"]
     assert CODEC.room(ids) == range(-27, 35)
-    with pytest.raises(ValueError, match="35 semitones would take notes off the piano, -27 to 34"):
-        CODEC.transposed(ids, 35)
 
 
 @pytest.mark.parametrize(

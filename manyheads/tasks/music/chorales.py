@@ -20,13 +20,11 @@ from manyheads.tasks.music.notes import (
     Piece,
     Tempo,
     Voice,
-    check_room,
     named,
     quarters,
-    room,
     seconds_at,
-    tables,
 )
+from manyheads.tasks.music.pitched import Pitched
 
 Grid = NDArray[np.int16]
 
@@ -39,7 +37,7 @@ CHOIR = 52  # in General MIDI
 LONGEST_STEPS = 1 << 16
 
 
-class Chorales:
+class Chorales(Pitched):
     """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
 
     kind = "chorales"
@@ -77,29 +75,11 @@ class Chorales:
             return named(number - SILENCE - 1)
         return SIGNS[number] if 0 <= number <= STOP else "?"
 
-    def room(self, ids: Sequence[int]) -> range:
-        """By how many semitones these can move and stay on a piano."""
-        return room(met(ids))
-
-    def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
-        """The same, higher or lower; rests and signs stay."""
-        check_room(met(ids), semitones)
-        return [number + semitones if number > SILENCE else number for number in map(int, ids)]
-
-    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
-        """(shifts, size): where each number goes; what would leave all pitches stays."""
-        return tables(np.arange(self.size) > SILENCE, self.pitches(), shifts)
-
-    def pitches(self) -> list[int]:
-        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
-        return [0] * (SILENCE + 1) + list(range(PITCHES))
+    def keys(self) -> list[dict[int, int]]:
+        return [{pitch: SILENCE + 1 + pitch for pitch in range(PITCHES)}]
 
     def kept(self) -> dict[str, Any]:
         return {}
-
-
-def met(ids: Sequence[int]) -> set[int]:
-    return {number - SILENCE - 1 for number in ids if SILENCE < number < Chorales.size}
 
 
 def check_grid(grid: Grid) -> None:

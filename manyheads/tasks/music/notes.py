@@ -155,30 +155,14 @@ def room(pitches: Iterable[int]) -> range:
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
-def check_room(pitches: Iterable[int], semitones: int) -> None:
-    there = room(pitches)
+def transposed(piece: Piece, semitones: int) -> Piece:
+    """The same, higher or lower."""
+    there = room(note.pitch for note in piece.notes)
     if semitones not in there:
         raise ValueError(
             f"{semitones} semitones would take notes off the piano, {there.start} to "
             f"{there.stop - 1} would do"
         )
-
-
-def tables(
-    speaks: NDArray[np.bool_], pitches: Sequence[int], shifts: Sequence[int]
-) -> NDArray[np.int64]:
-    """(shifts, numbers): where each number goes that speaks of a pitch; a semitone is one number.
-
-    What would leave all pitches stays.
-    """
-    every, pitch = np.arange(len(pitches)), np.array(pitches)
-    moved = pitch + np.asarray(shifts, np.int64)[:, None]
-    return np.where(speaks & (moved >= 0) & (moved < PITCHES), every + moved - pitch, every)
-
-
-def transposed(piece: Piece, semitones: int) -> Piece:
-    """The same, higher or lower."""
-    check_room((note.pitch for note in piece.notes), semitones)
     return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
 
 

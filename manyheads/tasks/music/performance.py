@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from manyheads.codecs.text import SIGNS, STOP, Signs
 from manyheads.tasks.music.notes import (
     PITCHES,
@@ -20,11 +17,9 @@ from manyheads.tasks.music.notes import (
     Piece,
     apart,
     check_factor,
-    check_room,
     named,
-    room,
-    tables,
 )
+from manyheads.tasks.music.pitched import Pitched
 
 DOWN = STOP + 1  # the first number that is an event
 UP = DOWN + PITCHES
@@ -32,7 +27,7 @@ SHIFT = UP + PITCHES  # of one step; the next is of two
 
 
 @dataclass(frozen=True)
-class Performance:
+class Performance(Pitched):
     """Pieces as events: `render(encode(piece))` is the same music on a grid of steps."""
 
     kind: ClassVar[str] = "performance"
@@ -145,16 +140,6 @@ class Performance:
 
     # ---- the same music, otherwise -----------------------------------------------------------
 
-    def room(self, ids: Sequence[int]) -> range:
-        """By how many semitones these can move and stay on a piano."""
-        return room(met(ids))
-
-    def transposed(self, ids: Sequence[int], semitones: int) -> list[int]:
-        """The same, higher or lower."""
-        check_room(met(ids), semitones)
-        each = np.asarray(ids, dtype=np.int64)
-        return np.where((each >= DOWN) & (each < SHIFT), each + semitones, each).tolist()
-
     def stretched(self, ids: Sequence[int], factor: float) -> list[int]:
         """The same, `factor` times as long; what took time takes a step at least."""
         check_factor(factor)
@@ -171,20 +156,8 @@ class Performance:
             found.append(int(number))
         return found[:-1]
 
-    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
-        """(shifts, size): where each number goes; what would leave all pitches stays."""
-        every = np.arange(self.size)
-        return tables((every >= DOWN) & (every < SHIFT), self.pitches(), shifts)
-
-    def pitches(self) -> list[int]:
-        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
-        every = np.arange(self.size)
-        return np.where((every >= DOWN) & (every < SHIFT), (every - DOWN) % PITCHES, 0).tolist()
+    def keys(self) -> list[dict[int, int]]:
+        return [{pitch: first + pitch for pitch in range(PITCHES)} for first in (DOWN, UP)]
 
     def kept(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def met(ids: Sequence[int]) -> set[int]:
-    """Those of all keys that go down or up."""
-    return {(number - DOWN) % PITCHES for number in ids if DOWN <= number < SHIFT}

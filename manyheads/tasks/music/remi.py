@@ -10,18 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from manyheads.codecs.text import START, STOP, Signs
 from manyheads.tasks.music import midi_bytes as midi
-from manyheads.tasks.music.notes import Piece, Voice, apart, room
+from manyheads.tasks.music.notes import Piece, Voice, apart
+from manyheads.tasks.music.pitched import Pitched
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ["PAD", "BOS", "EOS"]  # in the order of their numbers
 
 
-class Remi:
+class Remi(Pitched):
     """Bars, places in them, pitches, velocities and lengths; all voices share one keyboard.
 
     Notes go to the nearest place of the piece's tempos: for music that keeps to its beat.
@@ -58,36 +56,9 @@ class Remi:
         """What each number says, to label a picture with."""
         return [str(self.tokenizer[int(number)]) for number in ids]
 
-    # ---- the same music, otherwise -----------------------------------------------------------
-
-    def numbers(self) -> dict[int, int]:
-        """Pitch -> its number."""
-        return {
-            int(name.removeprefix("Pitch_")): number
-            for name, number in self.tokenizer.vocab.items()
-            if name.startswith("Pitch_")
-        }
-
-    def pitches(self) -> list[int]:
-        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
-        found = [0] * self.size
-        for pitch, number in self.numbers().items():
-            found[number] = pitch
-        return found
-
-    def room(self, ids: Sequence[int]) -> range:
-        """By how many semitones these can move and stay on a piano."""
-        of, notes = self.pitches(), set(self.numbers().values())
-        return room(of[number] for number in ids if number in notes)
-
-    def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
-        """(shifts, size): where each number goes; what would leave all pitches stays."""
-        found = np.tile(np.arange(self.size), (len(shifts), 1))
-        numbers = self.numbers()
-        for table, shift in zip(found, shifts, strict=True):
-            for pitch, number in numbers.items():
-                table[number] = numbers.get(pitch + shift, number)
-        return found
+    def keys(self) -> list[dict[int, int]]:
+        vocab, prefix = self.tokenizer.vocab, "Pitch_"
+        return [{int(n.removeprefix(prefix)): vocab[n] for n in vocab if n.startswith(prefix)}]
 
     # ---- kept --------------------------------------------------------------------------------
 
