@@ -20,7 +20,7 @@ from builtin import packed
 from manyheads.evaluating import of_music
 from manyheads.models import BUILT_IN, load
 from manyheads.tasks.music.chorales import piece_of
-from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.grids import read_grids
 from manyheads.training.files import write_text
 
 NAME, SECONDS = "chorales", 60.0
@@ -62,7 +62,7 @@ def main() -> None:
     folder = BUILT_IN / NAME
     recipe = packed(asked.run, folder)
     model = load(folder, "cpu")
-    held = grids(asked.music)
+    held = read_grids(asked.music)
     told = {
         split: of_music(
             model, [(f"{split} {i}", piece_of(one)) for i, one in enumerate(held[split])]

@@ -17,10 +17,10 @@ from pathlib import Path
 from manyheads import models
 from manyheads.tasks.music.chorales import piece_of
 from manyheads.tasks.music.compose import VOICE_LEADING
-from manyheads.tasks.music.grids import grids
-from manyheads.tasks.music.midi import pieces
+from manyheads.tasks.music.grids import read_grids
+from manyheads.tasks.music.midi import read_pieces
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Piece, begun
+from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.statistics import Statistics, opening
 
 COMPOSED, COMPOSED_SECONDS = 24, 20.0
@@ -38,9 +38,9 @@ def main(chorales: Path, songs: Path) -> None:
     model = models.load("chorales", "cpu")
     assert isinstance(model, Musician)
     print(HEAD, "|---|---|---|---|", sep="\n")
-    bach = [piece_of(grid) for grid in grids(chorales)["test"]]
+    bach = [piece_of(grid) for grid in read_grids(chorales)["test"]]
     print(row("Bach, 77 test chorales", bach, model), flush=True)
-    melodies = [melody(found.piece) for found in islice(pieces([songs]), HARMONIZED)]
+    melodies = [melody(found.piece) for found in islice(read_pieces([songs]), HARMONIZED)]
     for penalty in (0.0, VOICE_LEADING):
         told = f", penalty {penalty:g}"
         composed = model.compose(seconds=COMPOSED_SECONDS, count=COMPOSED, voice_leading=penalty)
@@ -57,7 +57,7 @@ def melody(piece: Piece) -> Piece:
     """From its first note on, an octave higher where it lies under the sopranos' own range."""
     voice = next(i for i, one in enumerate(piece.voices) if one.name == "MELODY")
     notes = tuple(note._replace(voice=0) for note in piece.notes if note.voice == voice)
-    alone = begun(Piece(notes, (piece.voices[voice],), piece.tempos, piece.meters))
+    alone = drop_first_silence(Piece(notes, (piece.voices[voice],), piece.tempos, piece.meters))
     low = sum(note.pitch for note in notes) / len(notes) < 64
     higher = (note._replace(pitch=note.pitch + 12 * low) for note in alone.notes)
     return Piece(tuple(higher), alone.voices, alone.tempos, alone.meters)

@@ -11,9 +11,9 @@ import torch
 from typed import trained
 
 from manyheads.modules.build import Network
-from manyheads.tasks.music.chorales import Chorales, gridded, piece_of
+from manyheads.tasks.music.chorales import Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
-from manyheads.tasks.music.midi import save
+from manyheads.tasks.music.midi import save_midi
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Note, Piece
 from manyheads.tasks.music.performance import Performance
@@ -93,7 +93,7 @@ def pianist(context: int = 64, **network: Any) -> Musician:
 
 
 def midi(piece: Piece, path: Path) -> Path:
-    save(piece, path)
+    save_midi(piece, path)
     return path
 
 
@@ -101,7 +101,7 @@ def npz(folder: Path) -> Path:
     """Chorales in three splits."""
     arrays = {}
     for number, split in enumerate(("train", "valid", "test")):
-        sung = [gridded(chorale(16 + 4 * i, seed=10 * number + i)) for i in range(4)]
+        sung = [grid_of(chorale(16 + 4 * i, seed=10 * number + i)) for i in range(4)]
         arrays[f"{split}_notes"] = np.concatenate(sung)
         arrays[f"{split}_lengths"] = np.array([len(grid) for grid in sung])
     path = folder / "chorales.npz"

@@ -11,7 +11,7 @@ from manyheads.tasks.music.chorales import (
     LONGEST_STEPS,
     Chorales,
     Grid,
-    gridded,
+    grid_of,
     piece_of,
 )
 from manyheads.tasks.music.notes import Note, Piece, Tempo, Voice
@@ -33,9 +33,9 @@ def test_a_grid_comes_back(rows: list[list[int]]) -> None:
 def test_a_grid_can_be_heard_and_written_down_again(rows: list[list[int]]) -> None:
     rows = [*rows, [60, 55, 52, 48]]  # a rest at the end is heard by nobody
     grid = np.array(rows, dtype=np.int16)
-    assert (gridded(piece_of(grid)) == grid).all()
+    assert (grid_of(piece_of(grid)) == grid).all()
     assert CODEC.encode(CODEC.render(CODEC.flat(grid))) == CODEC.flat(grid)
-    assert (gridded(midi.read(midi.write(piece_of(grid)))) == grid).all()
+    assert (grid_of(midi.read_midi(midi.write_midi(piece_of(grid)))) == grid).all()
 
 
 @given(st.lists(st.integers(-5, CODEC.size + 5)))
@@ -64,10 +64,10 @@ def test_notes_go_to_the_nearest_sixteenth() -> None:
         Note(0.0, 9.0, 48, voice=3),  # held until the voice sings something else
         Note(0.25, 0.625, 50, voice=3),
     )
-    grid = gridded(Piece(notes, VOICES))
+    grid = grid_of(Piece(notes, VOICES))
     assert grid[:, 0].tolist() == [72, 72, 72, 72, 74]
     assert grid[:, 3].tolist() == [48, 48, 50, 50, 50]
-    slow = gridded(Piece(notes[:1], VOICES, (Tempo(0.0, 60.0),)))
+    slow = grid_of(Piece(notes[:1], VOICES, (Tempo(0.0, 60.0),)))
     assert slow[:, 0].tolist() == [72, 72]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.tasks.music.midi_bytes import length, read, variable, write
+from manyheads.tasks.music.midi_bytes import length, read_midi, variable, write_midi
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice
 
 OVER = bytes([0, 0xFF, 0x2F, 0])
@@ -20,7 +20,7 @@ def file(*tracks: bytes, kind: int = 1, ticks: int = 100) -> bytes:
 
 
 def heard(data: bytes) -> list[tuple[float, float, int]]:
-    return [(round(n.start, 6), round(n.end, 6), n.pitch) for n in read(data).notes]
+    return [(round(n.start, 6), round(n.end, 6), n.pitch) for n in read_midi(data).notes]
 
 
 NOTE = bytes([0, 0x90, 60, 80, 100, 0x80, 60, 0])
@@ -33,7 +33,7 @@ PIECE = Piece(
 
 
 def test_a_piece_comes_back() -> None:
-    assert read(write(PIECE)) == PIECE
+    assert read_midi(write_midi(PIECE)) == PIECE
 
 
 @given(
@@ -54,7 +54,7 @@ def test_any_piece_comes_back_up_to_a_tick(
     used = sorted({note.voice for note in notes})  # a voice without notes is not read
     notes = [note._replace(voice=used.index(note.voice)) for note in notes]
     piece = Piece(tuple(notes), (Voice(),) * len(used), (Tempo(0.0, rate),))
-    again = read(write(piece))
+    again = read_midi(write_midi(piece))
     tick = 60 / rate / 480
     key = lambda note: (note.voice, note.pitch)  # noqa: E731
     for one, other in zip(sorted(again.notes, key=key), sorted(notes, key=key), strict=True):
@@ -80,14 +80,14 @@ def test_what_is_not_music_is_passed_over() -> None:
 def test_tempos_of_any_track_hold_for_all() -> None:
     slower = bytes([50, 0xFF, 0x51, 3]) + (1_000_000).to_bytes(3) + OVER
     assert heard(file(slower, NOTE)) == [(0.0, 0.75, 60)]
-    assert read(file(slower, NOTE)).tempos == (Tempo(0.0, 120.0), Tempo(0.25, 60.0))
+    assert read_midi(file(slower, NOTE)).tempos == (Tempo(0.0, 120.0), Tempo(0.25, 60.0))
 
 
 def test_the_pedal_holds_notes_until_it_goes_up_or_they_are_struck_again() -> None:
     down, up = bytes([0xB0, 64, 127]), bytes([0xB0, 64, 0])
     held = bytes([0, 0x90, 60, 80, 10, *down, 10, 0x80, 60, 0, 80, *up])
     assert heard(file(held)) == [(0.0, 0.5, 60)]
-    assert read(file(held), pedal=False).notes[0].end == pytest.approx(0.1)
+    assert read_midi(file(held), pedal=False).notes[0].end == pytest.approx(0.1)
     again = bytes([0, *down, 0, 0x90, 60, 80, 10, 0x80, 60, 0, 30, *NOTE[1:], 0, *up])
     assert heard(file(again)) == [(0.0, 0.2, 60), (0.2, 0.7, 60)]
     # A pedal that nobody lifts is down until the last key goes up.
@@ -133,7 +133,7 @@ def test_of_one_pitch_the_first_key_down_is_the_first_up() -> None:
 def test_each_channel_is_a_voice_with_its_name() -> None:
     name = bytes([0, 0xFF, 0x03, 5]) + b"flute" + bytes([0, 0xC1, 73])
     drums = bytes([0, 0x99, 36, 80, 10, 0x89, 36, 0])
-    both = read(file(NOTE, name + drums + bytes([0, 0x91, 72, 80, 10, 0x81, 72, 0])))
+    both = read_midi(file(NOTE, name + drums + bytes([0, 0x91, 72, 80, 10, 0x81, 72, 0])))
     assert both.voices == (Voice("piano", 0), Voice("flute", 73))
     assert [note.pitch for note in both.notes] == [60, 72]
 
@@ -163,12 +163,12 @@ def test_each_channel_is_a_voice_with_its_name() -> None:
 )
 def test_what_cannot_be_read_is_said_in_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        read(data)
+        read_midi(data)
 
 
 def test_a_damaged_file_is_read_or_refused_and_nothing_else() -> None:
     dice = random.Random(0)
-    whole = write(PIECE)
+    whole = write_midi(PIECE)
     refused = 0
     for _ in range(3000):
         data = bytearray(whole[: dice.choice([len(whole), dice.randrange(len(whole))])])
@@ -176,7 +176,7 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else() -> None:
             if data:
                 data[dice.randrange(len(data))] = dice.randrange(256)
         try:
-            read(bytes(data))
+            read_midi(bytes(data))
         except ValueError:
             refused += 1
     assert 0 < refused < 3000
@@ -185,7 +185,7 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else() -> None:
 @given(st.binary(max_size=60))
 def test_a_track_of_any_bytes_is_read_or_refused(track: bytes) -> None:
     try:
-        piece = read(file(track))
+        piece = read_midi(file(track))
     except ValueError:
         return
     assert piece.notes
@@ -199,4 +199,4 @@ def test_numbers_of_many_lengths_come_back(number: int) -> None:
 
 def test_a_tempo_that_midi_cannot_say_is_refused() -> None:
     with pytest.raises(ValueError, match=r"MIDI has tempos of 3.6 to 60 million .* got 1"):
-        write(Piece((), tempos=(Tempo(0.0, 1.0),)))
+        write_midi(Piece((), tempos=(Tempo(0.0, 1.0),)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.codecs.text import PAD, START, STOP
-from manyheads.tasks.music.codec import KINDS, MusicCodec, load, new, save
+from manyheads.tasks.music.codec import KINDS, MusicCodec, load_codec, new_codec, save_codec
 from manyheads.tasks.music.notes import Note, Piece, Voice
 from manyheads.tasks.music.performance import Performance
 
@@ -17,20 +17,20 @@ PIECE = Piece(NOTES, (Voice(),) * 4)
 def codec(request: pytest.FixtureRequest) -> MusicCodec:
     if request.param == "remi":
         pytest.importorskip("miditok")
-    return new(request.param)
+    return new_codec(request.param)
 
 
 def test_a_codec_is_kept_in_a_file_with_its_kind(codec: MusicCodec, tmp_path: Path) -> None:
-    save(codec, tmp_path / "codec.json")
-    again = load(tmp_path / "codec.json")
+    save_codec(codec, tmp_path / "codec.json")
+    again = load_codec(tmp_path / "codec.json")
     assert (again.kind, again.size, again.kept()) == (codec.kind, codec.size, codec.kept())
     assert again.encode(PIECE) == codec.encode(PIECE)
 
 
 def test_the_measures_of_a_performance_are_kept(tmp_path: Path) -> None:
     codec = Performance(steps_per_second=50, velocities=16)
-    save(codec, tmp_path / "codec.json")
-    assert load(tmp_path / "codec.json") == codec
+    save_codec(codec, tmp_path / "codec.json")
+    assert load_codec(tmp_path / "codec.json") == codec
 
 
 def test_by_its_tables_a_piece_moves_as_its_notes_do(codec: MusicCodec) -> None:
@@ -75,5 +75,5 @@ def test_a_file_that_says_nothing_of_it_is_refused(
 ) -> None:
     (tmp_path / "codec.json").write_text(held)
     with pytest.raises(ValueError) as error:
-        load(tmp_path / "codec.json")
+        load_codec(tmp_path / "codec.json")
     assert str(error.value) == f"{tmp_path}/{sentence}"

@@ -10,13 +10,13 @@ from manyheads.tasks.music.notes import (
     Piece,
     Tempo,
     Voice,
-    apart,
-    begun,
-    named,
+    drop_first_silence,
+    pitch_name,
     quarters,
     room,
-    stretched,
-    transposed,
+    separate_notes,
+    stretch,
+    transpose,
 )
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i) for i in range(8)))
@@ -63,20 +63,20 @@ def test_quarter_notes_follow_the_tempos() -> None:
 
 
 def test_a_pitch_struck_again_ends_there() -> None:
-    assert apart([Note(0, 3, 60), Note(1, 2, 60)]) == [Note(0, 1, 60), Note(1, 2, 60)]
-    assert apart([Note(0, 3, 60, 10), Note(0, 1, 60, 99)]) == [Note(0, 3, 60, 99)]
+    assert separate_notes([Note(0, 3, 60), Note(1, 2, 60)]) == [Note(0, 1, 60), Note(1, 2, 60)]
+    assert separate_notes([Note(0, 3, 60, 10), Note(0, 1, 60, 99)]) == [Note(0, 3, 60, 99)]
     other = [Note(0, 3, 60), Note(1, 2, 60, voice=1), Note(1, 2, 61)]
-    assert apart(other) == other
+    assert separate_notes(other) == other
 
 
 def test_pitches_have_names() -> None:
-    assert [named(pitch) for pitch in (60, 69, 21, 108, 61)] == ["C4", "A4", "A0", "C8", "C♯4"]
+    assert [pitch_name(pitch) for pitch in (60, 69, 21, 108, 61)] == ["C4", "A4", "A0", "C8", "C♯4"]
 
 
 @given(st.integers(-39, 41), st.floats(0.25, 4.0))
 def test_music_moves_and_comes_back(semitones: int, factor: float) -> None:
-    assert transposed(transposed(SCALE, semitones), -semitones) == SCALE
-    longer = stretched(SCALE, factor)
+    assert transpose(transpose(SCALE, semitones), -semitones) == SCALE
+    longer = stretch(SCALE, factor)
     assert longer.seconds == pytest.approx(SCALE.seconds * factor)
     at = [note.start for note in longer.notes]
     assert quarters(longer, at) == pytest.approx(range(8))  # each still on its beat
@@ -84,16 +84,16 @@ def test_music_moves_and_comes_back(semitones: int, factor: float) -> None:
 
 def test_silence_before_the_first_note_goes() -> None:
     late = Piece((Note(3.0, 4.0, 60),), tempos=(Tempo(), Tempo(1.0, 60), Tempo(3.5, 90)))
-    assert begun(late).notes == (Note(0.0, 1.0, 60),)
-    assert begun(late).tempos == (Tempo(0.0, 60), Tempo(0.5, 90))
-    assert begun(SCALE) == SCALE
-    assert begun(Piece(())) == Piece(())
+    assert drop_first_silence(late).notes == (Note(0.0, 1.0, 60),)
+    assert drop_first_silence(late).tempos == (Tempo(0.0, 60), Tempo(0.5, 90))
+    assert drop_first_silence(SCALE) == SCALE
+    assert drop_first_silence(Piece(())) == Piece(())
 
 
 def test_notes_stay_on_the_piano() -> None:
     assert room([60, 108]) == range(-39, 1)
     assert room([5]) == range(0, 104)  # no pitch of a piano, but it may stay
     with pytest.raises(ValueError, match="42 semitones would take notes off the piano, -39 to 41"):
-        transposed(SCALE, 42)
+        transpose(SCALE, 42)
     with pytest.raises(ValueError, match="stretched by a factor over 0, got 0"):
-        stretched(SCALE, 0)
+        stretch(SCALE, 0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.codecs.text import PAD, START, STOP
-from manyheads.tasks.music.notes import Note, Piece, apart, stretched, transposed
+from manyheads.tasks.music.notes import Note, Piece, separate_notes, stretch, transpose
 from manyheads.tasks.music.performance import DOWN, SHIFT, UP, Performance
 
 CODEC = Performance()
@@ -36,7 +36,7 @@ def test_a_note_is_four_events() -> None:
 def test_music_comes_back_up_to_the_grid(piece: Piece) -> None:
     heard = CODEC.render(CODEC.encode(piece)).notes
     step = 1 / CODEC.steps_per_second
-    meant = apart(
+    meant = separate_notes(
         Note(s := round(n.start * 100) / 100, max(round(n.end * 100) / 100, s + step), *n[2:4])
         for n in piece.notes
     )
@@ -57,7 +57,7 @@ def test_what_was_rendered_is_numbered_as_before(piece: Piece) -> None:
 @given(st.lists(st.integers(-5, CODEC.size + 5)))
 def test_any_numbers_are_music(ids: list[int]) -> None:
     piece = CODEC.render(ids)
-    assert apart(piece.notes) == list(piece.notes)  # no key goes down while it is down
+    assert separate_notes(piece.notes) == list(piece.notes)  # no key goes down while it is down
     assert CODEC.render(CODEC.encode(piece)) == piece
     assert len(CODEC.pieces(ids)) == len(ids)
 
@@ -91,17 +91,17 @@ def test_numbers_move_as_their_music_does(piece: Piece, semitones: int) -> None:
     ids = CODEC.encode(piece)
     if semitones in CODEC.room(ids):
         (moved,) = CODEC.tables([semitones])
-        assert moved[ids].tolist() == CODEC.encode(transposed(piece, semitones))
+        assert moved[ids].tolist() == CODEC.encode(transpose(piece, semitones))
     else:
         with pytest.raises(ValueError, match="would take notes off the piano"):
-            transposed(piece, semitones)
+            transpose(piece, semitones)
 
 
 @given(pieces(), st.floats(1.0, 2.0))
 def test_numbers_stretch_as_their_music_does(piece: Piece, factor: float) -> None:
     ids = CODEC.encode(piece)
     longer = CODEC.render(CODEC.stretched(ids, factor)).notes
-    meant = stretched(CODEC.render(ids), factor).notes
+    meant = stretch(CODEC.render(ids), factor).notes
     for one, other in zip(longer, meant, strict=True):
         assert one[2:] == other[2:]
         assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.0051)

@@ -13,10 +13,10 @@ from typed import Command, Refuses
 
 from manyheads import models
 from manyheads.tasks.music import compose as composing
-from manyheads.tasks.music.chorales import gridded, piece_of
+from manyheads.tasks.music.chorales import grid_of, piece_of
 from manyheads.tasks.music.commands import VOICE_LEADING, events
-from manyheads.tasks.music.grids import grids
-from manyheads.tasks.music.midi import load
+from manyheads.tasks.music.grids import read_grids
+from manyheads.tasks.music.midi import load_midi
 from manyheads.tasks.music.notes import Note, Piece, Voice
 
 CPU = ("--device", "cpu")
@@ -46,7 +46,7 @@ def test_a_file_has_its_sound_and_its_picture_beside_it(
     out = tmp_path / "new.mid"
     done = manyheads("generate", "--model", piano, "--seconds", 1, "--out", out, *CPU)
     assert (done.code, done.err) == (0, "")
-    piece = load(out)
+    piece = load_midi(out)
     told, speed = done.out.splitlines()
     assert told.startswith(f"{out}: {len(piece.notes)} notes, ")
     assert told.endswith(f"; to hear {tmp_path}/new.wav, to see {tmp_path}/new.png")
@@ -74,8 +74,8 @@ def test_a_beginning_is_played_on_from(manyheads: Command, choir: Path, tmp_path
     prime = tunes.midi(tunes.chorale(8), tmp_path / "prime.mid")
     given = ("generate", "--model", choir, "--prime", prime, "--seconds", 1.5, *CPU)
     assert manyheads(*given, "--out", tmp_path / "new.mid").code == 0
-    wanted = gridded(load(prime))
-    assert gridded(load(tmp_path / "new.mid"))[:8].tolist() == wanted.tolist()
+    wanted = grid_of(load_midi(prime))
+    assert grid_of(load_midi(tmp_path / "new.mid"))[:8].tolist() == wanted.tolist()
 
 
 def test_without_a_file_events_are_written_as_they_come(
@@ -106,8 +106,8 @@ def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path)
     given = ("generate", "--model", choir, "--harmonize", melody, "--voice", "bass", *CPU)
     done = manyheads(*given, "--out", tmp_path / "four.mid", "--only-midi")
     assert (done.code, done.err) == (0, "")
-    found = gridded(load(tmp_path / "four.mid"))
-    assert found[:, 3].tolist() == gridded(load(melody))[:, 3].tolist()
+    found = grid_of(load_midi(tmp_path / "four.mid"))
+    assert found[:, 3].tolist() == grid_of(load_midi(melody))[:, 3].tolist()
     lines = manyheads(*given).out.splitlines()
     assert len(lines) == 8
 
@@ -123,11 +123,11 @@ def test_a_song_of_several_tracks_is_harmonized_and_the_choice_is_told(
     done = manyheads(*given)
     told = "the melody is track 2, tune, the highest of 2; --track names another\n"
     assert (done.code, done.err) == (0, told)
-    first = [note for note in load(out).notes if note.voice == 0]
+    first = [note for note in load_midi(out).notes if note.voice == 0]
     assert first == [note._replace(voice=0) for note in sung]  # four notes, not a long one
     named = manyheads(*given, "--track", "guitar", "--voice-leading", 0)
     assert (named.code, named.err) == (0, "left out: 2 notes under the melody\n")
-    assert [note.pitch for note in load(out).notes if note.voice == 0] == [64, 64]
+    assert [note.pitch for note in load_midi(out).notes if note.voice == 0] == [64, 64]
 
 
 def test_a_terminal_shows_how_far_a_harmony_is(
@@ -280,10 +280,10 @@ def test_the_model_that_is_built_in_sings_four_voices(
     out = tmp_path / "bach.mid"
     given = ("generate", "--model", "chorales", "--seconds", 6, "--only-midi", *CPU)
     assert manyheads(*given, "--out", out).code == 0
-    piece = load(out)
+    piece = load_midi(out)
     assert [voice.name for voice in piece.voices] == ["soprano", "alto", "tenor", "bass"]
     assert 16 <= len(piece.notes) <= 96
-    grid = gridded(piece)
+    grid = grid_of(piece)
     assert len(grid) == 32  # six seconds are whole steps, and it ends on one
     assert piece.seconds == pytest.approx(32 * 0.1875)
     assert ((grid >= 36) & (grid <= 84)).all()  # as people sing, and nobody rests
@@ -305,7 +305,7 @@ def test_music_is_measured_and_compared_with_what_the_model_writes(
     told = json.loads(manyheads(*given, "--json").out)
     assert told["examples"] == 4
     assert told["tokens"] == 4 * (16 + 20 + 24 + 28) + 4
-    model, held = models.load(choir, "cpu"), grids(music)["valid"]
+    model, held = models.load(choir, "cpu"), read_grids(music)["valid"]
     logs = [model.score(piece_of(grid)).logs for grid in held]
     loss, notes = (-np.mean([*chain(*each)]) for each in (logs, [some[:-1] for some in logs]))
     assert told["scores"]["loss"]["value"] == pytest.approx(loss, abs=1e-4)

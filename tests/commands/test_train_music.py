@@ -12,7 +12,7 @@ import tunes
 from typed import Command, Refuses
 
 from manyheads.models import load
-from manyheads.tasks.music.chorales import gridded
+from manyheads.tasks.music.chorales import grid_of
 from manyheads.tasks.table import load_recipe
 from manyheads.training.run import CORPUS, METRICS, RECIPE, Run
 
@@ -22,7 +22,7 @@ FEW += ["training.warmup_steps=1", "training.checkpoint_every=2"]
 
 
 def songs(path: Path) -> Path:
-    grids = [gridded(tunes.chorale(12 + 4 * i, seed=i)) for i in range(5)]
+    grids = [grid_of(tunes.chorale(12 + 4 * i, seed=i)) for i in range(5)]
     held: dict[str, Any] = {}
     for name, some in (("train", grids[:3]), ("valid", grids[3:4]), ("test", grids[4:])):
         held[f"{name}_notes"] = np.concatenate(some)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyheads.tasks.music.grids import grids
+from manyheads.tasks.music.grids import read_grids
 
 NOTES = np.arange(20, dtype=np.int16).reshape(5, 4)
 
@@ -15,7 +15,7 @@ NOTES = np.arange(20, dtype=np.int16).reshape(5, 4)
 def test_splits_are_cut_into_chorales(tmp_path: Path) -> None:
     path = tmp_path / "some.npz"
     np.savez(path, train_notes=NOTES, train_lengths=[2, 3], test_notes=NOTES, test_lengths=[5])
-    found = grids(path)
+    found = read_grids(path)
     assert {split: [len(grid) for grid in each] for split, each in found.items()} == {
         "train": [2, 3],
         "test": [5],
@@ -47,21 +47,21 @@ def test_splits_are_cut_into_chorales(tmp_path: Path) -> None:
 def test_other_files_are_refused(held: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", **held)
     with pytest.raises(ValueError, match=sentence):
-        grids(tmp_path / "some.npz")
+        read_grids(tmp_path / "some.npz")
 
 
 def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.npz").write_bytes(b"PK\x03\x04nothing")
     with pytest.raises(ValueError, match=r"some.npz is not an .npz of plain numbers"):
-        grids(tmp_path / "some.npz")
+        read_grids(tmp_path / "some.npz")
     np.save(tmp_path / "some.npy", NOTES)
     with pytest.raises(ValueError, match=r"some.npy is not an .npz of plain numbers"):
-        grids(tmp_path / "some.npy")
+        read_grids(tmp_path / "some.npy")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(IsADirectoryError):
-        grids(tmp_path / "folder.npz")
+        read_grids(tmp_path / "folder.npz")
     with pytest.raises(FileNotFoundError, match=r"there is no file .*gone.npz"):
-        grids(tmp_path / "gone.npz")
+        read_grids(tmp_path / "gone.npz")
 
 
 def test_a_damaged_npz_is_read_or_refused_and_nothing_else(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_damaged_npz_is_read_or_refused_and_nothing_else(tmp_path: Path) -> No
             data[dice.randrange(len(data))] = dice.randrange(256)
         path.write_bytes(data)
         try:
-            grids(path)
+            read_grids(path)
         except ValueError:
             refused += 1
     assert 0 < refused < 300
@@ -84,4 +84,4 @@ def test_a_damaged_npz_is_read_or_refused_and_nothing_else(tmp_path: Path) -> No
 def test_a_split_may_hold_no_chorale(tmp_path: Path) -> None:
     none = np.zeros(0, np.int64)
     np.savez(tmp_path / "some.npz", train_notes=NOTES[:0], train_lengths=none)
-    assert grids(tmp_path / "some.npz") == {"train": []}
+    assert read_grids(tmp_path / "some.npz") == {"train": []}

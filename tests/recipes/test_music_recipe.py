@@ -13,7 +13,7 @@ from manyheads.modules.build import Network
 from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.music.chorales import Chorales
-from manyheads.tasks.music.codec import CODEC, save
+from manyheads.tasks.music.codec import CODEC, save_codec
 from manyheads.tasks.music.settings import (
     PRESETS,
     MusicData,
@@ -88,7 +88,7 @@ def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> Non
 
 
 def test_the_codec_of_the_run_it_starts_from_is_the_one_asked_for(tmp_path: Path) -> None:
-    save(Chorales(), tmp_path / CODEC)
+    save_codec(Chorales(), tmp_path / CODEC)
     assert (
         codec_for(MusicRecipe("music", SONGS, MusicEncoding("chorales"), start_from=tmp_path)).beat
         == 4

@@ -8,7 +8,7 @@ from torch import Tensor
 from tunes import chorale, singer
 
 from manyheads.tasks.music.chorales import SILENCE
-from manyheads.tasks.music.leading import Leading
+from manyheads.tasks.music.leading import VoiceLeading
 from manyheads.tasks.music.notes import PITCHES
 from manyheads.tasks.music.statistics import Statistics
 
@@ -28,7 +28,7 @@ class Even:
 def costs(*steps: list[int], penalty: float = 3.0) -> list[float]:
     """Of each pitch, as the next of a step that has begun."""
     ids = [1, *(pitch + SILENCE + 1 for step in steps for pitch in step)]
-    scores = Leading(Even(), penalty)(torch.tensor([ids]))
+    scores = VoiceLeading(Even(), penalty)(torch.tensor([ids]))
     assert scores[0, : SILENCE + 1].tolist() == [0.0] * (SILENCE + 1)
     return (-scores[0, SILENCE + 1 :]).tolist()
 
@@ -71,7 +71,7 @@ def test_rests_neither_cross_nor_follow() -> None:
 def test_it_is_the_same_however_tokens_come_and_rows_go() -> None:
     ids = torch.tensor([[1, *(p + SILENCE + 1 for p in (*BEFORE, 69, 65))]] * 3)
     ids[1, -1] += 2
-    whole, parts = Leading(Even(), 2.0), Leading(Even(), 2.0)
+    whole, parts = VoiceLeading(Even(), 2.0), VoiceLeading(Even(), 2.0)
     wanted = whole(ids)
     for token in ids.split(1, 1):
         found = parts(token)

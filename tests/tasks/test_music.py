@@ -17,9 +17,9 @@ from manyheads.data.shards import Shard, write
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
-from manyheads.tasks.music.codec import MusicCodec, load, new
+from manyheads.tasks.music.codec import MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus, gather, prepare
-from manyheads.tasks.music.midi import save
+from manyheads.tasks.music.midi import save_midi
 from manyheads.tasks.music.performance import Performance
 from manyheads.tasks.music.settings import MusicData
 from manyheads.tasks.music.task import MusicTask
@@ -92,7 +92,7 @@ def test_the_silence_before_a_performance_is_left_out(tmp_path: Path) -> None:
     piece = tunes.performance()
     late = [n._replace(start=n.start + 60, end=n.end + 60) for n in piece.notes]
     for name, notes in (("a.mid", piece.notes), ("b.mid", tuple(late))):
-        save(type(piece)(notes), tmp_path / name)
+        save_midi(type(piece)(notes), tmp_path / name)
     data = MusicData((tmp_path / "a.mid",), (tmp_path / "b.mid",))
     found = gather(data, Performance(), seed=0)
     assert found.train[0].tolist() == found.valid[0].tolist()
@@ -119,8 +119,8 @@ def test_a_copy_of_a_piece_is_not_held_out(tmp_path: Path) -> None:
 
 def test_a_file_that_a_codec_cannot_take_is_left_out_and_named(tmp_path: Path) -> None:
     for i in range(2):
-        save(tunes.chorale(seed=i), tmp_path / f"sung{i}.mid")
-    save(tunes.performance(), tmp_path / "played.mid")
+        save_midi(tunes.chorale(seed=i), tmp_path / f"sung{i}.mid")
+    save_midi(tunes.performance(), tmp_path / "played.mid")
     found = gather(MusicData((tmp_path,)), Chorales(), seed=0)
     assert found.notes[0].splitlines() == [
         "3 MIDI files read, 2 kept",
@@ -185,7 +185,7 @@ def test_performances_lie_in_all_their_versions_and_the_rest_as_it_is(tmp_path: 
             meant = [START, *codec.stretched(ids.tolist(), factor), STOP]
             assert train[3 * i + j].tolist() == meant
     assert valid[0].tolist() == [START, *pieces.valid[0].tolist(), STOP]
-    assert load(run / "codec.json") == codec
+    assert load_codec(run / "codec.json") == codec
     assert (run / CORPUS).read_text(encoding="utf-8").splitlines()[-4:] == [
         "4 MIDI files read, 4 kept",
         "held out: 1 piece, drawn by seed 0",
@@ -244,7 +244,7 @@ def test_it_learns_what_it_reads(
     kind: str, network: dict[str, Any], layout: Any, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    codec = new(kind)
+    codec = new_codec(kind)
     task = learning(tmp_path, codec, layout=layout, **network)
     made, plan = task.network(), task.batches()
     before = task.validate(made).scores
@@ -267,7 +267,7 @@ def test_it_learns_what_it_reads(
 def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
     kind: str, network: dict[str, Any], layout: Any, context: int, tmp_path: Path
 ) -> None:
-    task = learning(tmp_path, new(kind), context, layout, longest=512, **network)
+    task = learning(tmp_path, new_codec(kind), context, layout, longest=512, **network)
     made: Any = task.network().double().eval()
     logs, ends = [], []
     for i in range(len(task.held_out)):

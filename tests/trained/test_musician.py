@@ -10,11 +10,18 @@ from tunes import chorale, musician, performance, pianist, singer
 
 from manyheads.attention.places import line
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.music.chorales import VOICES, gridded
-from manyheads.tasks.music.codec import new
-from manyheads.tasks.music.compose import SHORTEST, Composing, bounded, ending, melody_of, takes
+from manyheads.tasks.music.chorales import VOICES, grid_of
+from manyheads.tasks.music.codec import new_codec
+from manyheads.tasks.music.compose import (
+    SHORTEST,
+    Composing,
+    end_after,
+    make_bounds,
+    melody_of,
+    seconds_of_numbers,
+)
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretched
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretch
 from manyheads.tasks.music.performance import SHIFT
 from manyheads.tasks.music.statistics import opening
 
@@ -26,7 +33,7 @@ KINDS = [
 
 
 def passed(model: Musician, ids: list[int]) -> float:
-    each = takes(model.task.codec)
+    each = seconds_of_numbers(model.task.codec)
     assert each is not None
     return float(each[ids].sum())
 
@@ -57,7 +64,7 @@ def test_a_chorale_ends_after_whole_steps(network: dict[str, object]) -> None:
 
 
 def test_a_chorale_goes_on_in_the_tempo_and_the_meter_of_its_beginning() -> None:
-    prime = replace(stretched(chorale(8), 2), meters=(Meter(0.0, 3, 4),))
+    prime = replace(stretch(chorale(8), 2), meters=(Meter(0.0, 3, 4),))
     for one in singer().compose(prime, seconds=3, count=4):
         assert (one.piece.tempos, one.piece.meters) == (prime.tempos, prime.meters)
         assert len(one.ids) <= 8 * len(VOICES)
@@ -67,7 +74,7 @@ def test_a_chorale_goes_on_in_the_tempo_and_the_meter_of_its_beginning() -> None
 
 def test_a_beginning_of_any_tempo_ends() -> None:
     mad = Piece((Note(0.0, 1e-5, 60),), (Voice(),) * 4, (Tempo(0.0, 6e7),))
-    bounds = bounded(singer().player, 3600, mad)
+    bounds = make_bounds(singer().player, 3600, mad)
     assert bounds.limits(1) == [3600 / 0.1875 * 4]
 
 
@@ -90,7 +97,7 @@ def test_who_asks_is_told_of_seconds_as_they_come() -> None:
     for model in (singer(), pianist()):
         told: list[float] = []
         found = model.compose(seconds=3, count=2, told=told.append)
-        each = takes(model.task.codec)
+        each = seconds_of_numbers(model.task.codec)
         assert each is not None
         written = sum(float(each[one.ids].sum()) for one in found)
         assert told
@@ -117,7 +124,7 @@ def test_a_beginning_is_read_and_heard_and_its_time_does_not_count() -> None:
 def test_a_beginning_comes_out_as_it_went_in(kind: str) -> None:
     if kind == "remi":
         pytest.importorskip("miditok")
-    model = musician(new(kind), 256)
+    model = musician(new_codec(kind), 256)
     voices = (Voice("flute", 73), *(Voice(name, 19) for name in VOICES[1:]))
     tempos = (Tempo(0.0, 90.0), Tempo(1.0, 60.0))
     # Off every grid, sung again, faster than a sixteenth, and louder than the one before.
@@ -137,7 +144,7 @@ def test_a_beginning_comes_out_as_it_went_in(kind: str) -> None:
 
 def test_what_follows_a_beginning_of_chorales_goes_on_in_the_tempo_it_ends_with() -> None:
     prime = replace(chorale(8), tempos=(Tempo(0.0, 80.0), Tempo(0.75, 40.0)))
-    lasts = gridded(prime)  # four steps fast, then those of 0.75 seconds at half the tempo: two
+    lasts = grid_of(prime)  # four steps fast, then those of 0.75 seconds at half the tempo: two
     (one,) = singer(256).compose(prime, seconds=6, seed=2)
     new_ones = sorted(set(one.piece.notes) - set(prime.notes))
     assert len(lasts) == 6
@@ -203,7 +210,7 @@ def test_of_a_long_beginning_the_end_is_read_where_that_is_asked_for() -> None:
     with pytest.raises(ValueError, match="the beginning has 81 tokens"):
         model.stream(long)  # before the first event is asked for
     (one,) = model.compose(long, seconds=1, truncate=True)
-    assert gridded(one.piece)[:20].tolist() == gridded(long).tolist()
+    assert grid_of(one.piece)[:20].tolist() == grid_of(long).tolist()
 
 
 def test_what_cannot_be_composed_is_refused() -> None:
@@ -224,9 +231,9 @@ def test_what_cannot_be_composed_is_refused() -> None:
 
 def test_by_bars_a_piece_ends_with_the_first_bar_past_its_seconds() -> None:
     pytest.importorskip("miditok")
-    codec = new("remi")
+    codec = new_codec("remi")
     ids = codec.encode(performance(60))
-    over = ending(codec, 4.0, [], 1)
+    over = end_after(codec, 4.0, [], 1)
     assert over is not None
     count = next(i for i, token in enumerate(ids, start=1) if over(0, token))
     bars = [i for i, said in enumerate(codec.pieces(ids), start=1) if said.startswith("Bar")]
@@ -239,7 +246,7 @@ def test_by_bars_a_piece_ends_with_the_first_bar_past_its_seconds() -> None:
 
 
 def test_only_shifts_take_time() -> None:
-    each = takes(pianist().task.codec)
+    each = seconds_of_numbers(pianist().task.codec)
     assert each is not None
     assert each[SHIFT] == 0.01
     assert each.sum() == pytest.approx(50.5)
@@ -254,9 +261,9 @@ def test_the_given_voice_stays_and_the_others_are_written(
     voice: str, network: dict[str, object]
 ) -> None:
     model, piece = singer(32, **network), chorale(12)
-    found = gridded(model.harmonize(piece, voice, particles=4))
+    found = grid_of(model.harmonize(piece, voice, particles=4))
     number = VOICES.index(voice)
-    wanted = gridded(piece)
+    wanted = grid_of(piece)
     assert found[:12, number].tolist() == wanted[:, number].tolist()
     assert len(found) == 12
     assert (found != wanted).any(axis=0).sum() == 3
@@ -371,17 +378,17 @@ def test_a_note_looks_back_as_the_network_does() -> None:
     arcs = model.look(piece, layer=1, at=1.125)  # six sixteenths
     assert arcs.weights.shape == (2, 26)  # up to its soprano
     assert arcs.weights.sum(1).tolist() == pytest.approx([1, 1], abs=1e-5)
-    assert arcs.spots[-1] == (pytest.approx(6 * 0.1875), gridded(piece)[6, 0])
+    assert arcs.spots[-1] == (pytest.approx(6 * 0.1875), grid_of(piece)[6, 0])
     one = model.look(piece, layer=1, head=1, at=1.125)
     assert one.weights.equal(arcs.weights[1:])
     short = singer(16).look(piece, layer=1, at=1.125)
     assert short.spots == arcs.spots[12:]  # as much as the context holds, from a whole step on
-    label = model.task.codec.pieces([gridded(piece)[6, 0] + 4])[0]
+    label = model.task.codec.pieces([grid_of(piece)[6, 0] + 4])[0]
     assert arcs.title == f"layer 1 at {label}, 1.12 s"
 
 
 def test_all_voices_of_a_step_stand_at_its_moment_at_the_tempo_of_the_piece() -> None:
-    piece = stretched(chorale(8), 0.5)
+    piece = stretch(chorale(8), 0.5)
     arcs = singer(64).look(piece, layer=0)
     assert arcs.spots[0] is None
     moments = [spot[0] for spot in arcs.spots[1:] if spot is not None]

@@ -119,11 +119,11 @@ class Arcs:
 
     def __str__(self) -> str:
         """The heaviest first: head, moment, pitch, weight."""
-        from manyheads.tasks.music.notes import named
+        from manyheads.tasks.music.notes import pitch_name
 
         arcs = self.arcs[::-1]
         shown = [
-            f"head {head}  {spot[0]:7.2f} s  {named(spot[1]):<4} {weight:6.1%}"
+            f"head {head}  {spot[0]:7.2f} s  {pitch_name(spot[1]):<4} {weight:6.1%}"
             for head, spot, weight in arcs[:MOST]
         ]
         shown += [f"and {len(arcs) - MOST} that are fainter"] * (len(arcs) > MOST)

@@ -20,7 +20,7 @@ from manyheads.tasks.music.notes import (
     Piece,
     Tempo,
     Voice,
-    named,
+    pitch_name,
     quarters,
     seconds_at,
 )
@@ -47,7 +47,7 @@ class Chorales(Pitched):
 
     def encode(self, piece: Piece) -> list[int]:
         """Step after step: S A T B, S A T B, ..."""
-        return self.flat(gridded(piece))
+        return self.flat(grid_of(piece))
 
     def render(self, ids: Sequence[int]) -> Piece:
         """The music in any numbers at all: signs are left out, a last step may lack voices."""
@@ -72,7 +72,7 @@ class Chorales(Pitched):
         if number == SILENCE:
             return "–"
         if SILENCE < number < self.size:
-            return named(number - SILENCE - 1)
+            return pitch_name(number - SILENCE - 1)
         return SIGNS[number] if 0 <= number <= STOP else "?"
 
     def keys(self) -> list[dict[int, int]]:
@@ -93,7 +93,7 @@ def check_grid(grid: Grid) -> None:
         raise ValueError(f"a grid holds pitches 0 to 127, and -1 for a rest; got {wrong[0]}")
 
 
-def gridded(piece: Piece) -> Grid:
+def grid_of(piece: Piece) -> Grid:
     """The sixteenths of a piece of four voices: each note on the nearest, for one at least."""
     if len(piece.voices) != len(VOICES):
         raise ValueError(

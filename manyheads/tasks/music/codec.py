@@ -51,13 +51,13 @@ class MusicCodec(Protocol):
         """What its file says beside its kind."""
 
 
-def new(kind: str) -> MusicCodec:
+def new_codec(kind: str) -> MusicCodec:
     if kind not in KINDS:
         raise ValueError(f"there is no codec {kind!r} for music; there are {', '.join(KINDS)}")
-    return made(kind, {})
+    return make_codec(kind, {})
 
 
-def made(kind: str, held: dict[str, Any]) -> MusicCodec:
+def make_codec(kind: str, held: dict[str, Any]) -> MusicCodec:
     if kind == "remi":
         from manyheads.tasks.music.remi import Remi  # miditok is an extra
 
@@ -67,12 +67,12 @@ def made(kind: str, held: dict[str, Any]) -> MusicCodec:
     return Performance(**{name: operator.index(number) for name, number in held.items()})
 
 
-def save(codec: MusicCodec, path: Path) -> None:
+def save_codec(codec: MusicCodec, path: Path) -> None:
     held = {"kind": codec.kind, **codec.kept()}
     path.write_text(json.dumps(held, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def load(path: Path) -> MusicCodec:
+def load_codec(path: Path) -> MusicCodec:
     try:
         held = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
         kind = held.pop("kind")
@@ -83,6 +83,6 @@ def load(path: Path) -> MusicCodec:
     if kind not in KINDS:
         raise ValueError(f"{path}: there is no codec {kind!r}; there are {', '.join(KINDS)}")
     try:
-        return made(kind, held)
+        return make_codec(kind, held)
     except (TypeError, AttributeError):
         raise ValueError(f"{path} does not say how music is numbered") from None

@@ -132,9 +132,9 @@ def counted(tokens: Sequence[int]) -> Iterator[int]:
 
 
 def opened(path: Path) -> Piece:
-    from manyheads.tasks.music.midi import load
+    from manyheads.tasks.music.midi import load_midi
 
-    return load(path)
+    return load_midi(path)
 
 
 def show(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -> None:
@@ -168,16 +168,16 @@ def paths(out: Path, count: int) -> list[Path]:
 def keep(piece: Piece, path: Path, wanted: Wanted) -> str:
     """The file, and beside it how it sounds and looks; a line to tell of it."""
     from manyheads.tasks.music import sound
-    from manyheads.tasks.music.midi import save
+    from manyheads.tasks.music.midi import save_midi
     from manyheads.tasks.music.roll import Roll
 
-    save(piece, path)
+    save_midi(piece, path)
     if not piece.notes:
         return f"{path}: no notes"
     told = f"{path}: {len(piece.notes):,} notes, {piece.seconds:.1f} s"
     if wanted.only_midi:
         return told
-    sound.save(piece, path.with_suffix(".wav"), wanted.soundfont)
+    sound.save_sound(piece, path.with_suffix(".wav"), wanted.soundfont)
     Roll(piece).save(path.with_suffix(".png"))
     return f"{told}; to hear {path.with_suffix('.wav')}, to see {path.with_suffix('.png')}"
 
@@ -203,20 +203,20 @@ def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
     """All pieces of these files, each with where it stands; what cannot be read is told of."""
     from manyheads.tasks.music.chorales import piece_of
     from manyheads.tasks.music.corpus import VALID
-    from manyheads.tasks.music.grids import grids, is_grids
-    from manyheads.tasks.music.midi import Report, pieces
+    from manyheads.tasks.music.grids import is_grids, read_grids
+    from manyheads.tasks.music.midi import MidiReport, read_pieces
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):
-        held = grids(path)
+        held = read_grids(path)
         names = VALID if split in VALID else (split,)
         name = next((name for name in names if name in held), None)
         if name is None:
             raise ValueError(f"{path} has the splits {', '.join(held)}, --split asks for {split}")
         found += [(f"{path}, {name} {i}", piece_of(grid)) for i, grid in enumerate(held[name])]
     if files := [path for path in music if not is_grids(path)]:
-        report = Report()
-        found += [(str(path), piece) for piece, path in pieces(files, report)]
+        report = MidiReport()
+        found += [(str(path), piece) for piece, path in read_pieces(files, report)]
         if report.left_out:
             print(report, file=sys.stderr)
     return [(where, piece) for where, piece in found if piece.notes]

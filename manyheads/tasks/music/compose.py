@@ -31,12 +31,12 @@ from manyheads.tasks.music.chorales import (
     STEPS_PER_QUARTER,
     VOICES,
     Chorales,
-    gridded,
+    grid_of,
     piece_of,
 )
 from manyheads.tasks.music.codec import MusicCodec
-from manyheads.tasks.music.corpus import encoded
-from manyheads.tasks.music.leading import Leading
+from manyheads.tasks.music.corpus import encode_piece
+from manyheads.tasks.music.leading import VoiceLeading
 from manyheads.tasks.music.notes import Note, Piece, Voice, quarters, seconds_at
 from manyheads.tasks.music.performance import SHIFT, Performance
 
@@ -111,22 +111,24 @@ def compose(
     """
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
-    codec, begin, bounds = player.codec, begun(player, prime), bounded(player, seconds, prime)
-    start = starting(player, begin, how)
-    longest = min(player.context, start.shape[1] + limit(bounds))
+    codec, bounds = player.codec, make_bounds(player, seconds, prime)
+    begin = encode_prime(player, prime)
+    start = make_start(player, begin, how)
+    longest = min(player.context, start.shape[1] + bounds.limits(1)[0])
     at_once, before = max(1, AT_ONCE // longest), 0.0 if prime is None else prime.seconds
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
-        step, rows = stepping(player, how), start.expand(len(numbers), -1)
-        over = telling(ending(codec, seconds, begin, len(numbers)), takes(codec, prime), told)
+        step, rows = make_step(player, how), start.expand(len(numbers), -1)
+        over = end_after(codec, seconds, begin, len(numbers))
+        over = tell_seconds(over, seconds_of_numbers(codec, prime), told)
         sampling = how.sampling()
         if sampling is None:
             written = greedy(step, rows, bounds, over)
         else:
             written = sample(step, rows, bounds, sampling, numbers, over)
         for one in written:
-            piece = played_on(codec, begin, one.ids, prime)
+            piece = play_on(codec, begin, one.ids, prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))
     return found
@@ -143,33 +145,35 @@ def stream(
 
     The sign that ends a piece is the last where it was reached. What is refused is refused at once.
     """
-    begin, bounds = begun(player, prime), bounded(player, seconds, prime)
-    start, step = starting(player, begin, how), stepping(player, how)
-    over = ending(player.codec, seconds, begin, 1)
-    return until(over, stream_tokens(step, start, bounds, how.sampling(), number))
+    begin, bounds = encode_prime(player, prime), make_bounds(player, seconds, prime)
+    start, step = make_start(player, begin, how), make_step(player, how)
+    over = end_after(player.codec, seconds, begin, 1)
+    return stop_when(over, stream_tokens(step, start, bounds, how.sampling(), number))
 
 
-def until(over: Over | None, tokens: Iterator[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+def stop_when(
+    over: Over | None, tokens: Iterator[tuple[int, float]]
+) -> Iterator[tuple[int, float]]:
     for token, log in tokens:
         yield token, log
         if over is not None and over(0, token):
             return
 
 
-def stepping(player: Player, how: Composing) -> Step:
+def make_step(player: Player, how: Composing) -> Step:
     player.network.eval()
     beat = player.codec.beat
     step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
     if isinstance(player.codec, Chorales) and how.voice_leading:
-        step = Leading(step, how.voice_leading)
+        step = VoiceLeading(step, how.voice_leading)
     return WholeBeats(step, player.codec.signs.stop, beat) if beat > 1 else step
 
 
-def begun(player: Player, prime: Piece | None) -> list[int]:
-    return [] if prime is None else encoded(prime, player.codec).tolist()
+def encode_prime(player: Player, prime: Piece | None) -> list[int]:
+    return [] if prime is None else encode_piece(prime, player.codec).tolist()
 
 
-def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
+def make_start(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
     """(1, T): what is read first, from a whole beat on where the beginning is cut."""
     ids = [*player.codec.signs.starts, *begin]
     spare = len(ids) - player.context
@@ -183,7 +187,7 @@ def starting(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
     return torch.tensor([ids[cut:]], device=next(player.network.parameters()).device)
 
 
-def bounded(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:
+def make_bounds(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:
     """The longest is exact where each token takes its time, else what nothing should reach."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
@@ -197,11 +201,6 @@ def bounded(player: Player, seconds: float, prime: Piece | None = None) -> Bound
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
     signs = player.codec.signs
     return Bounds(signs.stop, longest=tokens, shortest=SHORTEST, never=signs.never)
-
-
-def limit(bounds: Bounds) -> int:
-    (tokens,) = bounds.limits(1)
-    return tokens
 
 
 # ---- time ------------------------------------------------------------------------------------
@@ -225,12 +224,12 @@ def pace(piece: Piece | None) -> float:
     return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
 
 
-def heard(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
+def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
     """The music in these numbers; a grid has the tempos and meters of what it was begun with."""
     return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
 
 
-def played_on(
+def play_on(
     codec: MusicCodec, begin: Sequence[int], ids: Sequence[int], prime: Piece | None
 ) -> Piece:
     """The beginning as it was given, note for note, and after it what is new.
@@ -238,11 +237,11 @@ def played_on(
     A codec knows the beginning by its grid alone: what it says of it is not what is heard.
     """
     if prime is None:
-        return heard(codec, ids, None)
+        return render_like(codec, ids, None)
     if isinstance(codec, Chorales):
         grid = codec.grid([*begin, *ids])
         grid[: len(begin) // len(VOICES)] = REST
-        return joined(prime, piece_of(grid, prime).notes)
+        return add_notes(prime, piece_of(grid, prime).notes)
     read, whole = codec.render(begin), codec.render([*begin, *ids])
     later = prime.seconds - read.seconds  # the silence that was left out, and what was rounded
     voice = len(prime.voices) if len(prime.voices) > 1 else 0
@@ -253,13 +252,13 @@ def played_on(
     longer = replace(
         prime,
         voices=prime.voices if voice == 0 else (*prime.voices, Voice()),
-        tempos=followed(prime.tempos, whole.tempos, read.seconds, later),
-        meters=followed(prime.meters, whole.meters, read.seconds, later),
+        tempos=append_marks(prime.tempos, whole.tempos, read.seconds, later),
+        meters=append_marks(prime.meters, whole.meters, read.seconds, later),
     )
-    return joined(longer, new)
+    return add_notes(longer, new)
 
 
-def followed(
+def append_marks(
     marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
 ) -> tuple[Any, ...]:
     """Tempos or meters, and after them those that others have from some moment on."""
@@ -267,7 +266,7 @@ def followed(
     return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
 
 
-def joined(piece: Piece, new: Iterable[Note]) -> Piece:
+def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
     """With more notes; one that is struck before its pitch has ended waits until it has."""
     ends: dict[tuple[int, int], float] = {}
     for note in piece.notes:
@@ -277,7 +276,7 @@ def joined(piece: Piece, new: Iterable[Note]) -> Piece:
     return replace(piece, notes=(*piece.notes, *(n for n in late if n.start < n.end)))
 
 
-def takes(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
+def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
     """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
     where that is not a number's own affair.
     """
@@ -291,13 +290,13 @@ def takes(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] |
     return found
 
 
-def ending(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
+def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
     """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
     if isinstance(codec, Chorales):
         return None
-    each = takes(codec)
+    each = seconds_of_numbers(codec)
     if each is None:
-        return by_bars(codec, seconds, begin, rows)
+        return end_by_bars(codec, seconds, begin, rows)
     passed = [0.0] * rows
 
     def over(row: int, token: int) -> bool:
@@ -307,7 +306,7 @@ def ending(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -
     return over
 
 
-def telling(
+def tell_seconds(
     over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
 ) -> Over | None:
     """The same, telling of each token how many seconds it takes."""
@@ -321,7 +320,7 @@ def telling(
     return both
 
 
-def by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
+def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
     """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
     written: list[list[int]] = [[] for _ in range(rows)]
     before = codec.render(begin).seconds
@@ -360,14 +359,14 @@ def harmonize(
         raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
     melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
     notes = [note._replace(voice=number) for note in melody.notes]
-    grid = gridded(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
+    grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
     given = np.full((len(grid), len(VOICES)), FREE)
     given[:, number] = codec.flat(grid)[number :: len(VOICES)]
     signs = codec.signs
-    start = starting(player, [], how)
+    start = make_start(player, [], how)
     # The end is given too: what leads there is the likelier for it.
     found = around(
-        stepping(player, how),
+        make_step(player, how),
         start,
         [*given.flatten().tolist(), signs.stop],
         sampling,
@@ -395,7 +394,7 @@ def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) ->
     """
     if voice not in VOICES:
         raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
-    number, told = picked(piece, voice, track), list[str]()
+    number, told = pick_track(piece, voice, track), list[str]()
     if track is None and len(piece.voices) > 1 and not is_chorale(piece):
         told.append(
             f"the melody is track {number + 1}, {piece.voices[number].name}, the highest of "
@@ -405,14 +404,14 @@ def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) ->
     if not notes:
         raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
     if not is_single(notes):
-        alone = highest(notes)
+        alone = keep_highest(notes)
         told.append(f"left out: {len(notes) - len(alone):,} notes under the melody")
         notes = alone
     only = (piece.voices[number],)
     return Melody(Piece(tuple(notes), only, piece.tempos, piece.meters), tuple(told))
 
 
-def picked(piece: Piece, voice: str, track: str | None) -> int:
+def pick_track(piece: Piece, voice: str, track: str | None) -> int:
     names = [one.name for one in piece.voices]
     if track is not None:
         numbers = [str(i + 1) for i in range(len(names))]
@@ -440,7 +439,7 @@ def is_single(notes: Sequence[Note]) -> bool:
     return all(then - at >= TOGETHER_SECONDS for at, then in pairwise(starts))
 
 
-def highest(notes: Sequence[Note]) -> list[Note]:
+def keep_highest(notes: Sequence[Note]) -> list[Note]:
     """Of those that begin together the highest, and no lower one that mostly sounds under it."""
     chords: list[list[Note]] = []
     for note in sorted(notes):
@@ -461,11 +460,11 @@ def highest(notes: Sequence[Note]) -> list[Note]:
 # ---- whose note a token is -------------------------------------------------------------------
 
 
-def spots(
+def find_spots(
     codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
 ) -> list[tuple[float, int] | None]:
     """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
-    each = takes(codec, like)
+    each = seconds_of_numbers(codec, like)
     if each is None:
         raise ValueError(
             f"where a token stands is known of performances and chorales, not of {codec.kind}"

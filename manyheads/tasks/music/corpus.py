@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from manyheads.data.shards import write as write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
-from manyheads.tasks.music.codec import CODEC, MusicCodec, save
-from manyheads.tasks.music.grids import grids, is_grids
-from manyheads.tasks.music.midi import Report, pieces
-from manyheads.tasks.music.notes import Piece, begun
+from manyheads.tasks.music.codec import CODEC, MusicCodec, save_codec
+from manyheads.tasks.music.grids import is_grids, read_grids
+from manyheads.tasks.music.midi import MidiReport, read_pieces
+from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
 from manyheads.tasks.music.settings import MusicData
 from manyheads.tasks.music.windows import Augmentation
@@ -58,13 +58,13 @@ def several(pieces: Sequence[Any]) -> str:
 def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
     """Whole pieces are held out, drawn by the seed, unless there are others to validate on."""
     notes: list[str] = []
-    train = read(data.music, codec, notes, ("train",))
+    train = read_all(data.music, codec, notes, ("train",))
     if data.valid_music:
-        valid = read(data.valid_music, codec, notes, VALID)
+        valid = read_all(data.valid_music, codec, notes, VALID)
     else:
-        valid = own(data.music, codec, notes)
+        valid = read_held_out(data.music, codec, notes)
     if not valid:
-        train, valid = hold_out(different(train, notes), data.held_out, seed)
+        train, valid = hold_out(drop_copies(train, notes), data.held_out, seed)
         notes.append(f"held out: {several(valid)}, drawn by seed {seed}")
     learned = {ids.tobytes() for ids in train}
     if both := [ids for ids in valid if ids.tobytes() in learned]:
@@ -72,38 +72,38 @@ def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
     return MusicCorpus(train, valid, tuple(notes))
 
 
-def read(
+def read_all(
     paths: Sequence[Path], codec: MusicCodec, notes: list[str], splits: Sequence[str]
 ) -> list[Ids]:
     """All pieces of these paths as numbers; of an .npz one split, or its only one."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
-        held = grids(path)
+        held = read_grids(path)
         name = next((name for name in held if name in splits), None)
         if name is None and len(held) > 1:
             raise ValueError(
                 f"{path} has the splits {', '.join(held)}, and none of them is {splits[0]}"
             )
-        found += of_grids(held[name or next(iter(held))], codec, notes, path)
+        found += encode_grids(held[name or next(iter(held))], codec, notes, path)
         others = [other for other in held if other not in ("train", *VALID)]
         if others and splits == ("train",):
             notes.append(f"{path}: not read: {', '.join(others)}")
     if files := [path for path in paths if not is_grids(path)]:
-        found += of_files(files, codec, notes)
+        found += encode_files(files, codec, notes)
     return found
 
 
-def own(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
+def read_held_out(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
     """What the files themselves say is to validate on."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
-        held = grids(path)
+        held = read_grids(path)
         for name in (name for name in held if name in VALID and len(held) > 1):
-            found += of_grids(held[name], codec, notes, path)
+            found += encode_grids(held[name], codec, notes, path)
     return found
 
 
-def of_grids(
+def encode_grids(
     held: Sequence[NDArray[np.int16]], codec: MusicCodec, notes: list[str], path: Path
 ) -> list[Ids]:
     sung = [grid for grid in held if (grid >= 0).any()]
@@ -114,30 +114,31 @@ def of_grids(
         raise ValueError(f"there is no music in {path}: no piece of it has a note")
     if isinstance(codec, Chorales):
         return [numbers(codec.flat(grid)) for grid in sung]
-    return [encoded(piece_of(grid), codec) for grid in sung]
+    return [encode_piece(piece_of(grid), codec) for grid in sung]
 
 
-def of_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
-    found, report = list[Ids](), Report()
-    for piece, path in pieces(paths, report):
+def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
+    found, report = list[Ids](), MidiReport()
+    for piece, path in read_pieces(paths, report):
         try:
-            found.append(encoded(piece, codec))
+            found.append(encode_piece(piece, codec))
         except ValueError as error:
             report.left_out[path] = str(error)
     notes.append(str(report))
     return found
 
 
-def encoded(piece: Piece, codec: MusicCodec) -> Ids:
+def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
     """Without the silence that a recording begins with; where bars are counted it stays."""
-    return numbers(codec.encode(begun(piece) if isinstance(codec, Performance) else piece))
+    heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
+    return numbers(codec.encode(heard))
 
 
 def numbers(ids: Sequence[int]) -> Ids:
     return np.array(ids, dtype=np.uint16)
 
 
-def different(found: list[Ids], notes: list[str]) -> list[Ids]:
+def drop_copies(found: list[Ids], notes: list[str]) -> list[Ids]:
     """Each piece once: a copy that is held out would be known by heart."""
     once = list({ids.tobytes(): ids for ids in found}.values())
     if len(once) < len(found):
@@ -164,12 +165,12 @@ def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: P
     """The codec, the pieces as numbers, in all versions that are learned from, and a report."""
     shards = folder / "data"
     shards.mkdir(exist_ok=True)
-    save(codec, folder / CODEC)
+    save_codec(codec, folder / CODEC)
     augment = data.augmentations_of(codec.kind)
     factors = data.stretches if "stretch" in augment else (1.0,)
     reach = data.semitones if "transpose" in augment else 0
-    write_shard(shards / "train", versions(gathered.train, codec, factors), codec.size)
-    write_shard(shards / "valid", versions(gathered.valid, codec, (1.0,)), codec.size)
+    write_shard(shards / "train", make_versions(gathered.train, codec, factors), codec.size)
+    write_shard(shards / "valid", make_versions(gathered.valid, codec, (1.0,)), codec.size)
     rooms = [codec.room(np.unique(ids).tolist()) for ids in gathered.train]
     lowest = np.array([max(room.start, -reach) for room in rooms], np.int64)
     highest = np.array([min(room.stop - 1, reach) for room in rooms], np.int64)
@@ -182,7 +183,7 @@ def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: P
     write_text(folder / CORPUS, "\n".join(lines) + "\n")
 
 
-def versions(
+def make_versions(
     gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
 ) -> Iterator[Sequence[int]]:
     """Each piece between its signs, once for each factor that time is stretched by."""

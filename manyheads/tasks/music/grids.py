@@ -22,7 +22,7 @@ def is_grids(path: Path) -> bool:
     return path.suffix.lower() == GRIDS
 
 
-def grids(path: Path) -> dict[str, list[Grid]]:
+def read_grids(path: Path) -> dict[str, list[Grid]]:
     """The splits of a file that holds `<split>_notes` (steps, 4) and `<split>_lengths` of each."""
     try:
         data = path.read_bytes()
@@ -42,10 +42,10 @@ def grids(path: Path) -> dict[str, list[Grid]]:
             f"{path} should hold <split>_notes and <split>_lengths, "
             f"it holds {', '.join(found) or 'nothing'}"
         )
-    return {s: cut(path, s, found[f"{s}_notes"], found[f"{s}_lengths"]) for s in splits}
+    return {s: split_grids(path, s, found[f"{s}_notes"], found[f"{s}_lengths"]) for s in splits}
 
 
-def cut(path: Path, split: str, notes: NDArray[Any], lengths: NDArray[Any]) -> list[Grid]:
+def split_grids(path: Path, split: str, notes: NDArray[Any], lengths: NDArray[Any]) -> list[Grid]:
     try:
         check_grid(notes)  # before it is made small: 65,596 would become a middle C
     except ValueError as error:

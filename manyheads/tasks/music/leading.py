@@ -10,12 +10,10 @@ from torch import Tensor
 
 from manyheads.decoding.step import Step
 from manyheads.tasks.music.chorales import SILENCE, VOICES
-from manyheads.tasks.music.notes import PITCHES
-
-PERFECT = (0, 7)  # semitones from voice to voice, octaves aside, that do not follow themselves
+from manyheads.tasks.music.notes import PERFECT, PITCHES
 
 
-class Leading:
+class VoiceLeading:
     """A pitch that follows a fifth or an octave with the like, or crosses a voice, loses `penalty`
     of its score for each voice that it does so with: nats, before scores are probabilities.
 
@@ -35,7 +33,7 @@ class Leading:
         if voice := (self.read - 1) % len(VOICES):
             known = min(self.read - 1, voice + len(VOICES))
             pitches = self.last[:, -known:] - SILENCE - 1  # under 0: a rest
-            faults = found(pitches[:, -voice:], pitches[:, :-voice], voice)
+            faults = count_faults(pitches[:, -voice:], pitches[:, :-voice], voice)
             scores[:, SILENCE + 1 : SILENCE + 1 + PITCHES] -= self.penalty * faults
         return scores
 
@@ -48,7 +46,7 @@ class Leading:
         self.last = None if self.last is None else self.last[rows]
 
 
-def found(now: Tensor, before: Tensor, voice: int) -> Tensor:
+def count_faults(now: Tensor, before: Tensor, voice: int) -> Tensor:
     """The voices above (B, voice) and the step before (B, 4 or 0) -> faults of each pitch (B, P)"""
     pitch = torch.arange(PITCHES, device=now.device)[None]
     count = torch.zeros(len(now), PITCHES, device=now.device)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from manyheads.tasks.music.midi_bytes import read, write
+from manyheads.tasks.music.midi_bytes import read_midi, write_midi
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.scores import KINDS, read_score
 
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 @dataclass
-class Report:
+class MidiReport:
     """Which files were left out and why: prints as a person would want to read it."""
 
     read: int = 0
@@ -47,7 +47,7 @@ class Report:
         return "\n".join(lines + [f"  and {more:,} more"] * (more > 0))
 
 
-def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Found]:
+def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iterator[Found]:
     """The music of every file that can be read, one at a time, the report filled as they pass.
 
     A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
@@ -55,10 +55,10 @@ def pieces(paths: Sequence[Path], report: Report | None = None) -> Iterator[Foun
     """
     if not paths:
         raise ValueError("music comes from MIDI files and folders of them, none were given")
-    report = Report() if report is None else report
+    report = MidiReport() if report is None else report
     for file in {file.resolve(): file for path in paths for file in files_of(path)}.values():
         packed = file.suffix.lower() == ZIP
-        for name, load_one in members(file) if packed else [(file, partial(load, file))]:
+        for name, load_one in members(file) if packed else [(file, partial(load_midi, file))]:
             report.read += 1
             try:
                 piece = load_one()
@@ -102,14 +102,14 @@ def members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
             if not inside:
                 raise ValueError(f"{path} is a .zip without {' or '.join(ENDINGS)} files")
             for name, one in inside:
-                yield name, partial(unpacked, held, one)
+                yield name, partial(unpack, held, one)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except BadZipFile:
         raise ValueError(f"{path} is not a .zip, or is cut short") from None
 
 
-def unpacked(held: ZipFile, one: ZipInfo) -> Piece:
+def unpack(held: ZipFile, one: ZipInfo) -> Piece:
     try:
         with held.open(one) as file:
             data = file.read(LARGEST + 1)  # what it claims to be is not believed
@@ -117,14 +117,14 @@ def unpacked(held: ZipFile, one: ZipInfo) -> Piece:
         raise ValueError(f"it cannot be unpacked: {error}") from None
     if len(data) > LARGEST:
         raise ValueError(f"it has over {LARGEST >> 20} MiB unpacked, which no MIDI file has")
-    return read(data)
+    return read_midi(data)
 
 
-def load(path: Path) -> Piece:
+def load_midi(path: Path) -> Piece:
     """One piece; a file that holds none is refused with the reason."""
     try:
         data, ending = path.read_bytes(), path.suffix.lower()
-        return read_score(data, ending) if ending in KINDS else read(data)
+        return read_score(data, ending) if ending in KINDS else read_midi(data)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except IsADirectoryError:
@@ -133,5 +133,5 @@ def load(path: Path) -> Piece:
         raise ValueError(f"{path}: {error}") from None
 
 
-def save(piece: Piece, path: str | Path) -> None:
-    Path(path).write_bytes(write(piece))
+def save_midi(piece: Piece, path: str | Path) -> None:
+    Path(path).write_bytes(write_midi(piece))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, apart, quarters
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, separate_notes
 
 DRUMS = 9  # the channel whose pitches are drums
 PEDAL = 64  # the controller that holds notes, down from 64 on
@@ -41,7 +41,7 @@ class Struck(NamedTuple):
 
 
 @dataclass
-class Part:
+class Channel:
     """What one channel of one track plays."""
 
     program: int = 0
@@ -64,17 +64,17 @@ class Part:
 @dataclass
 class Track:
     name: str = ""
-    parts: dict[int, Part] = field(default_factory=lambda: defaultdict(Part))
+    parts: dict[int, Channel] = field(default_factory=lambda: defaultdict(Channel))
     tempos: dict[int, int] = field(default_factory=dict)  # tick -> microseconds a quarter note
     meters: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def read(data: bytes, pedal: bool = True) -> Piece:
+def read_midi(data: bytes, pedal: bool = True) -> Piece:
     """The notes of a MIDI file, those that the pedal holds as long as it holds them.
 
     Each channel of each track is a voice. Drums are left out.
     """
-    ticks, chunks = opened(data)
+    ticks, chunks = find_tracks(data)
     tracks = [read_track(data, *chunk) for chunk in chunks]
     parts = [(t.name, c, part) for t in tracks for c, part in sorted(t.parts.items())]
     parts = [(name, channel, part) for name, channel, part in parts if part.notes]
@@ -89,7 +89,7 @@ def read(data: bytes, pedal: bool = True) -> Piece:
     notes: list[Note] = []
     for voice, (_, channel, part) in enumerate(sung):
         moves = sorted(pedals[channel], key=lambda move: move[0])
-        struck = pedalled(part.notes, moves) if pedal else part.notes
+        struck = hold_by_pedal(part.notes, moves) if pedal else part.notes
         spans = clock.seconds([tick for note in struck for tick in note[:2]]).reshape(-1, 2)
         notes += [
             Note(start, end, note.pitch, note.velocity, voice)
@@ -106,7 +106,7 @@ def read(data: bytes, pedal: bool = True) -> Piece:
     return Piece(tuple(notes), voices, clock.tempos, bars or (Meter(),))
 
 
-def opened(data: bytes) -> tuple[int, list[tuple[int, int]]]:
+def find_tracks(data: bytes) -> tuple[int, list[tuple[int, int]]]:
     """Ticks a quarter note, and where each track begins and ends."""
     if not data:
         raise ValueError("it is empty")
@@ -202,7 +202,7 @@ def note_meta(track: Track, tick: int, kind: int, held: bytes) -> None:
         track.meters[tick] = (held[0], 1 << held[1])
 
 
-def play(part: Part, tick: int, kind: int, one: int, two: int) -> None:
+def play(part: Channel, tick: int, kind: int, one: int, two: int) -> None:
     if kind == 0x90 and two:
         part.held[one].append((tick, two))
     elif kind in (0x80, 0x90):
@@ -215,7 +215,7 @@ def play(part: Part, tick: int, kind: int, one: int, two: int) -> None:
         part.program = one  # the one it begins with
 
 
-def pedalled(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[Struck]:
+def hold_by_pedal(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[Struck]:
     """A note whose key goes up under the pedal ends with the pedal, or where it is struck again."""
     if not any(down for _, down in pedal):
         return notes
@@ -270,7 +270,7 @@ class Clock:
 # ---- writing ---------------------------------------------------------------------------------
 
 
-def write(piece: Piece) -> bytes:
+def write_midi(piece: Piece) -> bytes:
     """A file of format 1: a track of tempos and meters, then one for each voice."""
     events: list[tuple[int, bytes]] = []
     for tempo, tick in zip(
@@ -295,7 +295,7 @@ def voice_chunk(piece: Piece, voice: int) -> bytes:
     name, program = piece.voices[voice]
     channel = [c for c in range(16) if c != DRUMS][voice % 15]
     events = [(0, meta(NAME, name.encode())), (0, bytes([0xC0 | channel, program]))]
-    notes = apart(note for note in piece.notes if note.voice == voice)
+    notes = separate_notes(note for note in piece.notes if note.voice == voice)
     spans = ticks_of(piece, [at for note in notes for at in (note.start, note.end)])
     played = []
     for note, start, end in zip(notes, spans[::2], spans[1::2], strict=True):

@@ -20,12 +20,12 @@ from manyheads.tasks.music.compose import (
     Composing,
     Player,
     compose,
+    find_spots,
     harmonize,
-    heard,
-    spots,
+    render_like,
     stream,
 )
-from manyheads.tasks.music.corpus import encoded
+from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.portable import Portable
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from manyheads.tasks.music.task import MusicTask
 
 
-class Scored(NamedTuple):
+class PieceLikelihood(NamedTuple):
     """How likely a piece is, token by token."""
 
     pieces: list[str]
@@ -130,7 +130,7 @@ class Musician:
         how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
         return harmonize(self.player, piece, voice, particles, how, shown, track)
 
-    def score(self, piece: Piece, stride: int = 0) -> Scored:
+    def score(self, piece: Piece, stride: int = 0) -> PieceLikelihood:
         """How likely a piece is; past the context, each token sees the half of it before at least.
 
         A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
@@ -144,9 +144,9 @@ class Musician:
             )
         if not piece.notes:
             raise ValueError("a piece to score has at least one note, one without any came")
-        ids = [*encoded(piece, codec).tolist(), codec.signs.stop]
+        ids = [*encode_piece(piece, codec).tolist(), codec.signs.stop]
         logs = compute_log_probs(self.network, codec.signs, ids, context, stride)
-        return Scored(codec.pieces(ids), logs)
+        return PieceLikelihood(codec.pieces(ids), logs)
 
     @torch.no_grad()
     def look(
@@ -156,9 +156,9 @@ class Musician:
         of all. All heads unless one is named; as much is read before it as the context holds.
         """
         codec, context = self.task.codec, self.task.context
-        ids = [*codec.signs.starts, *encoded(piece, codec).tolist()]
-        where = spots(codec, ids, piece)
-        query = asked(where, at)
+        ids = [*codec.signs.starts, *encode_piece(piece, codec).tolist()]
+        where = find_spots(codec, ids, piece)
+        query = find_query(where, at)
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
         read = torch.tensor([ids[begin : query + 1]], device=next(self.network.parameters()).device)
@@ -175,7 +175,7 @@ class Musician:
             raise ValueError(f"heads are numbered 0 to {len(weights) - 1}, {head} was asked for")
         heads = [*range(len(weights))] if head is None else [head]
         return Arcs(
-            heard(codec, ids, piece),
+            render_like(codec, ids, piece),
             where[begin : query + 1],
             weights[heads],
             heads,
@@ -193,7 +193,7 @@ def moment(spot: tuple[float, int] | None) -> str:
     return "" if spot is None else f"{spot[0]:.2f} s"
 
 
-def asked(where: list[tuple[float, int] | None], at: float | None) -> int:
+def find_query(where: list[tuple[float, int] | None], at: float | None) -> int:
     """The token of the note that was asked for."""
     sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
     if not sounding:

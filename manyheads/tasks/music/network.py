@@ -29,8 +29,7 @@ from manyheads.modules.build import (
 )
 from manyheads.modules.stack import Memory, Stack
 from manyheads.modules.transformer import Decoder, Tokens
-
-PITCHES = 128
+from manyheads.tasks.music.notes import PITCHES
 
 
 class MusicDecoder(Decoder):

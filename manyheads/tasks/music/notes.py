@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PITCHES = 128
+PERFECT = (0, 7)  # semitones of octaves and fifths, octaves aside
 PIANO = range(21, 109)  # the pitches that a piano has
 LONGEST_SECONDS = 24 * 3600.0
 UNITS = (1, 2, 4, 8, 16, 32, 64)  # of a whole note, that a beat may be
@@ -62,7 +63,7 @@ class Piece:
 
     def __post_init__(self) -> None:
         for note in self.notes:
-            check(note, len(self.voices))
+            check_note(note, len(self.voices))
         if not all(0 <= voice.program <= 127 for voice in self.voices):
             raise ValueError(f"a voice's program is 0 to 127, got {self.voices}")
         starts = [tempo.start for tempo in self.tempos]
@@ -82,7 +83,7 @@ class Piece:
         return max((note.end for note in self.notes), default=0.0)
 
 
-def check(note: Note, voices: int) -> None:
+def check_note(note: Note, voices: int) -> None:
     if not 0 <= note.start < note.end <= LONGEST_SECONDS:
         raise ValueError(
             f"a note begins at 0 seconds or later and ends after that, within a day; "
@@ -96,7 +97,7 @@ def check(note: Note, voices: int) -> None:
         raise ValueError(f"a piece of {voices} voices has no voice {note.voice}")
 
 
-def named(pitch: int) -> str:
+def pitch_name(pitch: int) -> str:
     """60 -> "C4" """
     return f"{NAMES[pitch % 12]}{pitch // 12 - 1}"
 
@@ -124,7 +125,7 @@ def tempo_map(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64], N
     return starts, rates, np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 
 
-def apart(notes: Iterable[Note]) -> list[Note]:
+def separate_notes(notes: Iterable[Note]) -> list[Note]:
     """As one key can play them: a pitch struck again in the same voice ends there.
 
     Of two that begin together the longer length and the greater velocity stay.
@@ -155,7 +156,7 @@ def room(pitches: Iterable[int]) -> range:
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
-def transposed(piece: Piece, semitones: int) -> Piece:
+def transpose(piece: Piece, semitones: int) -> Piece:
     """The same, higher or lower."""
     there = room(note.pitch for note in piece.notes)
     if semitones not in there:
@@ -166,7 +167,7 @@ def transposed(piece: Piece, semitones: int) -> Piece:
     return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
 
 
-def stretched(piece: Piece, factor: float) -> Piece:
+def stretch(piece: Piece, factor: float) -> Piece:
     """The same, `factor` times as long."""
     check_factor(factor)
     notes = (n._replace(start=n.start * factor, end=n.end * factor) for n in piece.notes)
@@ -175,7 +176,7 @@ def stretched(piece: Piece, factor: float) -> Piece:
     return replace(piece, notes=tuple(notes), tempos=tuple(tempos), meters=tuple(meters))
 
 
-def begun(piece: Piece) -> Piece:
+def drop_first_silence(piece: Piece) -> Piece:
     """The same without the silence before its first note: recordings may have minutes of it."""
     lead = min((note.start for note in piece.notes), default=0.0)
     notes = (n._replace(start=n.start - lead, end=n.end - lead) for n in piece.notes)

@@ -15,9 +15,9 @@ from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
     Piece,
-    apart,
     check_factor,
-    named,
+    pitch_name,
+    separate_notes,
 )
 from manyheads.tasks.music.pitched import Pitched
 
@@ -73,7 +73,7 @@ class Performance(Pitched):
     def events(self, piece: Piece) -> list[tuple[int, bool, int, int]]:
         """Step, whether the key goes down, pitch, velocity; of one step those that go up first."""
         found = []
-        for note in apart(map(self.on_the_grid, piece.notes)):
+        for note in separate_notes(map(self.on_the_grid, piece.notes)):
             velocity = (note.velocity - 1) * self.velocities // 127
             found.append((int(note.start), True, note.pitch, velocity))
             found.append((int(note.end), False, note.pitch, 0))
@@ -129,9 +129,9 @@ class Performance(Pitched):
 
     def said(self, number: int) -> str:
         if DOWN <= number < UP:
-            return f"{named(number - DOWN)}↓"
+            return f"{pitch_name(number - DOWN)}↓"
         if UP <= number < SHIFT:
-            return f"{named(number - UP)}↑"
+            return f"{pitch_name(number - UP)}↑"
         if SHIFT <= number < self.loud:
             return f"+{(number - SHIFT + 1) * 1000 / self.steps_per_second:g}ms"
         if self.loud <= number < self.size:

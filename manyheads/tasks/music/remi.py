@@ -12,7 +12,7 @@ from typing import Any
 
 from manyheads.codecs.text import START, STOP, Signs
 from manyheads.tasks.music import midi_bytes as midi
-from manyheads.tasks.music.notes import Piece, Voice, apart
+from manyheads.tasks.music.notes import Piece, Voice, separate_notes
 from manyheads.tasks.music.pitched import Pitched
 
 TOKENIZER = "tokenizer.json"
@@ -39,9 +39,9 @@ class Remi(Pitched):
         return len(self.tokenizer)
 
     def encode(self, piece: Piece) -> list[int]:
-        notes = apart(note._replace(voice=0) for note in piece.notes)
+        notes = separate_notes(note._replace(voice=0) for note in piece.notes)
         alone = replace(piece, notes=tuple(notes), voices=(Voice(),))
-        score = needed("symusic").Score.from_midi(midi.write(alone))
+        score = needed("symusic").Score.from_midi(midi.write_midi(alone))
         return [int(number) for tokens in self.tokenizer(score) for number in tokens.ids]
 
     def render(self, ids: Sequence[int]) -> Piece:
@@ -50,7 +50,7 @@ class Remi(Pitched):
         score = self.tokenizer.decode([known])
         if not any(track.notes for track in score.tracks):
             return Piece(())
-        return midi.read(score.dumps_midi())
+        return midi.read_midi(score.dumps_midi())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What each number says, to label a picture with."""

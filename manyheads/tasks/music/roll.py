@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyheads.inspect.drawing import png
-from manyheads.tasks.music.notes import Note, Piece, named, quarters, seconds_at
+from manyheads.tasks.music.notes import Note, Piece, pitch_name, quarters, seconds_at
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ class Roll:
     @property
     def told(self) -> str:
         pitches = [note.pitch for note in self.piece.notes]
-        low, high = named(min(pitches)), named(max(pitches))
+        low, high = pitch_name(min(pitches)), pitch_name(max(pitches))
         return f"{len(pitches):,} notes from {low} to {high}, {clock(self.piece.seconds)}"
 
     def draw(self, axis: Any, start: float, end: float) -> None:
@@ -86,7 +86,7 @@ class Roll:
             PolyCollection(boxes, facecolors=colours, edgecolors="white", linewidths=0.4, zorder=2)
         )
         axis.set(xlim=(start, end), ylim=(low - 0.5, high - 0.5))
-        axis.set_yticks(octaves, [named(pitch) for pitch in octaves])
+        axis.set_yticks(octaves, [pitch_name(pitch) for pitch in octaves])
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
         if self.bars:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from manyheads.tasks.music.midi_bytes import read
+from manyheads.tasks.music.midi_bytes import read_midi
 from manyheads.tasks.music.notes import Piece
 
 KINDS = {".musicxml": "musicxml", ".xml": "musicxml", ".abc": "abc"}
@@ -31,4 +31,4 @@ def read_score(data: bytes, ending: str) -> Piece:
         raise ValueError(f"music21 cannot read it: {error}") from None
     if several:
         raise ValueError("it holds several tunes, a file with one is read")
-    return read(played)
+    return read_midi(played)

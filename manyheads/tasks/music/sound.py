@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.tasks.music.midi_bytes import write
+from manyheads.tasks.music.midi_bytes import write_midi
 from manyheads.tasks.music.notes import PIANO, Piece
 
 Samples = NDArray[np.float32]
@@ -29,12 +29,12 @@ LONGEST_SECONDS = 3600.0
 SUSTAINED = {*range(16, 24), *range(40, 80)}  # programs: organs, strings, choirs, winds
 
 
-def save(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
+def save_sound(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
     """A WAV of 16 bits in stereo; by fluidsynth where a soundfont is named."""
     if soundfont is not None:
-        by_fluidsynth(piece, path, soundfont)
+        play_by_fluidsynth(piece, path, soundfont)
         return
-    whole = np.rint(samples(piece) * 32767).astype("<i2")
+    whole = np.rint(render_sound(piece) * 32767).astype("<i2")
     with wave.open(str(path), "wb") as file:
         file.setnchannels(2)
         file.setsampwidth(2)
@@ -59,11 +59,11 @@ def player_of(soundfont: Path) -> str:
     return program
 
 
-def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
+def play_by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
     program = player_of(soundfont)
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "piece.mid"
-        notes.write_bytes(write(piece))
+        notes.write_bytes(write_midi(piece))
         command = [program, "-n", "-i", "-q", "-r", str(RATE), "-F", str(path)]
         done = subprocess.run(
             [*command, str(soundfont), str(notes)], capture_output=True, text=True, check=False
@@ -76,7 +76,7 @@ def by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
         raise ValueError(f"fluidsynth could not play it: {reason[-300:]}")
 
 
-def samples(piece: Piece) -> Samples:
+def render_sound(piece: Piece) -> Samples:
     """(samples, 2), left and right, between -1 and 1; low notes to the left, as at a piano."""
     if piece.seconds > LONGEST_SECONDS:
         raise ValueError(
@@ -90,7 +90,7 @@ def samples(piece: Piece) -> Samples:
         if key not in tones:
             tones[key] = tone(*key, longest[key] + RELEASE_SECONDS)
         start = round(note.start * RATE)
-        heard = shaped(tones[key], note.end - note.start)[: len(mixed) - start]
+        heard = shape_ends(tones[key], note.end - note.start)[: len(mixed) - start]
         gain = (note.velocity / 127) ** 1.5  # about as a piano answers
         right = (note.pitch - PIANO.start) / len(PIANO) * 0.6 + 0.2
         mixed[start : start + len(heard), 0] += heard * gain * np.sqrt(np.clip(1 - right, 0, 1))
@@ -125,7 +125,7 @@ def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
     return sound.astype(np.float32)
 
 
-def shaped(whole: Samples, seconds: float) -> Samples:
+def shape_ends(whole: Samples, seconds: float) -> Samples:
     """The beginning of a tone, let go after so many seconds."""
     held = int(seconds * RATE)
     heard = whole[: held + int(RELEASE_SECONDS * RATE)].copy()

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.tasks.music.notes import NAMES, Piece, named
+from manyheads.tasks.music.notes import NAMES, PERFECT, Piece, pitch_name
 
 PATTERN = 4  # notes of a melody, so that three steps between them are compared
 TICK_SECONDS = 0.01  # lengths that differ by less are the same
-PERFECT = (0, 7)  # semitones of octaves and fifths, octaves aside
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class Statistics:
         lengths = np.array([note.end - note.start for note in notes])
         between = np.concatenate([gaps(piece) for piece in several])
         seconds = sum(piece.seconds - piece.notes[0].start for piece in several)
-        patterns = [pattern for piece in several for pattern in again(piece)]
-        parallels, crossed = led([piece for piece in several if is_sung(piece)])
+        patterns = [pattern for piece in several for pattern in find_repeats(piece)]
+        parallels, crossed = measure_voices([piece for piece in several if is_sung(piece)])
         return Statistics(
             pieces=len(several),
             seconds=seconds,
@@ -89,7 +88,7 @@ def distance(one: Statistics, other: Statistics) -> float:
 
 def beside(columns: dict[str, Statistics]) -> str:
     """A column each: `print(beside({"data": one, "drawn": other}))`"""
-    each = [shown(one) for one in columns.values()]
+    each = [format_rows(one) for one in columns.values()]
     width = max(12, *map(len, columns))
     lines = [f"  {'':<24}" + "".join(f"{name:>{width}}" for name in columns)]
     for row in dict.fromkeys(row for column in each for row in column):
@@ -98,8 +97,8 @@ def beside(columns: dict[str, Statistics]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def shown(one: Statistics) -> dict[str, str]:
-    told = of_all(one)
+def format_rows(one: Statistics) -> dict[str, str]:
+    told = format_common(one)
     if one.parallels is not None:
         told["parallels in 1000 moves"] = f"{one.parallels:.2f}"
     if one.crossed is not None:
@@ -107,15 +106,15 @@ def shown(one: Statistics) -> dict[str, str]:
     return told
 
 
-def of_all(one: Statistics) -> dict[str, str]:
+def format_common(one: Statistics) -> dict[str, str]:
     return {
         "pieces": f"{one.pieces:,}",
         "seconds": f"{one.seconds:,.1f}",
         "notes": f"{one.notes:,}",
         "notes a second": f"{one.notes_per_second:.2f}",
-        "lowest pitch": named(one.lowest),
+        "lowest pitch": pitch_name(one.lowest),
         "mean pitch": f"{one.mean_pitch:.1f}",
-        "highest pitch": named(one.highest),
+        "highest pitch": pitch_name(one.highest),
         "length of a note, median": f"{one.length_median:.2f} s",
         "  the commonest length": f"{one.length_share:.1%}",
         "between onsets, median": f"{one.onset_median:.2f} s",
@@ -158,7 +157,7 @@ def sounding(piece: Piece) -> float:
     return total
 
 
-def again(piece: Piece) -> list[bool]:
+def find_repeats(piece: Piece) -> list[bool]:
     """For each pattern of a melody whether it occurs elsewhere in the piece, at any height."""
     steps = [
         tuple(b - a for a, b in pairwise(line[i : i + PATTERN]))
@@ -175,7 +174,7 @@ def is_sung(piece: Piece) -> bool:
     return len({voice for voice, _ in begins}) > 1 and len(set(begins)) == len(begins)
 
 
-def led(pieces: Sequence[Piece]) -> tuple[float | None, float | None]:
+def measure_voices(pieces: Sequence[Piece]) -> tuple[float | None, float | None]:
     """How voices move beside each other: parallels in 1000 moves of two, the share of crossings."""
     parallel = moves = 0
     crossed = seconds = 0.0

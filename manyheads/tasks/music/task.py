@@ -22,7 +22,7 @@ from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.build import Network
 from manyheads.tasks.music import corpus
-from manyheads.tasks.music.codec import CODEC, MusicCodec, load, new
+from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder
@@ -73,7 +73,7 @@ class MusicTask(Task):
 
     @classmethod
     def open(cls, recipe: MusicRecipe, folder: Path) -> Self:
-        return cls(recipe, load(folder / CODEC), folder)
+        return cls(recipe, load_codec(folder / CODEC), folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class MusicTask(Task):
 def codec_for(recipe: MusicRecipe) -> MusicCodec:
     """That of the run it starts from, else a new one."""
     if recipe.start_from is None:
-        return new(recipe.codec.kind)
-    codec = load(recipe.start_from / CODEC)
+        return new_codec(recipe.codec.kind)
+    codec = load_codec(recipe.start_from / CODEC)
     if codec.kind != recipe.codec.kind:
         raise ValueError(
             f"{recipe.start_from} brings the codec {codec.kind} and codec.kind asks for "
