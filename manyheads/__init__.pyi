@@ -79,6 +79,7 @@ from manyheads.modules.transformer import (
 
 # writing
 from manyheads.decoding.step import Step as Step, CachedStep as CachedStep
+from manyheads.decoding.rows import RowStep as RowStep
 from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
 from manyheads.decoding.beam import Beam as Beam, beam as beam

@@ -231,6 +231,13 @@ class Static:
     def reorder(self, rows: Tensor) -> None:
         take_in_place(self.own, rows)
 
+    def put(self, row: int, alone: Growing, batch: int, memory_tokens: int) -> None:
+        """What one sequence holds in the place of this row, the others as they were."""
+        own = {i: (key.held(), value.held()) for i, (key, value) in alone.own.items()}
+        put_row(self.own, row, own, batch, len(self.places))
+        put_row(self.memory, row, alone.memory, batch, memory_tokens)
+        self.together = max(self.together, alone.together)
+
     def crop(self, length: int) -> None:
         """Nothing is to be done: what comes next says its place, and sees nothing behind it."""
         check_crop(length, len(self.places), self.together)
@@ -248,6 +255,19 @@ def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
             )
         key.copy_(key.index_select(0, rows))
         value.copy_(value.index_select(0, rows))
+
+
+def put_row(
+    kept: dict[int, KeyValue], row: int, new: dict[int, KeyValue], batch: int, tokens: int
+) -> None:
+    """Keys and values of one sequence into a row of a batch that has room for so many tokens."""
+    for layer, pair in new.items():
+        if layer not in kept:
+            key, value = (x.new_zeros(batch, x.shape[1], tokens, x.shape[3]) for x in pair)
+            kept[layer] = key, value
+        for slots, x in zip(kept[layer], pair, strict=True):
+            slots[row].zero_()  # nobody sees what was there, but a NaN would be met all the same
+            slots[row, :, : x.shape[2]] = x[0]
 
 
 def check_crop(length: int, held: int, together: int = 0) -> None:

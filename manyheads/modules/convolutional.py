@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.cache import Growing, Slot, check_crop, same_batch
+from manyheads.attention.cache import Growing, Slot, check_crop, put_row, same_batch
 from manyheads.attention.kernels import Kernel, Plan, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention
@@ -181,9 +181,11 @@ class Recent:
         self.memory = Growing()  # holds keys and values of the memory alone
         self.read = 0
         self.first = 0  # of the tokens that came in last
+        self.apart = False  # rows were put in: each is at a place of its own
 
     def resume(self, tokens: Tokens, batch: int) -> None:
-        goes_on(tokens, self.read)
+        if not self.apart:
+            goes_on(tokens, self.read)
         for kept in self.inputs.values():
             same_batch(kept, batch)
 
@@ -206,6 +208,18 @@ class Recent:
         """Go on from what these rows wrote, each with the memory it has."""
         self.inputs = {layer: kept[rows] for layer, kept in self.inputs.items()}
 
+    def put(self, row: int, alone: Recent, batch: int, memory_tokens: int) -> None:
+        """What one sequence still sees in the place of this row, the others as they were."""
+        for layer, new in alone.inputs.items():
+            if layer not in self.inputs:
+                self.inputs[layer] = new.new_zeros(batch, *new.shape[1:])
+            kept = self.inputs[layer]
+            last = new[0, max(new.shape[1] - kept.shape[1], 0) :]
+            kept[row].zero_()
+            kept[row, kept.shape[1] - len(last) :] = last
+        put_row(self.memory.memory, row, alone.memory.memory, batch, memory_tokens)
+        self.apart = True
+
     def crop(self, length: int) -> None:
         """Go back to the first `length` tokens, as if the rest had never been read."""
         check_crop(length, self.read)
@@ -221,7 +235,7 @@ class Recent:
         self.read, self.first = length, min(self.first, length)
 
     def forget(self) -> None:
-        self.inputs, self.read, self.first = {}, 0, 0
+        self.inputs, self.read, self.first, self.apart = {}, 0, 0, False
         self.memory.forget()
 
 

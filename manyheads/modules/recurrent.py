@@ -233,6 +233,7 @@ class Carried:
         self.before: States | None = None
         self.last: Tensor | None = None  # (B, T, D), what came in between the two
         self.read = 0
+        self.apart = False  # rows were put in: each is at a place of its own
 
     def resume(
         self,
@@ -241,7 +242,8 @@ class Carried:
         read: Callable[[Tensor, States | None], tuple[Tensor, States]],
     ) -> States | None:
         """The state to go on from; none before the first token."""
-        goes_on(tokens, self.read)
+        if not self.apart:
+            goes_on(tokens, self.read)
         if self.last is not None:
             same_batch(self.last, batch)
             if self.states is None:  # it went back into the midst of what came in last
@@ -260,6 +262,15 @@ class Carried:
             for states in (self.states, self.before)
         )
         self.last = None if self.last is None else self.last[rows]
+
+    def put(self, row: int, alone: Carried, batch: int, memory_tokens: int) -> None:
+        """The state of one sequence in the place of this row, the others as they were."""
+        new = alone.states or ()
+        held = self.states or [state.new_zeros(len(state), batch, state.shape[2]) for state in new]
+        at = torch.tensor([row], device=new[0].device)
+        both = zip(held, new, strict=True)
+        self.states = tuple(state.index_copy(1, at, one) for state, one in both)
+        self.before, self.last, self.apart = None, None, True
 
     def crop(self, length: int) -> None:
         """Go back to the first `length` tokens, as if the rest had never been read."""
@@ -285,6 +296,7 @@ class Carried:
 
     def forget(self) -> None:
         self.states, self.before, self.last, self.read = None, None, None, 0
+        self.apart = False
 
 
 def cells_of(

@@ -1,0 +1,138 @@
+"""A batch whose sequences come and go one by one, each row at a place of its own.
+
+B rows of the batch, T new tokens, S tokens of a memory, D model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.cache import Growing, Static, check_crop
+from manyheads.attention.patterns import Lengths
+from manyheads.attention.places import Grid, line
+from manyheads.decoding.step import CachedStep, Writer
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Tokens
+from manyheads.threads import sharing, using, work_of
+
+
+class RowStep:
+    """A decoder that writes `rows` sequences side by side along `places`, `line(512)` for a text.
+
+    Between two steps a sequence may leave its row and another be put in, with a memory of up to
+    `memory_tokens` tokens of its own: it goes on as it would alone, and no other row is touched.
+    """
+
+    def __init__(self, decoder: Writer, rows: int, places: Grid, memory_tokens: int = 0):
+        if rows < 1:
+            raise ValueError(f"a batch has 1 row or more, got {rows}")
+        self.decoder, self.places, self.memory_tokens = decoder, places, memory_tokens
+        kept: Any = decoder.new_cache()
+        self.cache: Any = Static(places) if isinstance(kept, Growing) else kept
+        self.lengths: list[int | None] = [None] * rows  # tokens read; None where a row is free
+        self.sources = [1] * rows  # tokens of each memory
+        self.states: Tensor | None = None  # (B, S, D) of the memories
+        self.work = work_of(decoder)
+
+    @torch.no_grad()
+    def put(self, row: int, start: Tensor, memory: Memory | None = None) -> Tensor:
+        """A sequence from `start` (1, T) on into a free row -> logits of its next token (1, V)."""
+        if not 0 <= row < len(self.lengths):
+            raise ValueError(f"rows are numbered 0 to {len(self.lengths) - 1}, got {row}")
+        if self.lengths[row] is not None:
+            raise ValueError(f"row {row} holds a sequence; remove({row}) lets it out first")
+        if len(start) != 1:
+            raise ValueError(f"one sequence is put into a row, {len(start)} came")
+        memory = None if memory is None else self.as_fitting(memory)
+        alone = CachedStep(self.decoder, memory, places=self.places)
+        logits = alone(start)
+        self.cache.put(row, alone.cache, len(self.lengths), self.memory_tokens)
+        if memory is not None:
+            _, self.sources[row], width = memory.states.shape
+            if self.states is None:
+                shape = len(self.lengths), self.memory_tokens, width
+                self.states = memory.states.new_zeros(shape)
+            self.states[row].zero_()
+            self.states[row, : self.sources[row]] = memory.states[0]
+        self.lengths[row] = alone.length
+        return logits
+
+    def as_fitting(self, memory: Memory) -> Memory:
+        """The memory of one sequence without its padding, if there is room for it."""
+        if len(memory.states) != 1:
+            raise ValueError(f"one sequence came with the memory of {len(memory.states)}")
+        tokens = memory.states.shape[1]
+        for part in memory.seen.parts():
+            if not isinstance(part, Lengths):
+                raise ValueError(
+                    f"the memory of a row hides nothing but padding, {part} came; "
+                    "Lengths(...) would do"
+                )
+            tokens = min(tokens, int(part.lengths[0]))
+        if tokens > self.memory_tokens:
+            raise ValueError(
+                f"rows have room for a memory of {self.memory_tokens} tokens, {tokens} came; "
+                f"RowStep(..., memory_tokens={tokens}) would do"
+            )
+        return Memory(memory.states[:, :tokens], line(tokens, device=memory.states.device))
+
+    def remove(self, row: int) -> None:
+        """Let the sequence of this row out: what it gives until another comes means nothing."""
+        self.taken(row)
+        self.lengths[row] = None
+
+    def crop(self, row: int, length: int) -> None:
+        """The sequence of this row goes back to its first `length` tokens."""
+        check_crop(length, self.taken(row), getattr(self.cache, "together", 0))
+        if not isinstance(self.cache, Static):
+            raise ValueError(
+                f"a row goes back by itself in a Static cache, a {type(self.cache).__name__} holds "
+                "what the rows have come to together"
+            )
+        self.lengths[row] = length
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        return self.read(ids)[:, -1]
+
+    @torch.no_grad()
+    def read(self, ids: Tensor) -> Tensor:
+        """New tokens (B, T), any for a free row -> logits of what follows each (B, T, V)."""
+        count, new = ids.shape
+        taken = [length for length in self.lengths if length is not None]
+        if count != len(self.lengths) or not taken:
+            raise ValueError(
+                f"{count} sequences came to {len(self.lengths)} rows, {len(taken)} of them taken; "
+                "each row reads on, and put() fills one"
+            )
+        if max(taken) + new > len(self.places):
+            raise ValueError(
+                f"there are {len(self.places)} places to write, a sequence of {max(taken) + new} "
+                "tokens was asked for"
+            )
+        # A free row goes along with another: wherever it is, what it reads is written over.
+        starts = [taken[0] if length is None else length for length in self.lengths]
+        index = (torch.tensor(starts)[:, None] + torch.arange(new)).to(self.places.device)
+        at = replace(self.places.each(lambda x: x[index]), first=None)
+        with using(sharing(self.work, ids)):
+            logits: Tensor = self.decoder(Tokens(ids, at), self.memory(), self.cache)
+        self.lengths = [None if length is None else length + new for length in self.lengths]
+        return logits
+
+    def memory(self) -> Memory | None:
+        """The memories of all rows, each as long as it is."""
+        if self.states is None:
+            return None
+        device = self.states.device
+        lengths = Lengths(torch.tensor(self.sources).to(device))
+        return Memory(self.states, line(self.memory_tokens, device=device), lengths)
+
+    def taken(self, row: int) -> int:
+        """How many tokens the sequence of this row has read."""
+        length = self.lengths[row] if 0 <= row < len(self.lengths) else None
+        if length is None:
+            raise ValueError(f"row {row} holds no sequence")
+        return length
