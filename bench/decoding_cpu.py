@@ -36,7 +36,7 @@ from typing import Any, cast
 import torch
 
 from manyheads.codecs.text import PAD, START, STOP
-from manyheads.interop import ctranslate2 as door
+from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.metrics.bleu import bleu
 from manyheads.models import load
 from manyheads.modules.build import Network, encoder_decoder
@@ -259,7 +259,7 @@ def exported(
     made = {}
     for numbers in EXPORTS:
         place = folder / numbers
-        door.translation(model.network, model.task.design, (source, target), place, numbers)
+        CTranslate2().export(model.portable(), place, numbers)
         workers = torch.get_num_threads()
         translator = ctranslate2.Translator(str(place), inter_threads=workers, intra_threads=1)
         made[f"ours, {name}, CTranslate2 {numbers}"] = running(translator)

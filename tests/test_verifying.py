@@ -8,7 +8,7 @@ from toys import classifying, guessing, speaking, translating
 from tunes import singer
 
 from manyheads import Causal, Window
-from manyheads.interop.exchange import TEXTS
+from manyheads.interop.export import TEXTS
 from manyheads.verifying import Check, verified
 
 SOME = TEXTS[:3]
@@ -24,7 +24,7 @@ HERE = {
 
 @pytest.fixture(autouse=True)
 def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyheads.verifying.WAYS", {})
+    monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
 
 
 @pytest.mark.parametrize("make", HERE)

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from manyheads import __version__
-from manyheads.cli import about, language, understanding, writing
+from manyheads.cli import about, interop, language, understanding, writing
 from manyheads.cli import compare as comparing
-from manyheads.cli import interop as door
 from manyheads.cli import train as training
 from manyheads.tasks.music import commands as music
 
@@ -89,7 +88,7 @@ def share_among(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-app.command("import")(command(door.import_))
+app.command("import")(command(interop.import_))
 for one in (
     training.train,
     training.resume,
@@ -100,8 +99,8 @@ for one in (
     music.look,
     understanding.classify,
     understanding.embed,
-    door.export,
-    door.verify,
+    interop.export,
+    interop.verify,
     comparing.compare,
     about.models,
     about.env,

@@ -10,7 +10,7 @@ import typer
 from manyheads.cli.options import DeviceOption, ModelOption
 
 if TYPE_CHECKING:
-    from manyheads.interop.exports import Parity
+    from manyheads.interop.parity import Parity
 
 LINES = 200
 
@@ -25,12 +25,12 @@ def import_(
 
     What comes of it is a run like any other: it is used, looked into, trained on from, exported.
     """
-    from manyheads.interop.exchange import bring
+    from manyheads.interop.importing import import_folder
     from manyheads.tasks.table import find_task
 
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
-    task = bring(folder, out, print)
+    task = import_folder(folder, out, print)
     use = find_task(task).use
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
 
@@ -48,8 +48,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a model for others to run, and compare what it says there with what it says here."""
-    from manyheads.interop.exchange import SAME, TEXTS
-    from manyheads.interop.exchange import export as send
+    from manyheads.interop.export import TEXTS
+    from manyheads.interop.export import export as send
+    from manyheads.interop.parity import SAME
     from manyheads.models import load
 
     texts = TEXTS if check is None else first_lines(check)
@@ -71,7 +72,7 @@ def verify(
     device: DeviceOption = None,
 ) -> None:
     """Check on your own model that every way to run it says the same."""
-    from manyheads.interop.exchange import TEXTS
+    from manyheads.interop.export import TEXTS
     from manyheads.models import found, load
     from manyheads.verifying import verified
 

@@ -17,25 +17,15 @@ from torch import Tensor, nn
 
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import line
-from manyheads.codecs.text import Signs, Text
-from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.greedy import greedy
-from manyheads.decoding.step import CachedStep
-from manyheads.interop.exports import (
-    Parity,
-    needed,
-    new_or_empty,
-    save_codecs,
-    worst,
-    written_whole,
-)
+from manyheads.codecs.text import Text
+from manyheads.interop.exports import Exporter, needed, save_codecs
+from manyheads.interop.parity import Runtime, apart, real, worst
 from manyheads.modules.build import Network
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Stack
-from manyheads.modules.transformer import Decoder, Embedding, EncoderDecoder, Tied, Tokens
-from manyheads.tasks.seq2seq.writing import Writing, write
+from manyheads.modules.transformer import Decoder, Embedding, Tied, Tokens
+from manyheads.tasks.portable import Portable, Row
 
-Ids = Sequence[int]
 LONGEST = 1024  # places of a table of sinusoids; more tokens of a source CTranslate2 cuts off
 ACTIVATIONS = {
     "relu": "RELU",
@@ -56,16 +46,36 @@ HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than
 }
 
 
-def translation(
-    network: EncoderDecoder,
-    design: Network,
-    codecs: tuple[Text, Text],
-    folder: Path,
-    quantization: str = "",
-) -> None:
-    """A folder for ctranslate2.Translator; `codecs` are those of the source and the target."""
-    specs = checked(design, folder, quantization)
-    source, target = codecs
+class CTranslate2(Exporter):
+    """A folder for ctranslate2.Translator, or for Generator."""
+
+    needs = ("ctranslate2",)
+    quantizes = True
+
+    def write(self, model: Portable, folder: Path, quantization: str) -> None:
+        if not model.writes:
+            raise ValueError(
+                f"CTranslate2 runs what writes, {model.name} is a model for {model.kind}; "
+                "--to onnx or --to huggingface would do"
+            )
+        specs = checked(model.design, quantization)
+        spec = (
+            translation(specs, model) if model.architecture != "decoder" else language(specs, model)
+        )
+        spec.validate()
+        spec.optimize(quantization=quantization or None)
+        spec.save(str(folder))
+        save_codecs(model.codecs, folder)
+
+    def open(self, model: Portable, folder: Path) -> Runtime:
+        runtime = Generating if model.architecture == "decoder" else Translating
+        return runtime(model, folder)
+
+
+def translation(specs: Any, model: Portable) -> Any:
+    """For ctranslate2.Translator."""
+    network, design = model.network, model.design
+    source, target = model.codecs[0], model.codecs[-1]
     signs = around(source, target)
     encoder, decoder = network.encoder, network.decoder
     options = of_layers(specs, design)
@@ -82,23 +92,21 @@ def translation(
     spec.register_source_vocabulary(pieces(source, encoder.embedding))
     spec.register_target_vocabulary(pieces(target, decoder.embedding))
     say(spec.config, layer_norm_epsilon=design.norm_epsilon, **signs)
-    save(spec, codecs, folder, quantization)
+    return spec
 
 
-def language(
-    network: Decoder, design: Network, codec: Text, folder: Path, quantization: str = ""
-) -> None:
-    """A folder for ctranslate2.Generator; a prompt is given to it with the signs it starts with."""
-    specs = checked(design, folder, quantization)
+def language(specs: Any, model: Portable) -> Any:
+    """For ctranslate2.Generator; a prompt is given to it with the signs it starts with."""
+    network, design, (codec,) = model.network, model.design, model.codecs
     decoder = specs.transformer_spec.TransformerDecoderSpec(
         **of_layers(specs, design), with_encoder_attention=False
     )
     spec = specs.TransformerDecoderModelSpec(decoder)
-    embed(decoder.embeddings, cast(Embedding, network.embedding))
+    embed(decoder.embeddings, network.embedding)
     linear(decoder.projection, *head(network))
     decoder.scale_embeddings = design.scaled
     stack(decoder, network.stack, design)
-    names = pieces(codec, cast(Embedding, network.embedding))
+    names = pieces(codec, network.embedding)
     spec.register_vocabulary(names)
     signs = codec.signs
     say(
@@ -108,13 +116,13 @@ def language(
         bos_token=names[signs.starts[0] if signs.starts else signs.stop],
         eos_token=names[signs.stop],
     )
-    save(spec, (codec,), folder, quantization)
+    return spec
 
 
 # ---- what is refused -------------------------------------------------------------------------
 
 
-def checked(design: Network, folder: Path, quantization: str) -> Any:
+def checked(design: Network, quantization: str) -> Any:
     """CTranslate2's specifications, once it is sure that they hold this network."""
     for name, values in HOLDS.items():
         if (value := getattr(design, name)) not in values:
@@ -128,7 +136,6 @@ def checked(design: Network, folder: Path, quantization: str) -> Any:
         raise ValueError(
             f"CTranslate2 has no quantization {quantization!r}; there are {', '.join(known)}"
         )
-    new_or_empty(folder)
     return specs
 
 
@@ -285,109 +292,98 @@ def say(config: Any, **settings: Any) -> None:
         setattr(config, name, value)
 
 
-def save(spec: Any, codecs: Sequence[Text], folder: Path, quantization: str) -> None:
-    spec.validate()
-    spec.optimize(quantization=quantization or None)
-    with written_whole(folder) as beside:
-        spec.save(str(beside))
-        save_codecs(codecs, beside)
-
-
 # ---- the same as ours ------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def translation_parity(
-    network: EncoderDecoder,
-    codecs: tuple[Text, Text],
-    folder: Path,
-    pairs: Sequence[tuple[Ids, Ids]],
-    *,
-    compute_type: str = "default",
-    max_new_tokens: int = 64,
-) -> Parity:
-    """The export in this folder against its network: pairs of numbers, their signs left out."""
-    # It sets the threads of the whole process: to what they are.
-    translator = needed("ctranslate2").Translator(
-        str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
-    )
-    network.eval()
-    source, target = codecs
-    reads, writes = source.signs, target.signs
-    sources, targets = [one for one, _ in pairs], [other for _, other in pairs]
-    read, wanted = named(source, network.encoder, sources), named(target, network.decoder, targets)
-    theirs = [found.log_probs for found in translator.score_batch(read, wanted)]
-    ours = network(
-        Tokens.padded([[*reads.opens, *row, reads.stop] for row in sources], reads.pad),
-        Tokens.padded([[*writes.starts, *row] for row in targets], writes.pad),
-    ).log_softmax(-1)
-    skipped = len(writes.starts) - 1
-    largest = worst(
-        (logs[skipped + i, token] - score[i]).abs().item()
-        for logs, row, score in zip(ours, targets, theirs, strict=True)
-        for i, token in enumerate([*row, writes.stop])
-    )
-    how = Writing(max_new_tokens=max_new_tokens)
-    greedily = [best.ids for best, *_ in write(network, sources, how, signs=(reads, writes))]
-    found = translator.translate_batch(
-        read,
-        beam_size=1,
-        min_decoding_length=0,
-        max_decoding_length=max_new_tokens,
-        suppress_sequences=never(target, writes),
-    )
-    return compared(
-        largest, named(target, network.decoder, greedily), [one.hypotheses[0] for one in found]
-    )
+class CTranslate2Runtime(Runtime):
+    """Numbers in and out, of what takes the names of tokens."""
+
+    def __init__(self, model: Portable, folder: Path):
+        super().__init__(model)
+        self.folder = folder
+        sides = (
+            [model.network.encoder, model.network.decoder]
+            if model.architecture == "encoder-decoder"
+            else [model.network]
+        )
+        codecs = [model.codecs[0], model.codecs[-1]]
+        self.names = [pieces(c, s.embedding) for c, s in zip(codecs, sides, strict=False)]
+        self.numbers = {name: number for number, name in enumerate(self.names[-1])}
+
+    def opened(self, kind: str) -> Any:
+        # It sets the threads of the whole process: to what they are.
+        threads = torch.get_num_threads()
+        return getattr(needed("ctranslate2"), kind)(str(self.folder), intra_threads=threads)
+
+    def never(self) -> list[list[str]]:
+        """What is not written, as CTranslate2 is told at every call."""
+        return [[self.names[-1][number]] for number in self.model.signs.never]
+
+    def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
+        raise NotImplementedError("it gives log-probabilities, and of some tokens only")
 
 
-@torch.no_grad()
-def language_parity(
-    network: Decoder,
-    codec: Text,
-    folder: Path,
-    texts: Sequence[Ids],
-    *,
-    compute_type: str = "default",
-    max_new_tokens: int = 64,
-) -> Parity:
-    """The same of a language model: numbers as it reads them, the signs they start with among them.
+class Translating(CTranslate2Runtime):
+    """By ctranslate2.Translator, which puts the signs around a source itself."""
 
-    Every token is scored, and each text is written on from.
-    """
-    generator = needed("ctranslate2").Generator(
-        str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
-    )
-    network.eval()
-    signs, rows = codec.signs, named(codec, network, texts)
-    theirs = np.array(generator.forward_batch(rows, return_log_probs=True))
-    ours = network(Tokens.padded(texts, signs.pad)).log_softmax(-1).numpy()
-    largest = worst(
-        float(np.abs(ours[i, : len(row)] - theirs[i, : len(row)]).max())
-        for i, row in enumerate(texts)
-    )
-    bounds = Bounds(signs.stops, longest=max_new_tokens, never=signs.never)
-    greedily = [greedy(CachedStep(network), torch.tensor([row]), bounds)[0].ids for row in texts]
-    found = generator.generate_batch(
-        rows,
-        max_length=max_new_tokens,
-        include_prompt_in_result=False,
-        end_token=[name_of(codec, number) for number in signs.stops],
-        suppress_sequences=never(codec, signs),
-    )
-    return compared(largest, named(codec, network, greedily), [one.sequences[0] for one in found])
+    def __init__(self, model: Portable, folder: Path):
+        super().__init__(model, folder)
+        self.translator = self.opened("Translator")
+
+    def read(self, rows: Sequence[Row]) -> list[list[str]]:
+        opens = len(self.model.codecs[0].signs.opens)
+        return [[self.names[0][i] for i in row[0][opens:-1]] for row in rows]
+
+    def difference(self, rows: Sequence[Row]) -> float:
+        """Between log-probabilities of what is written, the end among it."""
+        signs, begun = self.model.signs, len(self.model.signs.starts)
+        targets = [row[1][begun:] for row in rows]
+        wanted = [[self.names[1][i] for i in target] for target in targets]
+        found = self.translator.score_batch(self.read(rows), wanted)
+        ours = self.model.network(*self.batch(rows)).log_softmax(-1)
+        return worst(
+            (logs[begun - 1 + i, token] - one.log_probs[i]).abs().item()
+            for logs, target, one in zip(ours, targets, found, strict=True)
+            for i, token in enumerate([*target, signs.stop])
+        )
+
+    def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
+        found = self.translator.translate_batch(
+            self.read(rows),
+            beam_size=1,
+            min_decoding_length=0,
+            max_decoding_length=self.model.room(self.model.signs.starts, longest),
+            suppress_sequences=self.never(),
+        )
+        return [[self.numbers[name] for name in one.hypotheses[0]] for one in found]
 
 
-def named(codec: Text, side: Any, rows: Sequence[Ids]) -> list[list[str]]:
-    names = pieces(codec, side.embedding)
-    return [[names[i] for i in row] for row in rows]
+class Generating(CTranslate2Runtime):
+    """By ctranslate2.Generator."""
 
+    def __init__(self, model: Portable, folder: Path):
+        super().__init__(model, folder)
+        self.generator = self.opened("Generator")
 
-def never(codec: Text, signs: Signs) -> list[list[str]]:
-    """What is not written, as CTranslate2 is told at every call."""
-    return [[name_of(codec, number)] for number in signs.never]
+    def read(self, rows: Sequence[Row]) -> list[list[str]]:
+        return [[self.names[0][i] for i in row] for (row,) in rows]
 
+    def difference(self, rows: Sequence[Row]) -> float:
+        """Between log-probabilities of every token."""
+        batch = self.batch(rows)
+        found = self.generator.forward_batch(self.read(rows), return_log_probs=True)
+        ours = self.model.network(*batch).log_softmax(-1)
+        return apart(ours, torch.from_numpy(np.array(found)), real(batch[0]))
 
-def compared(largest: float, ours: list[list[str]], theirs: list[list[str]]) -> Parity:
-    different = sum(a != b for a, b in zip(ours, theirs, strict=True))
-    return Parity(largest, different, len(ours))
+    def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
+        found = [
+            self.generator.generate_batch(
+                self.read([row]),
+                max_length=self.model.room(row[0], longest),
+                include_prompt_in_result=False,
+                end_token=[self.names[0][number] for number in self.model.signs.stops],
+                suppress_sequences=self.never(),
+            )[0]
+            for row in rows
+        ]
+        return [[self.numbers[name] for name in one.sequences[0]] for one in found]

@@ -1,33 +1,48 @@
-"""What every export keeps to: a folder of its own, written whole, and checked against ours."""
+"""What a format is: what it needs, how a model is written in it, and how it is compared there."""
 
 from __future__ import annotations
 
 import importlib
-import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from manyheads.codecs.text import Text
+from manyheads.interop.parity import Parity, Runtime, compare
+from manyheads.tasks.portable import Portable
 
 EXTRA = "pip install 'manyheads[export]'"
 
 
-class Parity(NamedTuple):
-    """How far an export is from the network it was made of."""
+class Exporter(ABC):
+    """A format that models are written in for others to run."""
 
-    largest: float  # difference between two log-probabilities of one token
-    different: int  # texts of which greedy decoding wrote other tokens
-    texts: int
-    by: str = ""  # by what it was found, where not by what it was written for
+    needs: tuple[str, ...] = ()  # libraries
+    quantizes = False  # whether weights can be written in fewer bits
 
+    @abstractmethod
+    def write(self, model: Portable, folder: Path, quantization: str) -> None:
+        """Into a folder that is there and empty; what has no counterpart is refused."""
 
-def worst(differences: Iterable[float]) -> float:
-    """The largest; NaN where one of them is, which is larger than nothing and so passed over."""
-    each = list(differences)
-    return next((one for one in each if math.isnan(one)), max(each))
+    @abstractmethod
+    def open(self, model: Portable, folder: Path) -> Runtime:
+        """What the format is for, with what was written."""
+
+    def missing(self) -> str:
+        """The first library that is not there."""
+        return next((name for name in self.needs if find_spec(name) is None), "")
+
+    def export(self, model: Portable, folder: Path, quantization: str = "") -> None:
+        """Into a folder that is new or empty, all of it or nothing."""
+        with written_whole(folder) as beside:
+            self.write(model, beside, quantization)
+
+    def compare(self, model: Portable, folder: Path, texts: Sequence[str]) -> Parity:
+        return compare(self.open(model, folder), model.rows(texts))
 
 
 def needed(name: str) -> Any:
@@ -38,16 +53,12 @@ def needed(name: str) -> Any:
         raise ValueError(f"an export needs {missing.name}; `{EXTRA}` brings it") from None
 
 
-def new_or_empty(folder: Path) -> None:
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"{folder} {what}; an export goes into a folder that is new or empty")
-
-
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
     """A folder beside this one to write to, moved here once all of it is there."""
-    new_or_empty(folder)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise ValueError(f"{folder} {what}; an export goes into a folder that is new or empty")
     beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     try:
@@ -63,9 +74,6 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 def save_codecs(codecs: Sequence[Text], folder: Path) -> None:
     """One tokenizer.json, or source.json and target.json where they are two: as a run has them."""
-    source, target = codecs[0], codecs[-1]
-    if source is target:
-        source.save(folder / "tokenizer.json")
-    else:
-        source.save(folder / "source.json")
-        target.save(folder / "target.json")
+    names = ["tokenizer.json"] if len(codecs) == 1 else ["source.json", "target.json"]
+    for codec, name in zip(codecs, names, strict=True):
+        codec.save(folder / name)

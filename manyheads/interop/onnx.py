@@ -23,6 +23,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -37,23 +38,13 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
-from manyheads.codecs.text import Signs, Text
-from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.greedy import greedy
-from manyheads.decoding.step import CachedStep, Step
-from manyheads.interop.exports import (
-    Parity,
-    needed,
-    new_or_empty,
-    save_codecs,
-    worst,
-    written_whole,
-)
+from manyheads.interop.exports import Exporter, needed, save_codecs
+from manyheads.interop.parity import Runtime, real
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Reader
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of
-from manyheads.tasks.music.network import MusicDecoder
+from manyheads.tasks.portable import Portable, Row
 
 Ids = Sequence[int]
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -61,45 +52,31 @@ ONE_FILE = 2**30  # bytes of weights; more lie in a second file, for one holds t
 NOISY = "torch.onnx._internal.exporter._registration"  # says that torchvision is not there
 
 
-def translation(
-    network: EncoderDecoder, design: Network, codecs: tuple[Text, Text], folder: Path
-) -> None:
-    """A folder with both halves; `codecs` are those of the source and of the target."""
-    checked(design, folder)
-    with written_whole(folder) as beside:
-        export(Remembering(network), design, beside / ENCODER, READ, ["memory"])
-        outputs = ["scores", "present"]
-        export(Stepping(network.decoder), design, beside / STEP, TRANSLATE, outputs)
-        save_codecs(codecs, beside)
+class Onnx(Exporter):
+    """encoder.onnx, step.onnx or both."""
 
+    needs = ("onnx", "onnxscript", "onnxruntime")
 
-def language(network: Decoder, design: Network, codec: Text, folder: Path) -> None:
-    if isinstance(network, MusicDecoder):
-        raise ValueError(
-            "a network that reads voices, steps or pitches of music is not exported to ONNX; "
-            "one that reads text is"
-        )
-    checked(design, folder)
-    with written_whole(folder) as beside:
-        export(Stepping(network), design, beside / STEP, WRITE, ["scores", "present"])
-        save_codecs((codec,), beside)
+    def write(self, model: Portable, folder: Path, quantization: str) -> None:
+        network, design = model.network, model.design
+        if design.kind != "transformer":
+            raise ValueError(f"kind: {design.kind} is not exported to ONNX; transformer is")
+        needed("onnxscript")
+        written = ["scores", "present"]
+        if model.architecture == "encoder-decoder":
+            export(Remembering(network), design, folder / ENCODER, READ, ["memory"])
+            export(Stepping(network.decoder), design, folder / STEP, TRANSLATE, written)
+        elif model.architecture == "decoder":
+            export(Stepping(network), design, folder / STEP, WRITE, written)
+        else:
+            bare = isinstance(network, Encoder) and isinstance(network.head, nn.Identity)
+            inputs = READ | TYPES if design.types > 1 else READ
+            outputs = ["states" if bare else "scores"]
+            export(Understanding(network), design, folder / ENCODER, inputs, outputs)
+        save_codecs(model.codecs, folder)
 
-
-def encoder(network: Encoder | Reader, design: Network, codec: Text, folder: Path) -> None:
-    checked(design, folder)
-    bare = isinstance(network, Encoder) and isinstance(network.head, nn.Identity)
-    with written_whole(folder) as beside:
-        inputs = READ | TYPES if design.types > 1 else READ
-        outputs = ["states" if bare else "scores"]
-        export(Understanding(network), design, beside / ENCODER, inputs, outputs)
-        save_codecs((codec,), beside)
-
-
-def checked(design: Network, folder: Path) -> None:
-    if design.kind != "transformer":
-        raise ValueError(f"kind: {design.kind} is not exported to ONNX; transformer is")
-    needed("onnxscript")
-    new_or_empty(folder)
+    def open(self, model: Portable, folder: Path) -> OnnxRuntime:
+        return OnnxRuntime(model, folder)
 
 
 # ---- a stack for every shape -----------------------------------------------------------------
@@ -363,72 +340,44 @@ class OnnxStep:
         self.past = self.past[:, :, rows]
 
 
-def translating(folder: Path, rows: Sequence[Ids], pad: int = 0) -> OnnxStep:
-    """Sources read, with their signs, and ready to be translated."""
-    ids, mask = filled(rows, pad)
-    (memory,) = Session(folder / ENCODER)(ids=ids, mask=mask)
-    return OnnxStep(Session(folder / STEP), len(ids), {"memory": memory, "mask": mask})
+class OnnxRuntime(Runtime):
+    """A folder in onnxruntime."""
+
+    def __init__(self, model: Portable, folder: Path):
+        super().__init__(model)
+        self.encoder = Session(folder / ENCODER) if model.architecture != "decoder" else None
+        self.stepping = Session(folder / STEP) if model.writes else None
+
+    def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
+        """A text has all the parts that an encoder tells apart: [0, 0, 1, 1] of four tokens."""
+        batch = self.model.batch(rows)
+        if self.encoder is None or not self.encoder.asks_for("types"):
+            return batch
+        ids, types = batch[0].ids, self.model.design.types
+        parts = torch.arange(ids.shape[1]) * types // ids.shape[1]
+        return (replace(batch[0], types=parts.expand(ids.shape).contiguous()),)
+
+    def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
+        if self.stepping is not None:
+            return self.step(batch).scores(batch[-1].ids)
+        assert self.encoder is not None
+        types = {} if batch[0].types is None else {"types": batch[0].types}
+        return self.encoder(ids=batch[0].ids, mask=real(batch[0]), **types)[0]
+
+    def step(self, batch: tuple[Tokens, ...]) -> OnnxStep:
+        """To write with, sources read."""
+        assert self.stepping is not None
+        ids, source = batch[0].ids, {}
+        if self.encoder is not None:
+            mask = real(batch[0])
+            source = {"memory": self.encoder(ids=ids, mask=mask)[0], "mask": mask}
+        return OnnxStep(self.stepping, len(ids), source)
+
+    def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
+        return self.model.write(rows, longest, lambda row: self.step(self.model.batch([row])))
 
 
 def filled(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
     """[[5, 6], [7]] -> [[5, 6], [7, 0]] and [[1, 1], [1, 0]]"""
-    mask = Tokens.padded([[1] * len(row) for row in rows]).ids
-    return Tokens.padded(rows, pad).ids, mask
-
-
-def translation_parity(
-    network: EncoderDecoder,
-    codecs: tuple[Text, Text],
-    folder: Path,
-    pairs: Sequence[tuple[Ids, Ids]],
-    max_new_tokens: int = 64,
-) -> Parity:
-    """The export in this folder against its network: pairs of numbers, their signs left out."""
-    reads, writes = (codec.signs for codec in codecs)
-    sources = [[*reads.opens, *source, reads.stop] for source, _ in pairs]
-    targets = [[*writes.starts, *target] for _, target in pairs]
-
-    def ours() -> CachedStep:
-        with torch.no_grad():
-            return CachedStep(network.decoder, network.encode(Tokens.padded(sources, reads.pad)))
-
-    def theirs() -> OnnxStep:
-        return translating(folder, sources, reads.pad)
-
-    with torch.no_grad():
-        scores = network(Tokens.padded(sources, reads.pad), Tokens.padded(targets, writes.pad))
-    starts = [writes.starts] * len(pairs)
-    largest = apart(scores, theirs().scores(filled(targets, writes.pad)[0]), targets)
-    return compared(largest, ours(), theirs(), starts, writes, max_new_tokens)
-
-
-def language_parity(
-    network: Decoder, codec: Text, folder: Path, texts: Sequence[Ids], max_new_tokens: int = 64
-) -> Parity:
-    """The same of a language model: numbers as it reads them, the signs they start with among them.
-
-    Every token is scored, and all are written on from as far as the shortest goes.
-    """
-    signs, step = codec.signs, Session(folder / STEP)
-    with torch.no_grad():
-        scores = network(Tokens.padded(texts, signs.pad))
-    theirs = OnnxStep(step, len(texts)).scores(filled(texts, signs.pad)[0])
-    shortest = min(map(len, texts))
-    starts = [row[:shortest] for row in texts]
-    steps = CachedStep(network), OnnxStep(step, len(texts))
-    return compared(apart(scores, theirs, texts), *steps, starts, signs, max_new_tokens)
-
-
-def apart(ours: Tensor, theirs: Tensor, rows: Sequence[Ids]) -> float:
-    """The largest difference between log-probabilities of two (B, T, V), padding left out."""
-    difference = (ours.log_softmax(-1) - theirs.log_softmax(-1)).abs()
-    return worst(difference[i, : len(row)].max().item() for i, row in enumerate(rows))
-
-
-def compared(
-    largest: float, ours: Step, theirs: Step, starts: Sequence[Ids], signs: Signs, longest: int
-) -> Parity:
-    bounds = Bounds(signs.stops, longest=longest, never=signs.never)
-    start = torch.tensor([[*row] for row in starts])
-    written = zip(greedy(ours, start, bounds), greedy(theirs, start, bounds), strict=True)
-    return Parity(largest, sum(a.ids != b.ids for a, b in written), len(starts))
+    tokens = Tokens.padded(rows, pad)
+    return tokens.ids, real(tokens)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from manyheads.codecs.text import Signs, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
-from manyheads.decoding.step import CachedStep
+from manyheads.decoding.step import CachedStep, Step
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
 from manyheads.modules.transformer import Tokens
@@ -89,8 +89,13 @@ class Portable:
         return [self.batch(some) for some in chunks(self.rows(texts))]
 
     @torch.no_grad()
-    def write(self, rows: Sequence[Row], longest: int = TOKENS) -> list[list[int]]:
-        """Greedily for each source, or on from each text."""
+    def write(
+        self,
+        rows: Sequence[Row],
+        longest: int = TOKENS,
+        step: Callable[[Row], Step] | None = None,
+    ) -> list[list[int]]:
+        """Greedily for each source, or on from each text; by the network, or by another `step`."""
         found = []
         for row in rows:
             start = self.start(row)
@@ -98,7 +103,7 @@ class Portable:
                 self.signs.stops, longest=self.room(start, longest), never=self.signs.never
             )
             begun = torch.tensor([start], device=self.device)
-            found.append(greedy(self.step(row), begun, bounds)[0].ids)
+            found.append(greedy((step or self.step)(row), begun, bounds)[0].ids)
         return found
 
     def step(self, row: Row) -> CachedStep:
@@ -129,6 +134,8 @@ def chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:
 
 def portable(model: Any) -> Portable:
     """What a model says of itself; refused where it says nothing."""
+    if isinstance(model, Portable):
+        return model
     describe = getattr(model, "portable", None)
     if describe is None:
         raise ValueError(

@@ -11,7 +11,8 @@ from toys import LINES, speaking
 from typed import Command, Refuses
 
 from manyheads.codecs.text import Text
-from manyheads.interop.exchange import bring, export
+from manyheads.interop.export import export
+from manyheads.interop.importing import import_folder
 from manyheads.learn import begin
 from manyheads.models import load
 from manyheads.tasks.language.chat import CHAT, Chat
@@ -75,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Path:
-    bring(folder, folder / "run")
+    import_folder(folder, folder / "run")
     return folder / "run"
 
 

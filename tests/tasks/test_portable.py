@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from toys import guessing, judging, speaking, translating
+from toys import classifying, guessing, speaking, translating
 from tunes import singer
 
 from manyheads.tasks.portable import portable
@@ -14,7 +14,7 @@ MODELS = {
     translating: ("encoder-decoder", "translation", 2),
     speaking: ("decoder", "language", 1),
     guessing: ("encoder", "masked", 1),
-    judging: ("encoder", "classification", 1),
+    classifying: ("encoder", "classification", 1),
 }
 
 

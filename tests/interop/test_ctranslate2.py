@@ -1,4 +1,5 @@
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop import ctranslate2, exports
+from manyheads.interop import exports
+from manyheads.interop.ctranslate2 import CTranslate2
+from manyheads.interop.parity import Parity, compare
 from manyheads.modules import build
 from manyheads.modules.build import Network
+from manyheads.tasks.portable import Portable
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
@@ -60,8 +64,21 @@ def shaken(network: Any) -> Any:
     return network.eval()
 
 
-def translator(design: Network, joint: bool = True) -> Any:
-    return shaken(build.encoder_decoder(design, WORDS, WORDS, joint=joint))
+def translator(design: Network, codecs: tuple[Text, ...] = (CODEC,)) -> Portable:
+    sizes = codecs[0].size, codecs[-1].size
+    network = build.encoder_decoder(design, *sizes, joint=len(codecs) == 1)
+    return Portable(
+        "encoder-decoder", "translation", design, codecs, design.longest, shaken(network)
+    )
+
+
+def found_of(
+    model: Portable, folder: Path, pairs: Sequence[tuple[list[int], list[int]]], longest: int = 12
+) -> Parity:
+    """Of pairs without their signs."""
+    reads, writes = model.codecs[0].signs, model.signs
+    rows = [([*reads.opens, *s, reads.stop], [*writes.starts, *t]) for s, t in pairs]
+    return compare(CTranslate2().open(model, folder), rows, longest)
 
 
 # ---- what it writes --------------------------------------------------------------------------
@@ -72,11 +89,9 @@ def test_a_translation_is_scored_and_written_as_ours(
     setting: dict[str, Any], tmp_path: Path
 ) -> None:
     design = Network(**SMALL | setting)
-    network = translator(design)
-    ctranslate2.translation(network, design, (CODEC, CODEC), tmp_path)
-    parity = ctranslate2.translation_parity(
-        network, (CODEC, CODEC), tmp_path, PAIRS, max_new_tokens=12
-    )
+    model = translator(design)
+    CTranslate2().export(model, tmp_path)
+    parity = found_of(model, tmp_path, PAIRS)
     assert parity.largest < 1e-4
     assert (parity.different, parity.texts) == (0, len(PAIRS))
 
@@ -87,17 +102,18 @@ def test_a_language_model_scores_and_writes_on_as_ours(
 ) -> None:
     design = Network(**SMALL | setting)
     network = shaken(build.decoder(design, WORDS))
-    ctranslate2.language(network, design, CODEC, tmp_path)
-    texts = [[1, *row] for row in rows_of(3, 7, 1)]
-    parity = ctranslate2.language_parity(network, CODEC, tmp_path, texts, max_new_tokens=10)
+    model = Portable("decoder", "language", design, (CODEC,), 20, network)
+    CTranslate2().export(model, tmp_path)
+    texts = [([1, *row],) for row in rows_of(3, 7, 1)]
+    parity = compare(CTranslate2().open(model, tmp_path), texts, 10)
     assert parity.largest < 1e-4
     assert parity.different == 0
 
 
 def test_the_parity_of_another_network_is_far_off(tmp_path: Path) -> None:
     design = Network(**SMALL)
-    ctranslate2.translation(translator(design), design, (CODEC, CODEC), tmp_path)
-    parity = ctranslate2.translation_parity(translator(design), (CODEC, CODEC), tmp_path, PAIRS)
+    CTranslate2().export(translator(design), tmp_path)
+    parity = found_of(translator(design), tmp_path, PAIRS, 64)
     assert parity.largest > 0.1
     assert parity.different > 0
 
@@ -105,8 +121,8 @@ def test_the_parity_of_another_network_is_far_off(tmp_path: Path) -> None:
 def test_two_vocabularies_are_two_tokenizers(tmp_path: Path) -> None:
     target = Text.train(["one two three four five six seven"], "word", 40)
     design = Network(**SMALL)
-    network = shaken(build.encoder_decoder(design, WORDS, target.size, joint=False))
-    ctranslate2.translation(network, design, (CODEC, target), tmp_path)
+    model = translator(design, (CODEC, target))
+    CTranslate2().export(model, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "config.json",
         "model.bin",
@@ -116,9 +132,7 @@ def test_two_vocabularies_are_two_tokenizers(tmp_path: Path) -> None:
         "target_vocabulary.json",
     }
     pairs = [(source, [4, 9, 10, 5][: len(source)]) for source, _ in PAIRS]
-    parity = ctranslate2.translation_parity(
-        network, (CODEC, target), tmp_path, pairs, max_new_tokens=12
-    )
+    parity = found_of(model, tmp_path, pairs)
     assert parity.largest < 1e-4
     assert parity.different == 0
 
@@ -128,11 +142,11 @@ def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
     signs = Signs(pad=5, stop=7, starts=(5,), opens=(6,), unknown=None)
     codec = Text(CODEC.tokenizer, signs)
     design = Network(**SMALL)
-    network = translator(design)
-    ctranslate2.translation(network, design, (codec, codec), tmp_path)
+    model = translator(design, (codec,))
+    CTranslate2().export(model, tmp_path)
     assert (tmp_path / "tokenizer.signs.json").exists()
     rows = [([4, 8, 9], [8, 4]), ([9], [4, 4, 8])]
-    parity = ctranslate2.translation_parity(network, (codec, codec), tmp_path, rows)
+    parity = found_of(model, tmp_path, rows, 64)
     assert parity.largest < 1e-4
     assert parity.different == 0
 
@@ -140,15 +154,16 @@ def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
 def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -> None:
     design = Network(width=64, depth=1, heads=4, inner=256, position="rotary")
     network = build.encoder_decoder(design, WORDS, WORDS, joint=True).eval()
+    model = replace(translator(design), network=network)
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
     sizes = {}
     for quantization in ("int8", ""):
         folder = tmp_path / (quantization or "float32")
-        ctranslate2.translation(network, design, (CODEC, CODEC), folder, quantization)
+        CTranslate2().export(model, folder, quantization)
         sizes[quantization] = (folder / "model.bin").stat().st_size
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     assert sizes["int8"] < 0.4 * sizes[""]
-    parity = ctranslate2.translation_parity(network, (CODEC, CODEC), tmp_path / "int8", PAIRS)
+    parity = found_of(model, tmp_path / "int8", PAIRS, 64)
     assert 1e-4 < parity.largest < 0.5
 
 
@@ -175,16 +190,15 @@ def test_a_setting_without_counterpart_is_refused_by_its_name(
     setting: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     design = Network(**SMALL | setting)
-    network = build.encoder_decoder(design, WORDS, WORDS, joint=True)
     with pytest.raises(ValueError, match=f"^CTranslate2 has {sentence}"):
-        ctranslate2.translation(network, design, (CODEC, CODEC), tmp_path / "out")
+        CTranslate2().export(translator(design), tmp_path / "out")
     assert not any(tmp_path.iterdir())
 
 
 def test_an_unknown_quantization_is_answered_with_those_there_are(tmp_path: Path) -> None:
     design = Network(**SMALL)
     with pytest.raises(ValueError, match="no quantization 'int3'; there are int8, int8_float32"):
-        ctranslate2.translation(translator(design), design, (CODEC, CODEC), tmp_path, "int3")
+        CTranslate2().export(translator(design), tmp_path, "int3")
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
@@ -192,7 +206,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
     design = Network(**SMALL)
     for folder, sentence in ((tmp_path, "is not empty"), (tmp_path / "mine.txt", "is a file")):
         with pytest.raises(ValueError, match=f"{sentence}; an export goes into a folder that is"):
-            ctranslate2.translation(translator(design), design, (CODEC, CODEC), folder)
+            CTranslate2().export(translator(design), folder)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -204,7 +218,7 @@ def test_signs_that_it_cannot_put_are_refused(tmp_path: Path) -> None:
     ):
         codec = Text(CODEC.tokenizer, signs)
         with pytest.raises(ValueError, match=sentence):
-            ctranslate2.translation(translator(design), design, (codec, codec), tmp_path)
+            CTranslate2().export(translator(design, (codec,)), tmp_path)
     other = Text(CODEC.tokenizer, replace(CODEC.signs, stop=4))
     with pytest.raises(ValueError, match="ends both sides with one sign, these end with </s> and"):
-        ctranslate2.translation(translator(design), design, (CODEC, other), tmp_path)
+        CTranslate2().export(translator(design, (CODEC, other)), tmp_path)

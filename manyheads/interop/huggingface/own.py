@@ -9,16 +9,14 @@ import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from manyheads.codecs.text import Text
-from manyheads.interop.exports import Parity, needed, worst
-from manyheads.interop.family import Kind
-from manyheads.interop.folders import read_config
-from manyheads.modules.transformer import Tokens
+from manyheads.interop.exports import needed
+from manyheads.interop.huggingface.exporter import load
+from manyheads.interop.parity import Parity, worst
+from manyheads.tasks.portable import Portable
 
 OWN = "imported.safetensors"
 LONGEST = 64  # tokens of a text
@@ -27,30 +25,25 @@ MOST = 2 * 10**9  # weights that are loaded a second time
 
 
 @torch.no_grad()
-def own_output(
-    folder: Path, kind: Kind, codecs: Sequence[Text], texts: Sequence[str], most: int
-) -> dict[str, Tensor]:
+def own_output(folder: Path, model: Portable, texts: Sequence[str], most: int) -> dict[str, Tensor]:
     """By transformers, of each text: the numbers it is read as, at `most` so many, and what comes
     of them.
     """
-    library = needed("transformers")
-    library.logging.set_verbosity_error()
-    library.logging.disable_progress_bar()
-    name = (read_config(folder).get("architectures") or ["AutoModel"])[0]
-    model = getattr(library, name).from_pretrained(str(folder)).float().eval()
+    library, codec = load(folder), model.codecs[-1]
     try:
-        tokenizer = library.AutoTokenizer.from_pretrained(str(folder))
+        tokenizer = needed("transformers").AutoTokenizer.from_pretrained(str(folder))
     except Exception:  # a class that asks for files or libraries that are not here
         tokenizer = None
     held: dict[str, Tensor] = {}
     for i, text in enumerate(texts):
-        ids = laid(codecs[0], kind, text) if tokenizer is None else tokenizer(text)["input_ids"]
+        ids = laid(model, text) if tokenizer is None else tokenizer(text)["input_ids"]
         ids = ids[:most]
-        written = [*codecs[-1].signs.starts, *(number % codecs[-1].size for number in ids[:8])]
-        more = {"decoder_input_ids": torch.tensor([written])} if kind == "translation" else {}
-        out = model(input_ids=torch.tensor([ids]), return_dict=True, **more)
+        written = [*codec.signs.starts, *(number % codec.size for number in ids[:8])]
+        both = model.architecture == "encoder-decoder"
+        more = {"decoder_input_ids": torch.tensor([written])} if both else {}
+        out = library(input_ids=torch.tensor([ids]), return_dict=True, **more)
         held[f"ids.{i}"] = torch.tensor(ids)
-        held[f"output.{i}"] = kept(out[0][0], kind)
+        held[f"output.{i}"] = kept(out[0][0], model)
         if more:
             held[f"written.{i}"] = torch.tensor(written)
     return held
@@ -68,38 +61,29 @@ def own_vectors(folder: Path, texts: Sequence[str]) -> dict[str, Tensor]:
     return {"vectors": torch.from_numpy(found)}
 
 
-def kept(output: Tensor, kind: Kind) -> Tensor:
+def kept(output: Tensor, model: Portable) -> Tensor:
     """States as they are, of scores of words (T, V) some log-probabilities: (T, COLUMNS)"""
-    if kind not in ("language", "masked", "translation"):
+    if not model.writes and model.kind != "masked":
         return output.float().contiguous()
     logs = output.float().log_softmax(-1)
     return logs[:, :: max(1, logs.shape[1] // COLUMNS)].contiguous()
 
 
-def laid(codec: Text, kind: Kind, text: str) -> list[int]:
+def laid(model: Portable, text: str) -> list[int]:
     """A text as it is read here."""
-    signs, ids = codec.signs, codec.encode(text)
-    return [*signs.starts, *ids] if kind == "language" else [*signs.opens, *ids, signs.stop]
+    signs, ids = model.codecs[0].signs, model.codecs[0].encode(text)
+    around = [*signs.opens, *ids, signs.stop]
+    return [*signs.starts, *ids] if model.architecture == "decoder" else around
 
 
 @torch.no_grad()
-def by_folder(
-    network: Any,
-    kind: Kind,
-    codecs: Sequence[Text],
-    texts: Sequence[str],
-    most: int,
-    held: dict[str, Tensor],
-) -> Parity:
+def by_folder(model: Portable, texts: Sequence[str], most: int, held: dict[str, Tensor]) -> Parity:
     """The network here against what was kept; `different` are the texts read as other numbers."""
-    device = next(network.parameters()).device
     found, different = [0.0], 0
     for i, text in enumerate(texts):
         ids = held[f"ids.{i}"].tolist()
-        different += laid(codecs[0], kind, text)[:most] != ids
-        batch = [Tokens.padded([ids]).to(device)]
-        if kind == "translation":
-            batch.append(Tokens.padded([held[f"written.{i}"].tolist()]).to(device))
-        ours = kept(network(*batch)[0], kind).cpu()
+        different += laid(model, text)[:most] != ids
+        row = [ids, held[f"written.{i}"].tolist()] if f"written.{i}" in held else [ids]
+        ours = kept(model.network(*model.batch([tuple(row)]))[0], model).cpu()
         found.append(float((ours - held[f"output.{i}"]).abs().max()))
     return Parity(worst(found), different, len(texts))

@@ -13,12 +13,13 @@ import torch
 from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
-from manyheads.interop.family import Kind
-from manyheads.interop.folders import Config
-from manyheads.interop.huggingface import FAMILIES, key_tables, read
-from manyheads.interop.keys import EVERY, WRITING, Idle, Left, Only, Read
-from manyheads.interop.parity import ours_written, theirs_written
+from manyheads.interop.huggingface.convert import FAMILIES, key_tables, read
+from manyheads.interop.huggingface.exporter import Transformers
+from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.keys import EVERY, WRITING, Idle, Left, Only, Read
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.portable import Portable
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; pip install transformers"
@@ -199,7 +200,6 @@ def test_a_key_that_is_set_to_something_else_is_read_idle_or_refused(
 def test_a_way_to_write_is_read_told_or_refused(
     family: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.interop.parity.LONGEST", 12)
     plain = json.loads((folders[family] / "generation_config.json").read_text())
     told, refused, followed = [], [], []
     before = written(folders[family], family)
@@ -240,12 +240,17 @@ NOT_FASTER = ("bos_token_id", "forced_eos_token_id", "remove_invalid_values")
 @torch.no_grad()
 def written(folder: Path, family: str) -> tuple[list[int], list[int]]:
     """What both write by taking the likeliest token."""
-    imported, (model_class, _, kind, _) = read(folder), SMALL[family]
-    model = getattr(transformers, model_class).from_pretrained(folder, dtype=torch.float32).eval()
-    module, signs = imported.module(), imported.signs[-1]
-    both = (Tokens.padded(READ_IDS[:1]), Tokens.padded([[1]]))
-    batch = both if kind == "translation" else both[:1]
-    return ours_written(module, batch, signs, 0), theirs_written(model, module, batch, signs, 0)
+    imported = read(folder)
+    model = Portable(
+        "encoder-decoder" if imported.kind == "translation" else "decoder",
+        imported.kind,
+        imported.network,
+        tuple(imported.codecs()),
+        imported.context,
+        imported.module(),
+    )
+    rows = [(READ_IDS[0], [1])[: 2 if imported.kind == "translation" else 1]]
+    return model.write(rows, 12)[0], Transformers(model, folder).write(rows, 12)[0]
 
 
 def test_what_a_table_calls_read_is_asked_for(
@@ -269,5 +274,5 @@ def test_what_a_table_calls_read_is_asked_for(
 
 
 def test_the_docs_have_the_tables_that_the_code_reads_by() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "door.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
     assert key_tables() in page

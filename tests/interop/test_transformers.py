@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.family import Kind, built
-from manyheads.interop.huggingface import Imported, read, write
+from manyheads.interop.huggingface.convert import Imported, read, write
+from manyheads.interop.huggingface.family import Kind, built
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.training.averages import load_weights, weights_of
@@ -143,7 +143,7 @@ def saved(name: str, folder: Path) -> Any:
 
 
 def dressed(text: Text, kind: Kind, folder: Path) -> None:
-    from manyheads.interop import special_tokens as signs
+    from manyheads.interop.huggingface import special_tokens as signs
 
     (folder / "tokenizer.json").write_text(signs.dressed(text, kind).to_str())
 

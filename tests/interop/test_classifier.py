@@ -17,7 +17,7 @@ from manyheads.models import load
 transformers: Any = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers are not ours
 
-# As docs/door.md has it: the encoder that a BERT is.
+# As docs/interop.md has it: the encoder that a BERT is.
 BERT = [
     "network.order=post",
     "network.position=learned",

@@ -11,10 +11,28 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.interop.family import ACTIVATIONS, Kind, activation, attention
-from manyheads.interop.folders import Config
-from manyheads.interop.keys import EVERY, LEARNING, PLACES, Idle, Key, Keys, Only, Read, Same
-from manyheads.interop.names import Pair, Tensors, both, given, one_of, own_head, without_known
+from manyheads.interop.huggingface.family import ACTIVATIONS, Kind, activation, attention
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.keys import (
+    EVERY,
+    LEARNING,
+    PLACES,
+    Idle,
+    Key,
+    Keys,
+    Only,
+    Read,
+    Same,
+)
+from manyheads.interop.huggingface.names import (
+    Pair,
+    Tensors,
+    both,
+    given,
+    one_of,
+    own_head,
+    without_known,
+)
 from manyheads.modules.build import Network
 from manyheads.modules.layers import NormOrder
 

@@ -11,9 +11,10 @@ import pytest
 from test_folders import BERT, change
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.exchange import bring, export
-from manyheads.interop.family import built
-from manyheads.interop.huggingface import read, write
+from manyheads.interop.export import export
+from manyheads.interop.huggingface.convert import read, write
+from manyheads.interop.huggingface.family import built
+from manyheads.interop.importing import import_folder
 from manyheads.models import load
 from manyheads.modules.build import Network
 from manyheads.training.averages import weights_of
@@ -52,7 +53,7 @@ def test_a_text_becomes_the_vector_that_sentence_transformers_gives(tmp_path: Pa
             change_list(folder / name)
         theirs = library.SentenceTransformer(str(folder), device="cpu").encode(texts)
         run = tmp_path / f"run{number}"
-        bring(folder, run)
+        import_folder(folder, run)
         ours = load(run, "cpu")
         assert np.abs(ours.embed(texts) - theirs).max() < 1e-5, name
         assert theirs.shape != before.shape or np.abs(theirs - before).max() > 1e-3, name

@@ -11,11 +11,19 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop import special_tokens as sign_files
-from manyheads.interop.bart import SHARED, Bart
-from manyheads.interop.bert import Bert
-from manyheads.interop.family import KINDS, Family, Kind, built, canonical, lacking, skeleton
-from manyheads.interop.folders import (
+from manyheads.interop.huggingface import special_tokens as sign_files
+from manyheads.interop.huggingface.bart import SHARED, Bart
+from manyheads.interop.huggingface.bert import Bert
+from manyheads.interop.huggingface.family import (
+    KINDS,
+    Family,
+    Kind,
+    built,
+    canonical,
+    lacking,
+    skeleton,
+)
+from manyheads.interop.huggingface.folders import (
     CONFIG,
     GENERATION,
     READING_CONFIG,
@@ -35,8 +43,8 @@ from manyheads.interop.folders import (
     write_json,
     write_weights,
 )
-from manyheads.interop.gpt2 import Gpt2
-from manyheads.interop.keys import (
+from manyheads.interop.huggingface.gpt2 import Gpt2
+from manyheads.interop.huggingface.keys import (
     EVERY,
     FORMS,
     MODES,
@@ -54,10 +62,11 @@ from manyheads.interop.keys import (
     check,
     table,
 )
-from manyheads.interop.llama import ROTARY, Llama
-from manyheads.interop.names import Tensors, taken
+from manyheads.interop.huggingface.llama import ROTARY, Llama
+from manyheads.interop.huggingface.names import Tensors, taken
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
+from manyheads.tasks.portable import VectorSettings
 from manyheads.training.averages import load_weights
 from manyheads.training.files import fitting, write_text
 
@@ -78,17 +87,6 @@ FAMILIES: dict[str, Family] = {
 PARTS = ["Transformer", "Pooling", "Normalize"]  # of a sentence-transformer
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """How a text becomes a vector."""
-
-    pooling: Pooling = "mean"
-    normalised: bool = True  # brought to length 1
-    prompt: str = ""  # before every text
-    dimensions: int = 0  # so many numbers of it, the first; 0: all
-    context: int = 0  # tokens that are read; 0: as many as the model reads
-
-
 @dataclass(frozen=True, eq=False)
 class Imported:
     """A model from elsewhere, as a network of ours."""
@@ -102,7 +100,7 @@ class Imported:
     labels: tuple[str, ...] = ()  # of classification and labelling
     # A verdict's own; of an embedding: the states that make it, "first" as it is, with no layer.
     pooling: Pooling | None = None
-    vectors: Vectors = Vectors()
+    vectors: VectorSettings = VectorSettings()
     notes: tuple[str, ...] = ()  # what its files ask of a call, and is left to the call here
 
     def codecs(self) -> list[Text]:
@@ -145,7 +143,7 @@ def read(folder: Path) -> Imported:
         context = family.context(config)
         sizes = tuple(tokenizer.get_vocab_size() for tokenizer in tokenizers)
         wanted = skeleton(kind, network, sizes, outcomes(kind, labels), pooling)
-        vectors = Vectors()
+        vectors = VectorSettings()
         if kind == "embedding":
             vectors, notes = read_vectors(folder, network.width, measure, tokenizers[0])
             pooling, context = vectors.pooling, min(context, vectors.context or context)
@@ -244,7 +242,7 @@ def outcomes(kind: Kind, labels: Sequence[str]) -> int:
 
 def read_vectors(
     folder: Path, width: int, measure: Measure, tokenizer: Tokenizer
-) -> tuple[Vectors, list[str]]:
+) -> tuple[VectorSettings, list[str]]:
     """How a text becomes a vector, as sentence-transformers says; else by the mean of its states.
 
     Texts that are read in small letters are so by the tokenizer, which is changed.
@@ -277,7 +275,7 @@ def read_vectors(
         small = [normalizers.Replace(Regex(r"(?<=\p{L})\u03a3(?!\p{L})"), "\u03c2")]
         before = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([*small, normalizers.Lowercase(), *before])
-    return Vectors(
+    return VectorSettings(
         pooled(modules["Pooling"], width) if modules else "mean",
         normalised=not modules or "Normalize" in modules,
         prompt=prompts.get(name, ""),
@@ -306,7 +304,7 @@ def pooled(settings: dict[str, Any], width: int) -> Pooling:
 
 
 def key_tables() -> str:
-    """Every key of every file and what becomes of it, as docs/door.md has them."""
+    """Every key of every file and what becomes of it, as docs/interop.md has them."""
     files = {
         "`generation_config.json`, and `config.json` where there is no such file": WRITING,
         "`config.json` of every family": less(EVERY, WRITING),
@@ -346,7 +344,7 @@ def write(
     context: int,
     labels: Sequence[str] = (),
     pooling: Pooling | None = None,
-    vectors: Vectors = Vectors(),
+    vectors: VectorSettings | None = None,
 ) -> Family:
     """A folder that transformers loads; the family that it was written as.
 
@@ -384,7 +382,7 @@ def write(
     if kind in ("language", "translation"):
         write_json(folder / GENERATION, sign_files.generation(codecs[-1], kind, context))
     if kind == "embedding":
-        how = replace(vectors, pooling=pooling or "mean", context=context)
+        how = replace(vectors or VectorSettings(pooling or "mean"), context=context)
         write_modules(folder, network, how)
     write_json(folder / CONFIG, config)
     return family
@@ -427,7 +425,7 @@ def label_settings(kind: Kind, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_modules(folder: Path, network: Network, how: Vectors) -> None:
+def write_modules(folder: Path, network: Network, how: VectorSettings) -> None:
     """What sentence-transformers reads: the states pooled, then of length one."""
     modules = {"": "Transformer", "1_Pooling": "Pooling"}
     if how.normalised:

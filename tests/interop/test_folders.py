@@ -12,9 +12,9 @@ import torch
 from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.family import Kind, built, skeleton
-from manyheads.interop.huggingface import FAMILIES, read, write
-from manyheads.interop.names import Pair, given, taken
+from manyheads.interop.huggingface.convert import FAMILIES, read, write
+from manyheads.interop.huggingface.family import Kind, built, skeleton
+from manyheads.interop.huggingface.names import Pair, given, taken
 from manyheads.modules.build import Network
 from manyheads.training.averages import weights_of
 

@@ -14,11 +14,13 @@ from test_folders import change, folder_of, put, refused
 from toys import classifying, speaking
 
 from manyheads.codecs.text import Text
-from manyheads.interop.exchange import TEXTS, bring, export, together
-from manyheads.interop.exports import Parity, worst
-from manyheads.interop.huggingface import read
+from manyheads.interop.export import TEXTS, export
+from manyheads.interop.huggingface.convert import read
+from manyheads.interop.importing import import_folder
+from manyheads.interop.parity import Runtime, compare, worst
 from manyheads.models import load
 from manyheads.modules.build import Network
+from manyheads.tasks.portable import Portable, portable
 from manyheads.verifying import Check, verified
 
 HUGE: list[tuple[str, dict[str, Any], str]] = [
@@ -192,7 +194,7 @@ def test_weights_that_are_no_numbers_are_not_loaded(tmp_path: Path) -> None:
     from manyheads.training.files import read_tensors, write_tensors
 
     export(speaking(), "huggingface", tmp_path / "out")
-    bring(tmp_path / "out", tmp_path / "run")
+    import_folder(tmp_path / "out", tmp_path / "run")
     path = tmp_path / "run" / "weights.safetensors"
     held, note = read_tensors(path)
     held["stack.norm.weight"][3] = math.inf
@@ -202,7 +204,7 @@ def test_weights_that_are_no_numbers_are_not_loaded(tmp_path: Path) -> None:
 
 
 def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyheads.verifying.WAYS", {})
+    monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
     model = classifying()
     with torch.no_grad():
         [*model.network.parameters()][-1].fill_(math.nan)
@@ -210,7 +212,25 @@ def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not checks["batch of 1 = batch of N"].holds
     assert not Check("a = b", math.nan, 1.0).holds
     assert math.isnan(worst([0.0, math.nan, 1.0]))
-    assert math.isnan(together([Parity(0.0, 0, 1), Parity(math.nan, 0, 1)]).largest)
+    described = portable(model)
+    there = portable(classifying())
+    monkeypatch.setattr("manyheads.tasks.portable.AT_ONCE", 1)
+    assert math.isnan(compare(Here(described, there), described.rows(TEXTS[:2])).largest)
+
+
+class Here(Runtime):
+    """Another network of the same settings."""
+
+    def __init__(self, model: Portable, other: Portable):
+        super().__init__(model)
+        self.other = other
+
+    def scores(self, batch: Any) -> torch.Tensor:
+        found: torch.Tensor = self.other.network(*batch)
+        return found
+
+    def write(self, rows: Any, longest: int) -> list[list[int]]:
+        return self.other.write(rows, longest)
 
 
 # ---- runs ------------------------------------------------------------------------------------
@@ -218,7 +238,7 @@ def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_recipe_of_more_than_its_weights_is_refused(tmp_path: Path) -> None:
     export(speaking(), "huggingface", tmp_path / "out")
-    bring(tmp_path / "out", tmp_path / "run")
+    import_folder(tmp_path / "out", tmp_path / "run")
     recipe = tmp_path / "run" / "recipe.yaml"
     plain = recipe.read_text()
     recipe.write_text(plain.replace("depth: 2", "depth: 900"))

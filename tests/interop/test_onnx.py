@@ -14,11 +14,13 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
-from manyheads.interop import exports, onnx, parity
+from manyheads.interop import exports, onnx
+from manyheads.interop.onnx import Onnx
+from manyheads.interop.parity import compare
 from manyheads.modules import build
 from manyheads.modules.build import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.music.network import music_decoder
+from manyheads.tasks.portable import Architecture, Portable
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
@@ -51,6 +53,10 @@ def shaken(network: Any) -> Any:
         else:
             nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.1)
     return network.eval()
+
+
+def described(architecture: Architecture, design: Network, network: Any) -> Portable:
+    return Portable(architecture, "toy", design, (CODEC,), design.longest, network)
 
 
 def installed() -> bool:
@@ -111,17 +117,17 @@ def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Pat
     design = Network(**SMALL | {"depth": 1, "position": "bias"})
     network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    onnx.translation(network, design, (CODEC, CODEC), tmp_path / "out")
+    model = described("encoder-decoder", design, network)
+    Onnx().export(model, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "encoder.onnx",
         "step.onnx",
         "tokenizer.json",
     }
     for lengths in ((3,), (1, 1), (9, 2, 5, 1, 6)):
-        pairs = list(zip(rows_of(*lengths), rows_of(*reversed(lengths)), strict=True))
-        found = onnx.translation_parity(
-            network, (CODEC, CODEC), tmp_path / "out", pairs, max_new_tokens=12
-        )
+        both = zip(rows_of(*lengths), rows_of(*reversed(lengths)), strict=True)
+        pairs = [([*source, 2], [1, *target]) for source, target in both]
+        found = compare(Onnx().open(model, tmp_path / "out"), pairs, 12)
         assert found.largest < 1e-4
         assert (found.different, found.texts) == (0, len(lengths))
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
@@ -130,14 +136,14 @@ def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Pat
     sources = rows_of(5, 2, 3)
     steps = (
         CachedStep(network.decoder, network.encode(Tokens.padded(sources))),
-        onnx.translating(tmp_path / "out", sources),
+        Onnx().open(model, tmp_path / "out").step((Tokens.padded(sources),)),
     )
     start, bounds = torch.full((3, 1), 1), Bounds(stop=2, longest=8, never=(0, 1))
     ours, theirs = (beam(step, start, bounds) for step in steps)
     assert [best.ids for best, *_ in ours] == [best.ids for best, *_ in theirs]
 
     other = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
-    found = onnx.translation_parity(other, (CODEC, CODEC), tmp_path / "out", pairs)
+    found = compare(Onnx().open(replace(model, network=other), tmp_path / "out"), pairs)
     assert found.largest > 0.1
 
 
@@ -146,10 +152,11 @@ def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
     setting = {"position": "rotary", "key_heads": 2, "norm": "rms", "bias": False, "window": 4}
     design = Network(**SMALL | setting | {"depth": 1, "feed_forward": "swiglu"})
     network = shaken(build.decoder(design, WORDS))
-    onnx.language(network, design, CODEC, tmp_path)
+    model = described("decoder", design, network)
+    Onnx().export(model, tmp_path)
     for lengths in ((1,), (2, 9, 4)):
-        texts = [[1, *row] for row in rows_of(*lengths)]
-        found = onnx.language_parity(network, CODEC, tmp_path, texts, max_new_tokens=12)
+        texts = [([1, *row],) for row in rows_of(*lengths)]
+        found = compare(Onnx().open(model, tmp_path), texts, 12)
         assert found.largest < 1e-4
         assert found.different == 0
 
@@ -158,7 +165,7 @@ def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
 def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
     design = Network(**SMALL | {"depth": 1})
     network = shaken(build.reader(design, WORDS, outcomes=3))
-    onnx.encoder(network, design, CODEC, tmp_path)
+    Onnx().export(described("encoder", design, network), tmp_path)
     session = onnx.Session(tmp_path / "encoder.onnx")
     for lengths in ((4,), (1, 7, 3)):
         ids, mask = onnx.filled(rows_of(*lengths), pad=0)
@@ -172,7 +179,8 @@ def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
 def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -> None:
     design = Network(**SMALL | {"depth": 1, "types": 3})
     network = shaken(build.reader(design, WORDS, outcomes=3))
-    onnx.encoder(network, design, CODEC, tmp_path / "out")
+    model = described("encoder", design, network)
+    Onnx().export(model, tmp_path / "out")
     session = onnx.Session(tmp_path / "out" / "encoder.onnx")
     rows = rows_of(1, 7, 3)
     (ids, mask), types = onnx.filled(rows, pad=0), torch.arange(7).expand(3, 7).contiguous() % 3
@@ -183,18 +191,19 @@ def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
     assert (found - all_first).abs().max() > 0.1
 
-    batch = (Tokens.padded(rows),)
-    assert parity.by_onnx(network, tmp_path / "out", batch).largest < 1e-4
+    texts = [(row,) for row in rows]
+    assert compare(Onnx().open(model, tmp_path / "out"), texts).largest < 1e-4
     with torch.no_grad():  # the comparison looks at every type
         network.encoder.embedding.types.weight[2] *= -1
-    assert parity.by_onnx(network, tmp_path / "out", batch).largest > 0.1
+    assert compare(Onnx().open(model, tmp_path / "out"), texts).largest > 0.1
 
 
 @exported
 @pytest.mark.parametrize("types", [0, 1])
 def test_an_encoder_of_one_part_asks_for_no_types(types: int, tmp_path: Path) -> None:
     design = Network(**SMALL | {"depth": 1, "types": types})
-    onnx.encoder(build.reader(design, WORDS, outcomes=3), design, CODEC, tmp_path)
+    network = build.reader(design, WORDS, outcomes=3)
+    Onnx().export(described("encoder", design, network), tmp_path)
     assert not onnx.Session(tmp_path / "encoder.onnx").asks_for("types")
 
 
@@ -206,16 +215,7 @@ def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> N
     network: Any = build.decoder(design, WORDS)
     sentence = "^kind: recurrent is not exported to ONNX; transformer is$"
     with pytest.raises(ValueError, match=sentence):
-        onnx.language(network, design, CODEC, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_network_that_reads_voices_is_refused(tmp_path: Path) -> None:
-    design = Network(**SMALL | {"types": 4})
-    network: Any = music_decoder(design, WORDS, [0] * WORDS, 4)
-    sentence = "^a network that reads voices, steps or pitches of music is not exported to ONNX; "
-    with pytest.raises(ValueError, match=sentence):
-        onnx.language(network, design, CODEC, tmp_path / "out")
+        Onnx().export(described("decoder", design, network), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -225,7 +225,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
     design = Network(**SMALL)
     network: Any = build.decoder(design, WORDS)
     with pytest.raises(ValueError, match="is not empty; an export goes into a folder that is new"):
-        onnx.language(network, design, CODEC, tmp_path)
+        Onnx().export(described("decoder", design, network), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -12,7 +12,7 @@ import safetensors.torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from manyheads.interop.keys import (
+from manyheads.interop.huggingface.keys import (
     MODULES,
     NORMALIZE,
     POOLING,

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.family import ACTIVATIONS, Kind, activation
-from manyheads.interop.folders import Config
-from manyheads.interop.keys import EVERY, LEARNING, Idle, Key, Keys, Only, Read, Same
-from manyheads.interop.names import (
+from manyheads.interop.huggingface.family import ACTIVATIONS, Kind, activation
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.keys import EVERY, LEARNING, Idle, Key, Keys, Only, Read, Same
+from manyheads.interop.huggingface.names import (
     Pair,
     Tensors,
     both,

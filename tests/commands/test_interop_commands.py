@@ -40,12 +40,11 @@ def test_texts_to_compare_on_are_read_from_a_file(
 def test_an_export_that_says_something_else_is_told(
     manyheads: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyheads.interop.exchange import WAYS, Way
-    from manyheads.interop.exports import Parity
+    from manyheads.interop.export import EXPORTERS
+    from manyheads.interop.parity import Parity
 
-    way = WAYS["huggingface"]
-    wrong = Way(way.needs, way.send, lambda *_: Parity(0.5, 3, 8))
-    monkeypatch.setitem(WAYS, "huggingface", wrong)
+    wrong = Parity(0.5, 3, 8)
+    monkeypatch.setattr(EXPORTERS["huggingface"], "compare", lambda *_: wrong)
     out = tmp_path / "out"
     done = manyheads("export", out, "--model", run, "--to", "huggingface")
     assert done.code == 2
@@ -101,7 +100,7 @@ def test_what_is_no_folder_is_refused(refuses: Refuses, tmp_path: Path) -> None:
 def test_a_sound_run_is_verified(
     manyheads: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.verifying.WAYS", {})
+    monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
     done = manyheads("verify", "--model", run)
     assert done.code == 0
     assert [line.split()[0] for line in done.out.splitlines()] == ["holds"] * 5
@@ -110,7 +109,7 @@ def test_a_sound_run_is_verified(
 def test_what_does_not_hold_is_told_and_ends_with_1(
     manyheads: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.verifying.WAYS", {})
+    monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
     monkeypatch.setattr("manyheads.verifying.cached", lambda *_: 0.3)
     done = manyheads("verify", "--model", run)
     assert done.code == 1

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.family import GATES, Kind, activation, attention
-from manyheads.interop.folders import Config
-from manyheads.interop.gpt2 import apart
-from manyheads.interop.keys import EVERY, Idle, Key, Keys, Only, Read, brief, check
-from manyheads.interop.names import (
+from manyheads.interop.huggingface.family import GATES, Kind, activation, attention
+from manyheads.interop.huggingface.folders import Config
+from manyheads.interop.huggingface.gpt2 import apart
+from manyheads.interop.huggingface.keys import EVERY, Idle, Key, Keys, Only, Read, brief, check
+from manyheads.interop.huggingface.names import (
     Pair,
     Tensors,
     both,

@@ -1,0 +1,1 @@
+"""Folders that transformers and sentence-transformers read and write."""
