@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from manyheads.config import write
 from manyheads.config.declare import about
@@ -14,7 +15,7 @@ from manyheads.tasks.table import TASKS, find_task
 from manyheads.tasks.task import Choice, Task
 
 FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
-EXAMPLE = {"pairs": Path("x.tsv"), "text": (Path("x"),), "data": Path("x"), "music": (Path("x"),)}
+EXAMPLE = Path("x.tsv")
 
 
 class Described(NamedTuple):
@@ -45,13 +46,23 @@ def settings_of(task: str) -> list[Described]:
 
 
 def ways(task: str, family: type[Task]) -> list[Way]:
-    data = family.data_of({name: EXAMPLE[name] for name in family.files if name in EXAMPLE})
+    data = example_data(family)
     return [
         Way(name, device, *(family.choose(task, data, tokens, asked) for tokens in (FEW, MANY)))
         for name in family.presets
         for device in ("cpu", "cuda")
         for asked in [Choice(device, preset=name)]
     ]
+
+
+def example_data(family: type[Task]) -> Any:
+    """As if one file were given, by the first option that is enough alone."""
+    types = get_type_hints(get_type_hints(family.Recipe)["data"])
+    for name in family.files:
+        several = get_origin(types[name]) is tuple
+        with suppress(ValueError):
+            return family.data_of({name: (EXAMPLE,) if several else EXAMPLE})
+    raise ValueError(f"no file alone is enough to learn from: {', '.join(family.files)}")
 
 
 def walk(kind: Any, chosen: Sequence[Way], path: str, asked: set[str]) -> Iterator[Described]:
