@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from manyheads.config import write
-from manyheads.evaluating import Evaluation, report
 from manyheads.models import BUILT_IN, load
 from manyheads.tasks.seq2seq.corpus import read_pairs
+from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.writing import Writing
 from manyheads.tasks.table import load_recipe
 from manyheads.training.files import read_tensors, write_tensors, write_text
@@ -72,9 +72,9 @@ def main() -> None:
     model = load(folder, "cpu")
     examples = list(read_pairs("translation", asked.source, asked.reference, None))
     began = time.perf_counter()
-    evaluation = Evaluation.of(model, examples, Writing(beam=5), "13a")
+    evaluation = evaluate_texts(model, examples, Writing(beam=5), "13a")
     seconds = time.perf_counter() - began
-    told = report(evaluation)
+    told = evaluation.report()
     metrics = [json.loads(line) for line in (asked.run / "metrics.jsonl").open()]
     kept = (asked.run / "corpus.txt").read_text(encoding="utf-8").split(", ")[1].split(" ")[0]
     source, target = asked.name.split("-")

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from builtin import packed
 
-from manyheads.evaluating import of_music
 from manyheads.models import BUILT_IN, load
 from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.evaluation import of_music
 from manyheads.tasks.music.grids import read_grids
 from manyheads.training.files import write_text
 

@@ -257,6 +257,8 @@ def evaluate(
     accuracy and F1, or correlations, for what is said about texts;
     nats a token and how it compares with what the model writes, for music.
     """
+    from manyheads.metrics.report import table
+
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
     if "split" in given(context):
@@ -273,15 +275,18 @@ def evaluate(
         if text:
             told = measured_text(model, text, device)
         elif music:
+            from manyheads.tasks.music.evaluation import music_table
+
             told = of_music.measured(model, music, split, (count, seconds), device)
         else:
             told = measured_labels(model, data, device)
-        print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_table(told))
+        shown_as = music_table if music else table
+        print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_as(told))
         return
     from manyheads.cli.screen import passing
-    from manyheads.evaluating import Evaluation, report, table
     from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
     from manyheads.tasks.seq2seq.corpus import read_pairs
+    from manyheads.tasks.seq2seq.evaluation import evaluate_texts
     from manyheads.tasks.seq2seq.model import Translator
     from manyheads.tasks.seq2seq.writing import Writing
 
@@ -301,11 +306,11 @@ def evaluate(
         if reason and kinds[0] == "translation":
             print(f"{reason}; --tokenize would change it", file=sys.stderr)
     shown = partial(passing, total=len(examples))
-    ours = Evaluation.of(models[0], examples, how, tokenize, shown)
+    ours = evaluate_texts(models[0], examples, how, tokenize, shown)
     if write_to is not None:
         write_to.write_text("".join(f"{line}\n" for line in ours.lines()), encoding="utf-8")
-    theirs = [Evaluation.of(other, examples, how, tokenize, shown) for other in models[1:]]
-    told = report(ours, *theirs)
+    theirs = [evaluate_texts(other, examples, how, tokenize, shown) for other in models[1:]]
+    told = ours.report(*theirs)
     print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(told))
 
 
@@ -314,30 +319,24 @@ def alone(asked: str, others: dict[str, Any]) -> None:
         raise ValueError(f"{asked} is evaluated by itself, {other} was given too")
 
 
-def shown_table(told: dict[str, Any]) -> str:
-    from manyheads.evaluating import table
-
-    return table(told)
-
-
 def measured_text(model: str, text: list[Path], device: str | None) -> dict[str, Any]:
     from manyheads.cli.screen import passing
     from manyheads.data.documents import documents
-    from manyheads.evaluating import of_text
+    from manyheads.tasks.language.evaluation import evaluate_documents
     from manyheads.tasks.language.model import LanguageModel
 
     loaded = loaded_as(LanguageModel, model, device)
     read = [document.text for document in documents(text)]
-    return of_text(loaded, passing(read, len(read), "documents", "read"))
+    return evaluate_documents(loaded, passing(read, len(read), "documents", "read"))
 
 
 def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:
     from manyheads.data.labelled import labelled, tagged
-    from manyheads.evaluating import of_labels
+    from manyheads.tasks.classification.evaluation import evaluate_labels
     from manyheads.tasks.classification.model import Classifier
 
     loaded, path = loaded_as(Classifier, model, device), Path(data or "")
-    told = of_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
+    told = evaluate_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
     if unseen := told.get("unseen"):
         named = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.items())
         known = ", ".join(loaded.task.labels.names)

@@ -190,7 +190,7 @@ def measured(
 ) -> dict[str, Any]:
     """How likely the model finds this music, and what it is like beside what the model writes."""
     from manyheads.cli.screen import passing
-    from manyheads.evaluating import of_music
+    from manyheads.tasks.music.evaluation import of_music
     from manyheads.tasks.music.model import Musician
 
     loaded = loaded_as(Musician, model, device)

@@ -7,8 +7,9 @@ import pytest
 from typed import learned
 
 from manyheads.data.sources import Example
-from manyheads.evaluating import Evaluation, report, table
+from manyheads.metrics.report import table
 from manyheads.models import load
+from manyheads.tasks.seq2seq.evaluation import Evaluation, evaluate_texts
 from manyheads.tasks.seq2seq.model import Translator, Written
 from manyheads.tasks.seq2seq.writing import Writing
 
@@ -22,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 @pytest.fixture
 def evaluation(model: Translator) -> Evaluation:
-    return Evaluation.of(model, EXAMPLES, Writing(beam=2))
+    return evaluate_texts(model, EXAMPLES, Writing(beam=2))
 
 
 def test_what_was_written_is_worth_what_it_says(evaluation: Evaluation) -> None:
@@ -31,7 +32,7 @@ def test_what_was_written_is_worth_what_it_says(evaluation: Evaluation) -> None:
 
 
 def test_a_report_is_plain_values_and_reads_as_a_table(evaluation: Evaluation) -> None:
-    told = report(evaluation, evaluation)
+    told = evaluation.report(evaluation)
     assert json.loads(json.dumps(told)) == told
     lines = table(told).splitlines()
     assert lines[4] == "  words read      bleu   examples"
@@ -48,10 +49,10 @@ def test_all_that_is_written_is_shown_as_it_passes(model: Translator) -> None:
             seen.append(best[0].text)
             yield best
 
-    evaluation = Evaluation.of(model, EXAMPLES, Writing(), shown=shown)
+    evaluation = evaluate_texts(model, EXAMPLES, Writing(), shown=shown)
     assert seen == evaluation.outputs
 
 
 def test_nothing_to_evaluate_is_refused(model: Translator) -> None:
     with pytest.raises(ValueError, match=r"^there is nothing to evaluate: the files are empty$"):
-        Evaluation.of(model, [], Writing())
+        evaluate_texts(model, [], Writing())

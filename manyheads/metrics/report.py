@@ -1,0 +1,46 @@
+"""What was measured as plain values, and as a table that a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from manyheads.metrics.measured import Measured
+
+SMALL = ("bits_per_byte", "loss", "notes", "spearman", "pearson", "rmse")  # have more places
+
+
+def plain_scores(measured: Mapping[str, Measured], places: int) -> dict[str, Any]:
+    """{"bleu": {"value": 34.5, "signature": "..."}}"""
+    return {
+        name: {"value": round(one.value, places), "signature": one.signature}
+        for name, one in measured.items()
+    }
+
+
+def plain_likelihoods(values: Mapping[str, float], window: str) -> dict[str, Any]:
+    """Those of a text read so many tokens at a time."""
+    return {name: {"value": round(value, 4), "signature": window} for name, value in values.items()}
+
+
+def table(told: Mapping[str, Any]) -> str:
+    """An evaluation as a person reads it."""
+    lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
+    for name, score in told["scores"].items():
+        places = 4 if name in SMALL else 2
+        lines.append(f"  {name:<13} {score['value']:7.{places}f}   {score['signature']}")
+    if "by_length" in told:
+        lines.append(f"\n  {'words read':<12} {told['by_length']['measure']:>7}   examples")
+        for bucket in told["by_length"]["buckets"]:
+            lines.append(
+                f"  {bucket['words']:<12} {bucket['value']:7.2f}   {bucket['examples']:8,}"
+            )
+    if "against" in told:
+        other = told["against"]
+        lines.append(f"\n  against {other['model']}")
+        for name, d in other["difference"].items():
+            lines.append(
+                f"  {name:<12} {other['scores'][name]:7.2f}   ours {d['difference']:+.2f}, "
+                f"95% within {d['low']:+.2f} and {d['high']:+.2f}, p = {d['p']:.3f}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""How often a model says what people said about texts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from manyheads.metrics.report import plain_scores
+from manyheads.tasks.classification.frames import text_of
+from manyheads.tasks.classification.labels import LabelledExample, tags_of
+from manyheads.tasks.classification.model import Classifier
+
+
+def evaluate_labels(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, Any]:
+    """How often a model says what was said before it."""
+    began = time.perf_counter()
+    given = model.classify([text_of(one) for one in examples])
+    measured = model.task.measure(given, examples)
+    return {
+        "model": model.name,
+        "examples": len(examples),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": plain_scores(measured, 4),
+        **({"unseen": unseen} if (unseen := count_unseen(model, examples)) else {}),
+    }
+
+
+def count_unseen(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, int]:
+    """How often each label is met that the model does not know, and so never says."""
+    known = model.task.labels.names
+    met = Counter(tag for one in examples for tag in tags_of(one) if tag not in known)
+    return {} if model.kind == "regression" else dict(met)

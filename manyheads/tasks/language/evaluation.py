@@ -1,0 +1,36 @@
+"""How likely a language model finds text."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from manyheads.metrics.report import plain_likelihoods
+from manyheads.tasks.language.model import LanguageModel
+
+
+def evaluate_documents(
+    model: LanguageModel, documents: Iterable[str], stride: int = 0
+) -> dict[str, Any]:
+    """How likely a model finds documents it was not trained on."""
+    began, nats, tokens, size, count = time.perf_counter(), 0.0, 0, 0, 0
+    for document in documents:
+        found = model.score(document, stride)
+        nats -= sum(found.logs)
+        tokens, size, count = tokens + len(found.logs), size + found.bytes, count + 1
+    loss = nats / max(1, tokens)
+    window = f"context:{model.task.context}|stride:{stride or max(1, model.task.context // 2)}"
+    values = {
+        "bits_per_byte": nats / math.log(2) / max(1, size),
+        "perplexity": math.exp(min(loss, 700)),
+        "loss": loss,
+    }
+    return {
+        "model": model.name,
+        "examples": count,
+        "tokens": tokens,
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": plain_likelihoods(values, window),
+    }

@@ -1,0 +1,64 @@
+"""How likely a model finds music, and what it writes beside it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from manyheads.metrics.report import plain_likelihoods, table
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
+
+
+def of_music(
+    model: Musician,
+    pieces: Sequence[tuple[str, Piece]],
+    count: int = 8,
+    seconds: float = 30.0,
+    shown: Callable[[Sequence[tuple[str, Piece]]], Iterable[tuple[str, Piece]]] = iter,
+) -> dict[str, Any]:
+    """How likely a model finds pieces, each with where it stands; and what they are like in their
+    first seconds, beside so many seconds of so many pieces that the model writes.
+    """
+    if not pieces:
+        raise ValueError("there is nothing to evaluate: no piece has a note")
+    codec, nats, nats_of_notes, tokens = model.task.codec, 0.0, 0.0, 0
+    began, heard = time.perf_counter(), []
+    for where, piece in shown(pieces):
+        try:
+            found = model.score(piece, model.task.context)  # windows that do not overlap
+            heard.append(opening(codec.render(codec.encode(piece)), seconds))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        nats, nats_of_notes = nats - sum(found.logs), nats_of_notes - sum(found.logs[:-1])
+        tokens += len(found.logs)
+    loss, notes = nats / tokens, nats_of_notes / (tokens - len(pieces))
+    window = f"context:{model.task.context}|overlap:0"
+    values = {"notes": notes, "perplexity": math.exp(min(loss, 700)), "loss": loss}
+    drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
+    data, ours = Statistics.of(heard), Statistics.of(drawn)
+    return {
+        "model": model.name,
+        "examples": len(pieces),
+        "tokens": tokens,
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": plain_likelihoods(values, window),
+        "statistics": {"seconds": seconds, "data": data.plain(), "drawn": ours.plain()},
+        "pitch_classes_apart": round(distance(data, ours), 4),
+    }
+
+
+def music_table(told: Mapping[str, Any]) -> str:
+    """With what the music is like."""
+    held = told["statistics"]
+    columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
+    lines = [
+        table(told),
+        f"\n  the first {held['seconds']:g} s of each piece, and as much drawn",
+        beside(columns),
+        f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1",
+    ]
+    return "\n".join(lines)
