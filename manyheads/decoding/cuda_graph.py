@@ -137,7 +137,7 @@ class CudaGraphDecoder:
         """What decoding.sample writes on from `start` (B, T) by the same seed and numbers; `look`
         is given what is new whenever the host looks."""
         numbers = range(len(start)) if numbers is None else numbers
-        limits = self.fitting(start, bounds, numbers)
+        limits = self.check_limits(start, bounds, numbers)
         rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
         papers = [Paper(limit, bounds.stops) for limit in limits]
         if not steps:
@@ -162,7 +162,7 @@ class CudaGraphDecoder:
             if done == steps or not any(paper.going for paper in papers):
                 return [paper.hypothesis() for paper in papers]
 
-    def fitting(self, start: Tensor, bounds: Bounds, numbers: Sequence[int]) -> list[int]:
+    def check_limits(self, start: Tensor, bounds: Bounds, numbers: Sequence[int]) -> list[int]:
         """How long each may be; what cannot be written is refused."""
         if not 1 <= len(start) <= self.batch or start.shape[1] < 1:
             raise ValueError(
@@ -253,7 +253,7 @@ class CudaGraphDecoder:
         buffers = self.token, self.place, self.count
         before = [buffer.clone() for buffer in buffers]
         apart = self.batch == 1 and self.compile is not None
-        with swapped(self.decoder, self.kernel), biases_apart(self.decoder, apart):
+        with swap_kernel(self.decoder, self.kernel), biases_apart(self.decoder, apart):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -334,7 +334,7 @@ def pick(weights: Tensor, shares: Tensor) -> Tensor:
 
 
 @contextmanager
-def swapped(decoder: Decoder, kernel: Kernel) -> Iterator[None]:
+def swap_kernel(decoder: Decoder, kernel: Kernel) -> Iterator[None]:
     """The decoder with this kernel; it has its own again afterwards."""
     own, decoder.stack.kernel = decoder.stack.kernel, kernel
     try:

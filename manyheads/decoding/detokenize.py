@@ -9,7 +9,7 @@ from manyheads.codecs.text import Text
 BROKEN = "\ufffd"  # what bytes that are no character are shown as
 
 
-class Telling:
+class Detokenizer:
     """The text that follows a prompt, in pieces: `add` each token, then `end`.
 
     A token may hold half of a character, which waits for the other half. What may be the beginning
@@ -27,15 +27,15 @@ class Telling:
     def add(self, token: int) -> str:
         """What can be told now."""
         self.ids.append(token)
-        new = self.rendered()
+        new = self.render_new()
         if not new or new.endswith(BROKEN):
             return ""
         self.first, self.told = self.told, len(self.ids)
-        return self.passed(new)
+        return self.pass_on(new)
 
     def end(self) -> str:
         """What was held back, for nothing follows."""
-        rest = self.passed(self.rendered())
+        rest = self.pass_on(self.render_new())
         rest, self.held = ("" if self.stopped else rest + self.held), ""
         return rest
 
@@ -43,23 +43,23 @@ class Telling:
         """Tokens that nothing follows, at once."""
         return "".join([*map(self.add, ids), self.end()])
 
-    def rendered(self) -> str:
+    def render_new(self) -> str:
         before = self.codec.render(self.ids[self.first : self.told])
         return self.codec.render(self.ids[self.first :])[len(before) :]
 
-    def passed(self, new: str) -> str:
+    def pass_on(self, new: str) -> str:
         """Up to the first stop, and without what may begin one."""
         if self.stopped:
             return ""
         text = self.held + new
         found = [text.index(stop) for stop in self.stops if stop in text]
         self.stopped = bool(found)
-        cut = min(found) if found else len(text) - begun(text, self.stops)
+        cut = min(found) if found else len(text) - count_stop_begun(text, self.stops)
         self.held = text[cut:]
         return text[:cut]
 
 
-def begun(text: str, stops: Sequence[str]) -> int:
+def count_stop_begun(text: str, stops: Sequence[str]) -> int:
     """How many of the last characters may begin a stop: "and th", ["the end"] -> 2"""
     longest = min(len(text), max(map(len, stops), default=0))
     return next(

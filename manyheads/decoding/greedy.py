@@ -32,16 +32,16 @@ class WrittenToken(NamedTuple):
 
 def greedy(step: Step, start: Tensor, bounds: Bounds, over: Over | None = None) -> list[Hypothesis]:
     """Write on from `start` (B, T)."""
-    return written(step, start, bounds, likeliest, over)
+    return write_each(step, start, bounds, choose_likeliest, over)
 
 
-def likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
+def choose_likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
     among = blockwise_topk(logs.new_zeros(len(logs), 1), logs)
     best = logs.gather(1, among).argmax(-1, keepdim=True)
     return among.gather(1, best)[:, 0]
 
 
-def written(
+def write_each(
     step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> list[Hypothesis]:
     """Each sequence by itself, one token after another, as `choose` says."""
@@ -51,7 +51,7 @@ def written(
     def ended(row: int, token: int) -> bool:
         return (over is not None and over(row, token)) or bounds.loops([*ids[row], token])
 
-    for new in rounds(step, start, bounds, choose, ended if bounds.loop else over):
+    for new in write_rounds(step, start, bounds, choose, ended if bounds.loop else over):
         for row, token, log in new:
             ids[row].append(token)
             logs[row].append(log)
@@ -59,7 +59,7 @@ def written(
 
 
 @torch.no_grad()
-def rounds(
+def write_rounds(
     step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> Iterator[list[WrittenToken]]:
     """A token more of every sequence that is not done, the stop included, until all are.

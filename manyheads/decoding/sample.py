@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis
-from manyheads.decoding.greedy import ChooseToken, Over, written
+from manyheads.decoding.greedy import ChooseToken, Over, write_each
 from manyheads.decoding.step import Step
 
 FEW = 1000  # tokens
@@ -56,7 +56,7 @@ class Sampling:
             logs = logs.masked_fill(logs < logs.topk(self.top_k).values[:, -1:], -torch.inf)
         weights = logs.softmax(-1)
         if self.top_p < 1:
-            weights = likeliest(weights, self.top_p)
+            weights = keep_top_p(weights, self.top_p)
         if self.min_p > 0:
             enough = self.min_p * weights.amax(-1, keepdim=True)
             weights = weights.masked_fill(weights < enough, 0)
@@ -91,10 +91,10 @@ def sample(
     numbers = range(len(start)) if numbers is None else numbers
     if len(numbers) != len(start):
         raise ValueError(f"{len(numbers)} numbers came for {len(start)} sequences")
-    return written(step, start, bounds, drawn(how, numbers), over)
+    return write_each(step, start, bounds, choose_by_chance(how, numbers), over)
 
 
-def drawn(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
+def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
     """A token by chance for each of the sequences with these numbers in the whole input."""
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 
@@ -104,7 +104,7 @@ def drawn(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
     return choose
 
 
-def likeliest(weights: Tensor, share: float) -> Tensor:
+def keep_top_p(weights: Tensor, share: float) -> Tensor:
     """Only the largest of each row, until they make up this share."""
     # Most often a few are enough, and to sort a whole vocabulary takes as long as a small network.
     falling, order = weights.topk(min(FEW, weights.shape[1]))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import UNLIKELY, nothing_left, without
 from manyheads.decoding.log_probs import to_log_probs
-from manyheads.decoding.sample import Sampling, drawn
+from manyheads.decoding.sample import Sampling, choose_by_chance
 from manyheads.decoding.step import Step
 
 FREE = -1  # a token that is not given
@@ -32,7 +32,7 @@ class Around(NamedTuple):
 
 
 @torch.no_grad()
-def around(
+def sample_around(
     step: Step,
     start: Tensor,
     given: Sequence[int],
@@ -52,7 +52,7 @@ def around(
         raise ValueError(f"1 particle or more is drawn, got {particles}")
     if len(start) != 1:
         raise ValueError(f"tokens are drawn around one sequence at a time, {len(start)} came")
-    choose, rows = drawn(how, range(particles)), range(particles)
+    choose, rows = choose_by_chance(how, range(particles)), range(particles)
     chance = Random(f"{how.seed} particles")
     ids = start.new_empty((particles, 0))
     logs = torch.empty((particles, 0), device=start.device)
@@ -72,31 +72,31 @@ def around(
         if not log.isfinite().all():
             raise nothing_left(0, turn)
         ids, logs = torch.cat([ids, token], 1), torch.cat([logs, log], 1)
-        if known != FREE and effective(weights) < particles / 2:
-            kept = systematic(weights, chance.random()).to(start.device)
+        if known != FREE and count_effective(weights) < particles / 2:
+            kept = resample_systematically(weights, chance.random()).to(start.device)
             step.reorder(kept)
             ids, logs = ids[kept], logs[kept]
             weights.zero_()
         if turn + 1 < len(given):
             logits = step(ids[:, -1:])
-    one = chosen(weights, chance.random())
+    one = choose_one(weights, chance.random())
     return Around(ids[one].tolist(), logs[one].tolist())
 
 
-def effective(weights: Tensor) -> float:
+def count_effective(weights: Tensor) -> float:
     """How many particles of one weight would say as much, from logarithms (K,)."""
     shares = weights.softmax(0)
     return float(1 / (shares**2).sum())
 
 
-def systematic(weights: Tensor, share: float) -> Tensor:
+def resample_systematically(weights: Tensor, share: float) -> Tensor:
     """Which go on, each about as often as its weight says: one chance for all, evenly apart."""
     count = len(weights)
     at = (torch.arange(count, dtype=torch.double) + share) / count
     return torch.searchsorted(behind(weights), at, right=True).clamp(max=count - 1)
 
 
-def chosen(weights: Tensor, share: float) -> int:
+def choose_one(weights: Tensor, share: float) -> int:
     found = torch.searchsorted(behind(weights), torch.tensor(share).double(), right=True)
     return min(int(found), len(weights) - 1)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.greedy import likeliest, rounds
-from manyheads.decoding.sample import Sampling, drawn
+from manyheads.decoding.greedy import choose_likeliest, write_rounds
+from manyheads.decoding.sample import Sampling, choose_by_chance
 from manyheads.decoding.step import Step
 
 
@@ -25,6 +25,6 @@ def stream(
     """
     if len(start) != 1:
         raise ValueError(f"one sequence is streamed at a time, {len(start)} came")
-    choose = likeliest if how is None else drawn(how, [number])
-    for (one,) in rounds(step, start, bounds, choose):
+    choose = choose_likeliest if how is None else choose_by_chance(how, [number])
+    for (one,) in write_rounds(step, start, bounds, choose):
         yield one.token, one.log

@@ -14,7 +14,7 @@ from manyheads.decoding.cuda_graph import (
     CudaGraphDecoder,
     biases_apart,
     pick,
-    swapped,
+    swap_kernel,
     weights,
 )
 from manyheads.modules.build import Network, decoder
@@ -138,7 +138,7 @@ def test_what_is_changed_to_record_is_changed_back() -> None:
     network = writer()
     ids, own = Tokens(prompts(), line(3)), network.stack.kernel
     before = network(ids)
-    with biases_apart(network, True), swapped(network, network.stack.kernel):
+    with biases_apart(network, True), swap_kernel(network, network.stack.kernel):
         torch.testing.assert_close(network(ids), before)
     assert torch.equal(network(ids), before)
     assert network.stack.kernel is own

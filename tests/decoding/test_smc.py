@@ -10,7 +10,7 @@ from torch import Tensor
 from writers import Chain, Fixed, begin
 
 from manyheads import Bounds, Sampling, sample
-from manyheads.decoding.smc import FREE, around, effective, systematic
+from manyheads.decoding.smc import FREE, count_effective, resample_systematically, sample_around
 
 GIVEN = [FREE, 2, FREE, 0, FREE, 1]
 VOCABULARY = 3
@@ -70,7 +70,7 @@ def far(particles: int, count: int = 500) -> float:
 
     def one(seed: int) -> tuple[int, ...]:
         how = Sampling(seed=seed)
-        return tuple(around(Pairs(), begin(1), GIVEN, how, particles=particles).ids)
+        return tuple(sample_around(Pairs(), begin(1), GIVEN, how, particles=particles).ids)
 
     came, wanted = Counter(map(one, range(count))), posterior(GIVEN)
     assert set(came) <= set(wanted)
@@ -85,14 +85,14 @@ def test_many_particles_draw_as_the_model_would_that_knew_what_is_given() -> Non
 def test_one_particle_is_plain_drawing_with_the_tokens_forced() -> None:
     for seed in range(9):
         how = Sampling(seed=seed, top_p=0.9)
-        alone = around(Chain([4], 6), begin(1), [FREE, 3, FREE, FREE, 5], how, particles=1)
+        alone = sample_around(Chain([4], 6), begin(1), [FREE, 3, FREE, FREE, 5], how, particles=1)
         step = Forced(Chain([4], 6), [FREE, 3, FREE, FREE, 5])
         (forced,) = sample(step, begin(1), Bounds(None, longest=5), how)
         assert alone.ids == forced.ids
 
 
 def test_the_logs_are_the_models_own_for_the_given_tokens_too() -> None:
-    found = around(Chain([2], 5), begin(1), [3, FREE, 0], particles=8)
+    found = sample_around(Chain([2], 5), begin(1), [3, FREE, 0], particles=8)
     step = Chain([2], 5)
     wanted = [
         step.scores(2, [1, *found.ids[:i]]).log_softmax(-1)[token].item()
@@ -104,14 +104,14 @@ def test_the_logs_are_the_models_own_for_the_given_tokens_too() -> None:
 
 def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
     def drawn(seed: int) -> list[int]:
-        return around(Chain([2], 9), begin(1), [FREE] * 8, Sampling(seed=seed)).ids
+        return sample_around(Chain([2], 9), begin(1), [FREE] * 8, Sampling(seed=seed)).ids
 
     assert drawn(1) == drawn(1) != drawn(2)
 
 
 def test_what_is_never_drawn_may_be_given() -> None:
     for seed in range(20):
-        found = around(
+        found = sample_around(
             Fixed([0.9, 0.05, 0.05]), begin(1), [FREE, FREE, 0], Sampling(seed=seed), never=[0]
         )
         assert 0 not in found.ids[:2]
@@ -119,22 +119,22 @@ def test_what_is_never_drawn_may_be_given() -> None:
 
 
 def test_a_token_that_the_model_rules_out_can_be_given() -> None:
-    found = around(Fixed([1.0, 0.0]), begin(1), [FREE, 1, FREE], particles=4)
+    found = sample_around(Fixed([1.0, 0.0]), begin(1), [FREE, 1, FREE], particles=4)
     assert found.ids == [0, 1, 0]
     assert found.logs[1] == -1e4
 
 
 def test_particles_go_on_as_often_as_their_weights_say() -> None:
     weights = torch.tensor([0.5, 0.25, 0.25, 0.0]).double().log()
-    assert systematic(weights, 0.5).tolist() == [0, 0, 1, 2]
-    assert effective(weights) == pytest.approx(1 / 0.375)
-    assert effective(torch.zeros(7).double()) == pytest.approx(7)
+    assert resample_systematically(weights, 0.5).tolist() == [0, 0, 1, 2]
+    assert count_effective(weights) == pytest.approx(1 / 0.375)
+    assert count_effective(torch.zeros(7).double()) == pytest.approx(7)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(ValueError, match="1 particle or more is drawn, got 0"):
-        around(Fixed([1.0]), begin(1), [FREE], particles=0)
+        sample_around(Fixed([1.0]), begin(1), [FREE], particles=0)
     with pytest.raises(ValueError, match="around one sequence at a time, 2 came"):
-        around(Fixed([1.0], batch=2), begin(2), [FREE])
+        sample_around(Fixed([1.0], batch=2), begin(2), [FREE])
     with pytest.raises(ValueError, match="sequence 0 can write nothing after 1 tokens"):
-        around(Fixed([0.5, 0.5]), begin(1), [0, FREE], never=[0, 1])
+        sample_around(Fixed([0.5, 0.5]), begin(1), [0, FREE], never=[0, 1])

@@ -14,7 +14,7 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.beam import Beam, beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
-from manyheads.decoding.detokenize import Telling
+from manyheads.decoding.detokenize import Detokenizer
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.sample import Sampling, sample, sampling_for
 from manyheads.decoding.step import CachedStep, Step
@@ -144,21 +144,21 @@ def stream(
     step = stepping(network, codec, how, context)
     return pieces(
         stream_tokens(step, start, how.bounds(codec), how.sampling(), number),
-        Telling(codec, ids, how.stop),
+        Detokenizer(codec, ids, how.stop),
         codec.signs.stops,
     )
 
 
 def pieces(
-    tokens: Iterator[tuple[int, float]], telling: Telling, stops: Sequence[int]
+    tokens: Iterator[tuple[int, float]], detokenizer: Detokenizer, stops: Sequence[int]
 ) -> Iterator[str]:
     for token, _ in tokens:
-        new = "" if token in stops else telling.add(token)
+        new = "" if token in stops else detokenizer.add(token)
         if new:
             yield new
-        if telling.stopped:
+        if detokenizer.stopped:
             return
-    rest = telling.end()
+    rest = detokenizer.end()
     if rest:
         yield rest
 
@@ -198,8 +198,8 @@ def write_on(
             each = recorded(network, start, how, codec, numbers)
         else:
             step = stepping(network, codec, how, context)
-            telling = [Telling(codec, ids, how.stop) for ids in some]
-            each = searched(step, start, how, codec, telling, numbers)
+            detokenizers = [Detokenizer(codec, ids, how.stop) for ids in some]
+            each = searched(step, start, how, codec, detokenizers, numbers)
         for i, hypotheses in zip(rows, each, strict=True):
             found[i] = [continuation(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]
@@ -207,9 +207,9 @@ def write_on(
 
 def continuation(codec: Text, prompt: Ids, one: Hypothesis, stops: Sequence[str]) -> Continuation:
     # Told anew: who searches asks nothing of the last token that there may be.
-    telling = Telling(codec, prompt, stops)
-    text = telling.all(one.ids)
-    return Continuation(text, one.ids, one.log_prob, one.logs, one.finished or telling.stopped)
+    detokenizer = Detokenizer(codec, prompt, stops)
+    text = detokenizer.all(one.ids)
+    return Continuation(text, one.ids, one.log_prob, one.logs, one.finished or detokenizer.stopped)
 
 
 def searched(
@@ -217,14 +217,14 @@ def searched(
     start: Tensor,
     how: Generation,
     codec: Text,
-    telling: Sequence[Telling],
+    detokenizers: Sequence[Detokenizer],
     numbers: Sequence[int],
 ) -> list[list[Hypothesis]]:
     bounds = how.bounds(codec)
 
     def over(row: int, token: int) -> bool:
-        telling[row].add(token)
-        return telling[row].stopped
+        detokenizers[row].add(token)
+        return detokenizers[row].stopped
 
     ends = over if how.stop else None
     if how.beam > 1:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, lost, whole
-from manyheads.decoding.detokenize import Telling
+from manyheads.decoding.detokenize import Detokenizer
 from manyheads.modules.build import Network, decoder
 from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.corpus import (
@@ -145,7 +145,7 @@ class LanguageTask(Task):
         how = Generation(max_new_tokens=FOLLOWING, truncate=True)
         written = write_on(network, codec, read, how, self.context)
         return [
-            Sample(codec.render(ids), Telling(codec, ids).all(after), best.text)
+            Sample(codec.render(ids), Detokenizer(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)
         ]
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import Over, greedy
 from manyheads.decoding.sample import Sampling, sample, sampling_for
-from manyheads.decoding.smc import FREE, around
+from manyheads.decoding.smc import FREE, sample_around
 from manyheads.decoding.step import CachedStep, Step
 from manyheads.decoding.stream import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
@@ -365,7 +365,7 @@ def harmonize(
     signs = codec.signs
     start = make_start(player, [], how)
     # The end is given too: what leads there is the likelier for it.
-    found = around(
+    found = sample_around(
         make_step(player, how),
         start,
         [*given.flatten().tolist(), signs.stop],

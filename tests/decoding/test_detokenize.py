@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from manyheads.codecs.text import Text
-from manyheads.decoding.detokenize import BROKEN, Telling, begun
+from manyheads.decoding.detokenize import BROKEN, Detokenizer, count_stop_begun
 
 LINES = ["Der Hund läuft schnell.", "日本語 und 🙂🙃", "naïve café — ja, ja", "a b c a b"]
 CODECS = {
@@ -17,8 +17,8 @@ CODECS = {
 def pieces(
     codec: Text, prompt: Sequence[int], ids: Sequence[int], stops: Sequence[str]
 ) -> list[str]:
-    telling = Telling(codec, prompt, stops)
-    return [*map(telling.add, ids), telling.end()]
+    detokenizer = Detokenizer(codec, prompt, stops)
+    return [*map(detokenizer.add, ids), detokenizer.end()]
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -30,7 +30,7 @@ def test_what_follows_a_prompt_is_the_rest_of_the_whole_text(kind: str) -> None:
             before = codec.render(ids[:cut])
             if before.endswith(BROKEN):
                 continue  # no text ends within a character
-            assert before + Telling(codec, ids[:cut]).all(ids[cut:]) == codec.render(ids)
+            assert before + Detokenizer(codec, ids[:cut]).all(ids[cut:]) == codec.render(ids)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -39,7 +39,7 @@ def test_any_bytes_are_told_as_they_are_rendered(seed: int) -> None:
     good = codec.encode("日🙂é a")
     ids = [chance.choice(good) for _ in range(60)]
     prompt = codec.encode("ä")
-    assert Telling(codec, prompt).all(ids) == codec.render(ids)
+    assert Detokenizer(codec, prompt).all(ids) == codec.render(ids)
 
 
 def test_no_piece_holds_half_a_character() -> None:
@@ -74,24 +74,24 @@ def test_what_may_begin_a_stop_waits_until_it_is_none() -> None:
 )
 def test_text_ends_before_the_first_stop(kind: str, stops: tuple[str, ...], wanted: str) -> None:
     codec = CODECS[kind]
-    telling = Telling(codec, codec.encode("naïve "), stops)
+    detokenizer = Detokenizer(codec, codec.encode("naïve "), stops)
     found = []
     for token in codec.encode("café — ja, ja"):
-        found.append(telling.add(token))
+        found.append(detokenizer.add(token))
         assert not any(stop in "".join(found) for stop in stops)
-    found.append(telling.end())
+    found.append(detokenizer.end())
     assert "".join(found) == wanted
-    assert telling.stopped == (wanted != "café — ja, ja")
+    assert detokenizer.stopped == (wanted != "café — ja, ja")
 
 
 def test_the_prompt_is_no_part_of_a_stop() -> None:
     codec = CODECS["character"]
-    assert Telling(codec, codec.encode("a b"), ["bc"]).all(codec.encode("c a b")) == "c a b"
+    assert Detokenizer(codec, codec.encode("a b"), ["bc"]).all(codec.encode("c a b")) == "c a b"
 
 
 def test_only_the_longest_beginning_of_a_stop_waits() -> None:
-    assert begun("and th", ["the end"]) == 2
-    assert begun("abab", ["abac", "b"]) == 2
-    assert begun("abc", ["x"]) == 0
-    assert begun("", ["x"]) == 0
-    assert begun("x", []) == 0
+    assert count_stop_begun("and th", ["the end"]) == 2
+    assert count_stop_begun("abab", ["abac", "b"]) == 2
+    assert count_stop_begun("abc", ["x"]) == 0
+    assert count_stop_begun("", ["x"]) == 0
+    assert count_stop_begun("x", []) == 0
