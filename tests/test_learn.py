@@ -23,7 +23,7 @@ from manyheads.modules.build import Network
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import LanguageRecipe
-from manyheads.tasks.masked import settings as masked
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
 from manyheads.training.averages import weights_of
@@ -258,11 +258,11 @@ def language_in(folder: Path, **settings: Any) -> LanguageRecipe:
     )
 
 
-def masked_in(folder: Path, **settings: Any) -> masked.Recipe:
+def masked_in(folder: Path, **settings: Any) -> MaskedRecipe:
     (folder / "book.txt").write_text(f"{WORDS}.\n" * 60, encoding="utf-8")
     data = TextData((folder / "book.txt",), context=24)
     codec, network = TextCodec("character"), replace(SMALL, **settings.pop("network", {}))
-    return masked.Recipe("masked", data, codec, network=network, training=training_of(**settings))
+    return MaskedRecipe("masked", data, codec, network=network, training=training_of(**settings))
 
 
 def classification_in(folder: Path, **settings: Any) -> ClassificationRecipe:

@@ -18,7 +18,8 @@ from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.language.task import LanguageTask
 from manyheads.tasks.masked.model import Guesser
-from manyheads.tasks.masked.task import Masked
+from manyheads.tasks.masked.settings import MaskedRecipe
+from manyheads.tasks.masked.task import MaskedTask
 from manyheads.tasks.seq2seq.corpus import Codecs
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
@@ -60,7 +61,9 @@ def speaking(**settings: Any) -> LanguageModel:
 
 def guessing(**settings: Any) -> Guesser:
     torch.manual_seed(0)
-    task = Masked(codec(masked=True), Network(**{**SMALL, "position": "rotary", **settings}))
+    network = Network(**{**SMALL, "position": "rotary", **settings})
+    recipe = MaskedRecipe("masked", TextData((Path("a.txt"),)), network=network)
+    task = MaskedTask(recipe, codec(masked=True))
     return Guesser(task, task.network(), "toy")
 
 

@@ -22,7 +22,7 @@ from manyheads.tasks.language.chat import CHAT
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.masked import embedding
-from manyheads.tasks.masked import settings as masked
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.portable import Portable, portable
 from manyheads.tasks.seq2seq import settings as pairs
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData
@@ -110,7 +110,7 @@ def recipe_of(imported: convert.Imported, folder: Path) -> Any:
         training = Training(best_by="loss")
         return LanguageRecipe("language", running, given, network, training)
     if imported.kind == "masked":
-        return masked.Recipe("masked", running, given, network=network)
+        return MaskedRecipe("masked", running, given, network=network)
     if imported.kind == "embedding":
         how = imported.vectors
         return embedding.Recipe(

@@ -20,7 +20,7 @@ TASKS = {
     "summarization": "manyheads.tasks.seq2seq.task:Seq2Seq",
     "answering": "manyheads.tasks.seq2seq.task:Seq2Seq",
     "language": "manyheads.tasks.language.task:LanguageTask",
-    "masked": "manyheads.tasks.masked.settings",
+    "masked": "manyheads.tasks.masked.task:MaskedTask",
     "classification": "manyheads.tasks.classification.task:ClassificationTask",
     "regression": "manyheads.tasks.classification.task:ClassificationTask",
     "labelling": "manyheads.tasks.classification.task:ClassificationTask",

@@ -10,7 +10,7 @@ from manyheads.modules.build import Network
 from manyheads.tasks.classification.settings import LabelledData
 from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.settings import LanguageRecipe
-from manyheads.tasks.masked import settings as masked
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq import settings as pairs
 from manyheads.tasks.seq2seq.settings import PairData
@@ -24,11 +24,11 @@ STARTS: dict[str, tuple[Any, Any]] = {
     "summarization": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "answering": (PAIRS, pairs.Seq2SeqRecipe("translation", PAIRS)),
     "language": (TEXT, LanguageRecipe("language", TEXT)),
-    "masked": (TEXT, masked.Recipe("masked", TEXT)),
+    "masked": (TEXT, MaskedRecipe("masked", TEXT)),
     "music": (MUSIC, MusicRecipe("music", MUSIC)),
-    "classification": (LABELS, masked.Recipe("masked", TEXT)),
-    "regression": (LABELS, masked.Recipe("masked", TEXT)),
-    "labelling": (LABELS, masked.Recipe("masked", TEXT)),
+    "classification": (LABELS, MaskedRecipe("masked", TEXT)),
+    "regression": (LABELS, MaskedRecipe("masked", TEXT)),
+    "labelling": (LABELS, MaskedRecipe("masked", TEXT)),
 }
 
 

@@ -17,7 +17,7 @@ from manyheads.tasks.classification.settings import (
 )
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
-from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.task import Choice
 
 DATA, TEXT = LabelledData(Path("judged.tsv")), TextData((Path("book.txt"),))

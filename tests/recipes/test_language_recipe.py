@@ -10,7 +10,7 @@ from manyheads.config import read, write
 from manyheads.modules.build import Network
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
-from manyheads.tasks.masked.settings import Recipe as MaskedRecipe
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training

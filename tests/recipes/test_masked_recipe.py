@@ -9,7 +9,7 @@ from manyheads.config import read, write
 from manyheads.modules.build import Network
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
-from manyheads.tasks.masked.settings import PRESETS, Recipe, fitting, recipe_for
+from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, fitting, recipe_for
 from manyheads.tasks.task import Choice
 
 DATA = TextData((Path("book.txt"),))
@@ -28,7 +28,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, device: str, tokens: int
 ) -> None:
     recipe = recipe_for("masked", DATA, tokens, Choice(device, "transformer", preset))
-    assert read(Recipe, write(recipe), "recipe.yaml") == recipe
+    assert read(MaskedRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
     assert training.log_every <= training.validate_every <= training.steps
@@ -37,7 +37,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
-    start = Recipe(
+    start = MaskedRecipe(
         "masked", replace(DATA, context=77), TextCodec("byte"), network=Network(width=64)
     )
     recipe = recipe_for("masked", DATA, 99, Choice(start=start))
@@ -70,7 +70,7 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
     network: Network, sentence: str
 ) -> None:
     with pytest.raises(ValueError) as error:
-        Recipe("masked", DATA, network=network)
+        MaskedRecipe("masked", DATA, network=network)
     assert str(error.value) == sentence
 
 

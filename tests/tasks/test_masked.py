@@ -1,5 +1,6 @@
 """Words are hidden as was said, and guessed where they are hidden and nowhere else."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,17 @@ import torch.nn.functional as F
 from manyheads.codecs.text import START, STOP, Text
 from manyheads.data.shards import Shard, write
 from manyheads.modules.build import Network
-from manyheads.tasks.masked.task import (
-    Batches,
+from manyheads.tasks.language.corpus import TextCodec, TextCorpus, TextData
+from manyheads.tasks.masked.batches import (
     Hiding,
-    Learning,
-    Masked,
-    Masking,
-    Windows,
+    MaskedBatches,
+    MaskedWindows,
     drawn,
-    guesses,
-    with_holes,
     word_starts,
 )
+from manyheads.tasks.masked.settings import MaskedRecipe, Masking
+from manyheads.tasks.masked.task import MaskedTask, guesses, with_holes
+from manyheads.training.config import Training
 
 LINES = ["the old dog sleeps here", "an unhappy cat, running homewards, sleeps too"] * 12
 LAYOUTS = ["packed", "padded"]
@@ -37,13 +37,23 @@ def codec() -> Text:
 @pytest.fixture
 def documents(tmp_path: Path, codec: Text) -> Shard:
     rows = [codec.encode(f"{line} {i}" * (1 + i % 3)) for i, line in enumerate(LINES)]
-    write(tmp_path / "documents", [[], *rows], codec.size)
-    return Shard(tmp_path / "documents")
+    (tmp_path / "data").mkdir()
+    for split in ("train", "valid"):
+        write(tmp_path / "data" / split, [[], *rows], codec.size)
+    return Shard(tmp_path / "data" / "train")
 
 
-def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -> Batches:
-    windows = Windows(documents, codec.signs, context=24)
-    return Batches(windows, Hiding(codec, Masking(**how)), layout, tokens=120, seed=3)
+def masked(codec: Text, folder: Path | None = None) -> MaskedTask:
+    data = TextData((Path("a.txt"),), context=24)
+    training = Training(tokens_per_batch=400, label_smoothing=0.1)
+    return MaskedTask(
+        MaskedRecipe("masked", data, network=DESIGN, training=training), codec, folder
+    )
+
+
+def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -> MaskedBatches:
+    windows = MaskedWindows(documents, codec.signs, context=24)
+    return MaskedBatches(windows, Hiding(codec, Masking(**how)), layout, tokens=120, seed=3)
 
 
 # ---- windows ---------------------------------------------------------------------------------
@@ -52,7 +62,7 @@ def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -
 def test_windows_hold_every_token_once_and_no_document_beside_another(
     codec: Text, documents: Shard
 ) -> None:
-    windows = Windows(documents, codec.signs, context=10)
+    windows = MaskedWindows(documents, codec.signs, context=10)
     cut = [
         document[start : start + 8].tolist()
         for document in (documents[i] for i in range(len(documents)))
@@ -66,10 +76,10 @@ def test_a_window_without_room_and_documents_without_tokens_are_refused(
     tmp_path: Path, codec: Text, documents: Shard
 ) -> None:
     with pytest.raises(ValueError, match="a context of 2 has no room beside 2 signs; 3 is the"):
-        Windows(documents, codec.signs, 2)
+        MaskedWindows(documents, codec.signs, 2)
     write(tmp_path / "empty", [[], []], 10)
     with pytest.raises(ValueError, match="no window can be cut from documents without a token"):
-        Windows(Shard(tmp_path / "empty"), codec.signs, 24)
+        MaskedWindows(Shard(tmp_path / "empty"), codec.signs, 24)
 
 
 # ---- batches ---------------------------------------------------------------------------------
@@ -116,7 +126,7 @@ def test_other_words_are_hidden_in_another_epoch_and_by_another_seed(
 ) -> None:
     made = batches(codec, documents)
     same = batches(codec, documents)
-    other = Batches(made.windows, made.hiding, "padded", 120, seed=4)
+    other = MaskedBatches(made.windows, made.hiding, "padded", 120, seed=4)
     assert made.epoch(1) == same.epoch(1) != made.epoch(2)
     rows = [(1, [1]), (1, [2])]
     later = [(2, [1]), (2, [2])]
@@ -216,41 +226,56 @@ def test_what_cannot_be_hidden_is_refused() -> None:
 def test_the_loss_of_hidden_places_alone_is_that_of_all_scores(
     codec: Text, documents: Shard, layout: str
 ) -> None:
-    task, made = Masked(codec, DESIGN), batches(codec, documents, layout)
+    task, made = masked(codec), batches(codec, documents, layout)
     network = task.network().double()
     batch = made.batch(made.epoch(0)[0])
     plain = network(batch.tokens).flatten(0, 1)[batch.hidden]
     assert torch.allclose(guesses(network, batch), plain, atol=1e-12)
-    for smoothing in (0.0, 0.1):
+    for training, smoothing in ((False, 0.0), (True, 0.1)):
         loss = F.cross_entropy(
             plain.float(), batch.wanted, reduction="sum", label_smoothing=smoothing
         )
-        assert task.loss(network, batch, smoothing).item() == pytest.approx(loss.item())
+        found = task.loss(network.train(training), batch)["loss"]
+        assert found.item() == pytest.approx(loss.item())
     assert network(batch.tokens).shape == (*batch.tokens.ids.shape, codec.size)  # as before
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_shares_add_up_and_nothing_has_no_loss(codec: Text, documents: Shard, layout: str) -> None:
-    task, made = Masked(codec, DESIGN), batches(codec, documents, layout)
-    network = task.network()
+    task, made = masked(codec), batches(codec, documents, layout)
+    network = task.network().eval()
     rows = made.epoch(0)[-1]
-    whole = task.loss(network, made.batch(rows)).item()
+    whole = task.loss(network, made.batch(rows))["loss"].item()
     parts = [made.batch(made.share(rows, part, 3)) for part in range(3)]
-    assert sum(task.loss(network, part).item() for part in parts) == pytest.approx(whole, rel=1e-5)
-    nothing = task.loss(network, made.batch([]), 0.1)
+    each = [task.loss(network, part)["loss"].item() for part in parts]
+    assert sum(each) == pytest.approx(whole, rel=1e-5)
+    nothing = task.loss(network.train(), made.batch([]))["loss"]
     nothing.backward()
     assert nothing.item() == 0
     assert not any(p.grad.any() for p in network.parameters() if p.grad is not None)
 
 
-def learning(codec: Text, documents: Shard) -> Learning:
-    return Learning(Masked(codec, DESIGN), documents, documents, tokens=400, seed=0, context=24)
+@pytest.mark.parametrize(
+    ("valid", "sentence"),
+    [
+        ("", "there is nothing to validate on: the held-out text has no bytes"),
+        (" ", "no window can be cut from documents without a token"),
+    ],
+)
+def test_what_could_not_be_validated_on_is_refused_before_a_run_is_begun(
+    tmp_path: Path, valid: str, sentence: str
+) -> None:
+    recipe = replace(masked(Text.train(LINES, "word")).recipe, codec=TextCodec("word"))
+    with pytest.raises(ValueError) as error:
+        MaskedTask.prepare(TextCorpus(LINES, [valid]), recipe, tmp_path)
+    assert str(error.value) == sentence
 
 
-def test_a_judge_hides_the_same_words_every_time(codec: Text, documents: Shard) -> None:
-    job = learning(codec, documents)
-    network = job.network()
-    (scores, samples), again = job.judge(network), job.judge(network)
+@pytest.mark.usefixtures("documents")
+def test_validation_hides_the_same_words_every_time(codec: Text, tmp_path: Path) -> None:
+    task = masked(codec, tmp_path)
+    network = task.network()
+    (scores, samples), again = task.validate(network), task.validate(network)
     assert (scores, samples) == again
     assert list(scores) == ["accuracy", "loss"]
     assert len(samples) == 5
@@ -259,17 +284,19 @@ def test_a_judge_hides_the_same_words_every_time(codec: Text, documents: Shard) 
         assert hidden == len(sample.reference.split(" | ")) == len(sample.output.split(" | ")) > 0
 
 
-def test_hidden_words_are_learned(codec: Text, documents: Shard) -> None:
-    job = learning(codec, documents)
-    network = job.network()
-    before = job.judge(network)[0]
+@pytest.mark.usefixtures("documents")
+def test_hidden_words_are_learned(codec: Text, tmp_path: Path) -> None:
+    task = masked(codec, tmp_path)
+    network, made = task.network(), task.batches()
+    before, _ = task.validate(network)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     for epoch in range(12):
-        for rows in job.plan.epoch(epoch):
+        for rows in made.epoch(epoch):
             optimizer.zero_grad()
-            (job.loss(network.train(), job.plan.batch(rows), 0.0) / job.plan.count(rows)).backward()
+            loss = task.loss(network.train(), made.batch(rows))["loss"]
+            (loss / made.count(rows)).backward()
             optimizer.step()
-    after = job.judge(network)[0]
+    after, _ = task.validate(network)
     assert after["accuracy"] > before["accuracy"] + 20
     assert after["loss"] < 0.7 * before["loss"]
 

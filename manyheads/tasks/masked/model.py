@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
 from manyheads.modules.build import Network, encoder
 from manyheads.modules.heads import Pooling
-from manyheads.tasks.masked.task import Masked
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.portable import Portable, VectorSettings
+
+if TYPE_CHECKING:
+    from manyheads.tasks.masked.task import MaskedTask
 
 Vectors = NDArray[np.float32]
 
@@ -95,7 +97,7 @@ class Guesser(Reader):
 
     kind = "masked"
 
-    def __init__(self, task: Masked, network: nn.Module, name: str = ""):
+    def __init__(self, task: MaskedTask, network: nn.Module, name: str = ""):
         super().__init__(task.codec, network, name)
         self.task = task
 

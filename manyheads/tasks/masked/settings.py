@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from manyheads.codecs.text import Text
-from manyheads.config.declare import setting
-from manyheads.data.shards import Shard
+from manyheads.config.declare import check, setting
 from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import FILES as FILES
-from manyheads.tasks.language.corpus import (
-    TextCodec,
-    TextCorpus,
-    TextData,
-    choose_codec,
-    gather_texts,
-    prepare_texts,
-)
-from manyheads.tasks.masked.model import Guesser
-from manyheads.tasks.masked.task import Learning, Masked, Masking
+from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
-from manyheads.training.run import Run
-
-USE = "embed"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Masking:
+    """How much is hidden, and how: as BERT does, unless told."""
+
+    share: float = setting(0.15, "Of all tokens, so many are hidden.", above=0, below=1)
+    masked: float = setting(0.8, "Of those, so many become the mask.", least=0)
+    changed: float = setting(
+        0.1, "So many become another; the rest stay, and are to be guessed too.", least=0
+    )
+    whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
+
+    def __post_init__(self) -> None:
+        together = (
+            "masked and changed are shares of what is hidden and together 1 at most, "
+            f"got {self.masked} and {self.changed}"
+        )
+        check(self, (together,) if self.masked + self.changed > 1 else ())
+
+
+@dataclass(frozen=True)
+class MaskedRecipe:
     """What to learn, from what, with what."""
 
     task: Literal["masked"] = setting(about="What is learned.")
@@ -121,7 +124,7 @@ def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: f
     )
 
 
-def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()) -> Recipe:
+def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()) -> MaskedRecipe:
     cuda = choice.device == "cuda"
     parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
     data = replace(data, context=128)
@@ -136,45 +139,4 @@ def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()
         data = replace(data, context=choice.start.data.context)
     if choice.network is not None:
         no_other_network(choice.network, ("transformer",))
-    return Recipe(task, data, **parts)
-
-
-# ---- from files to a job ---------------------------------------------------------------------
-
-
-def data_of(files: Mapping[str, Any]) -> TextData:
-    return TextData(**files)
-
-
-def gather(recipe: Recipe) -> TextCorpus:
-    return gather_texts(recipe.data, recipe.codec.kind)
-
-
-def tokens(gathered: TextCorpus, recipe: Recipe) -> int:
-    return gathered.tokens
-
-
-def counted(gathered: TextCorpus) -> str:
-    return str(gathered)
-
-
-def prepare(gathered: TextCorpus, recipe: Recipe, run: Run) -> None:
-    codec = choose_codec(gathered, recipe, masked=True)
-    prepare_texts(gathered, codec, run.folder, framed=False)
-
-
-def job(recipe: Recipe, run: Run) -> Learning:
-    return Learning(
-        Masked(Text.load(run / "tokenizer.json"), recipe.network),
-        Shard(run / "data" / "train"),
-        Shard(run / "data" / "valid"),
-        masking=recipe.masking,
-        context=recipe.data.context,
-        tokens=recipe.training.tokens_per_batch,
-        seed=recipe.training.seed,
-    )
-
-
-def model(recipe: Recipe, folder: Path, name: str) -> Guesser:
-    task = Masked(Text.load(folder / "tokenizer.json"), recipe.network)
-    return Guesser(task, task.network(), name)
+    return MaskedRecipe(task, data, **parts)

@@ -1,302 +1,154 @@
 """Guessing hidden words.
 
-N windows, B rows, T tokens, M hidden tokens, V vocabulary, D model width.
+B rows, T tokens, M hidden tokens, V vocabulary, D model width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
-from manyheads.attention.places import line, packed
-from manyheads.codecs.text import Signs, Text
-from manyheads.config.declare import check, setting
-from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import Ints, Layout, split, within_rows
+from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.modules.build import Network, guesser
-from manyheads.modules.transformer import Encoder, Tokens
-from manyheads.tasks.task import Sample
+from manyheads.modules.transformer import Encoder
+from manyheads.tasks.language.corpus import (
+    FILES,
+    TextCorpus,
+    TextData,
+    choose_codec,
+    gather_texts,
+    prepare_texts,
+)
+from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
+from manyheads.tasks.masked.model import Guesser
+from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, recipe_for
+from manyheads.tasks.task import Choice, Sample, Task, Validation
 
 SHOWN = 5  # windows of which every validation leaves a sample
 SHOWN_TOKENS = 48  # of each of them
 AT_ONCE = 16384  # tokens
 HELD_OUT = 1  # the seed of what is hidden in every validation
 
-Row = tuple[int, list[int]]  # an epoch, and the windows that lie in one row
 
+class MaskedTask(Task):
+    """The task with its vocabulary, which has a sign for hidden words."""
 
-# ---- what is read ----------------------------------------------------------------------------
+    Recipe = MaskedRecipe
+    files = FILES
+    use = "embed"
+    presets = PRESETS
+    unit = MaskedBatches.unit
 
-
-class Windows:
-    """Documents cut into pieces of at most `context` tokens, the signs around each counted."""
-
-    def __init__(self, documents: Shard, signs: Signs, context: int):
-        size = context - len(signs.opens) - 1
-        if size < 1:
-            raise ValueError(
-                f"a context of {context} has no room beside {len(signs.opens) + 1} signs; "
-                f"{len(signs.opens) + 2} is the least"
-            )
-        lengths = documents.lengths
-        pieces = -(-lengths // size)
-        number = np.arange(pieces.sum()) - np.repeat(pieces.cumsum() - pieces, pieces)
-        self.documents, self.signs = documents, signs
-        self.begins: Ints = np.repeat(documents.ends - lengths, pieces) + number * size
-        self.counts: Ints = np.minimum(np.repeat(documents.ends, pieces) - self.begins, size)
-        if not len(self):
-            raise ValueError("no window can be cut from documents without a token")
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    def lengths(self) -> Ints:
-        """With signs."""
-        return self.counts + len(self.signs.opens) + 1
-
-    def read(self, windows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
-        """Their tokens end to end, where each token stands among all, and whose each is."""
-        counts = self.counts[windows]
-        step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-        taken = np.repeat(self.begins[windows], counts) + step
-        owners = np.repeat(np.arange(len(windows)), counts)
-        return self.documents.tokens[taken].astype(np.int64), taken, owners
-
-
-# ---- what is hidden --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Masking:
-    """How much is hidden, and how: as BERT does, unless told."""
-
-    share: float = setting(0.15, "Of all tokens, so many are hidden.", above=0, below=1)
-    masked: float = setting(0.8, "Of those, so many become the mask.", least=0)
-    changed: float = setting(
-        0.1, "So many become another; the rest stay, and are to be guessed too.", least=0
-    )
-    whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
-
-    def __post_init__(self) -> None:
-        together = (
-            "masked and changed are shares of what is hidden and together 1 at most, "
-            f"got {self.masked} and {self.changed}"
-        )
-        check(self, (together,) if self.masked + self.changed > 1 else ())
-
-
-class Hiding:
-    """Which tokens are hidden, and what stands there instead.
-
-    What is drawn for a token follows from the seed, the epoch and the token's place in the corpus,
-    whatever else is in the batch.
-    """
-
-    def __init__(self, codec: Text, how: Masking = Masking()):
-        if codec.signs.mask is None:
-            raise ValueError(
-                "this codec has no sign for a hidden word; "
-                "Text.train(lines, masked=True) gives it one"
-            )
-        signs = {*codec.signs.silent, codec.signs.unknown, codec.signs.mask}
-        self.how, self.mask = how, codec.signs.mask
-        self.words = np.array([i for i in range(codec.size) if i not in signs])
-        self.may = np.isin(np.arange(codec.size), self.words)  # (V) be hidden: all but signs
-        self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
-
-    def chosen(
-        self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
-    ) -> NDArray[np.int64]:
-        """Which of these tokens are hidden: of each window its share, one at least, as whole words.
-
-        Words come in a random order until there are enough; the last may bring a little too many.
-        """
-        fit = self.may[ids]
-        first = np.diff(owners, prepend=-1) > 0
-        word = np.cumsum(first | self.starts[ids]) - 1  # of each token
-        heads = np.flatnonzero(np.diff(word, prepend=-1))
-        sizes = np.bincount(word[fit], minlength=len(heads))
-        of = owners[heads]  # the window of each word
-        order = np.lexsort((drawn(at[heads], *key, 0), of))
-        before = sizes[order].cumsum() - sizes[order]
-        begun = np.searchsorted(of, of)  # the first word of each word's window; `of` is sorted
-        before -= before[begun]
-        total = np.bincount(owners[fit], minlength=int(owners.max(initial=-1)) + 1)
-        wanted = np.maximum(1, np.round(self.how.share * total))
-        taken = np.zeros(len(heads), dtype=bool)
-        taken[order] = before < wanted[of]
-        return np.flatnonzero(taken[word] & fit)
-
-    def hide(
-        self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The tokens as they are read, and which of them are to be guessed."""
-        chosen = self.chosen(ids, at, owners, key)
-        how, which = (drawn(at[chosen], *key, stream) for stream in (1, 2))
-        another = self.words[(which * len(self.words)).astype(np.int64)]
-        stays = np.where(how < self.how.masked + self.how.changed, another, ids[chosen])
-        read = ids.copy()
-        read[chosen] = np.where(how < self.how.masked, self.mask, stays)
-        return read, chosen
-
-
-def word_starts(codec: Text) -> NDArray[np.bool_]:
-    """Which numbers begin a word: "Ġdog" and "▁dog" do, "s" and "##s" go on.
-
-    Where no piece says so, each is a word.
-    """
-    pieces = [str(codec.tokenizer.id_to_token(i)) for i in range(codec.size)]
-    if any(piece.startswith("##") for piece in pieces):
-        return np.array([not piece.startswith("##") for piece in pieces])
-    spaces = [" ", "▁"]
-    if {"Ġ", "Ċ"} <= set(pieces):  # a space and a newline as bytes are written, not letters
-        spaces += ["Ġ", "Ċ"]
-    starts = np.array([piece.startswith(tuple(spaces)) for piece in pieces])
-    return starts if starts.any() else ~starts
-
-
-def drawn(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
-    """A number from 0 to below 1 for each place (splitmix64): no generator has to be kept."""
-    state = np.zeros(1, dtype=np.uint64)
-    for part in (np.array([seed]), np.array([epoch]), np.array([stream]), at):
-        state = mixed(state ^ part.astype(np.uint64))
-    return (state >> np.uint64(11)).astype(np.float64) / 2**53
-
-
-def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
-
-
-# ---- batches ---------------------------------------------------------------------------------
-
-
-class Batch(NamedTuple):
-    """Windows with hidden words, where those are, and what they were."""
-
-    tokens: Tokens
-    hidden: Tensor  # (M) among all places of the batch, row after row
-    wanted: Tensor  # (M)
-
-    def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.tokens.to(device), self.hidden.to(device), self.wanted.to(device))
-
-
-class Batches:
-    """Which windows make which batch, and the batches themselves.
-
-    A row knows its epoch, so that other words are hidden in each.
-    """
-
-    unit = "hidden words"
-
-    def __init__(
-        self, windows: Windows, hiding: Hiding, layout: Layout, tokens: int, seed: int = 0
-    ):
-        self.windows, self.hiding, self.seed = windows, hiding, seed
-        self.lengths = windows.lengths()
-        width = int(self.lengths.max())
-        self.plan: Packing | Padding = (
-            Packing(max(1, tokens // width), (width,)) if layout == "packed" else Padding(tokens)
-        )
+    def __init__(self, recipe: MaskedRecipe, codec: Text, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec = codec
 
     @property
-    def longest(self) -> int:
-        return int(self.lengths.max())
+    def design(self) -> Network:
+        return self.recipe.network
 
-    def epoch(self, number: int) -> list[list[Row]]:
-        made = self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
-        return [[(number, row) for row in rows] for rows in made]
+    # ---- from files to a folder ----------------------------------------------------------------
 
-    def count(self, rows: Sequence[Row]) -> int:
-        """The tokens to be guessed."""
-        windows, epoch = unpacked(rows)
-        return len(self.hiding.chosen(*self.windows.read(windows), (self.seed, epoch)))
+    @classmethod
+    def choose(cls, task: Any, data: TextData, tokens: int, choice: Choice) -> MaskedRecipe:
+        return recipe_for(task, data, tokens, choice)
 
-    def area(self, rows: Sequence[Row]) -> int:
-        if isinstance(self.plan, Packing):
-            return self.plan.rows * self.plan.widths[0]
-        return len(rows) * int(self.lengths[unpacked(rows)[0]].max())
+    @classmethod
+    def gather(cls, recipe: MaskedRecipe) -> TextCorpus:
+        return gather_texts(recipe.data, recipe.codec.kind)
 
-    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
-        if isinstance(self.plan, Packing):
-            rows = rows + [(rows[0][0], [])] * (self.plan.rows - len(rows))
-        return rows[part::parts]
+    @classmethod
+    def prepare(cls, corpus: TextCorpus, recipe: MaskedRecipe, folder: Path) -> None:
+        codec = choose_codec(corpus, recipe, masked=True)
+        prepare_texts(corpus, codec, folder, framed=False)
+        # Refuse now what could not be validated on later.
+        MaskedWindows(Shard(folder / "data" / "valid"), codec.signs, recipe.data.context)
 
-    def batch(self, rows: Sequence[Row]) -> Batch:
-        """No rows are one in which nothing is hidden."""
-        rows = rows or [(0, [])]
-        signs, (windows, epoch) = self.windows.signs, unpacked(rows)
-        sizes = [len(row) for _, row in rows]
-        counts = self.lengths[windows]
-        width = (
-            self.plan.widths[0] if isinstance(self.plan, Packing) else int(counts.max(initial=1))
-        )
-        row_of = np.repeat(np.arange(len(rows)), sizes)
-        begins = within_rows(counts, row_of) + row_of * width
-        ids, at, owners = self.windows.read(windows)
-        read, chosen = self.hiding.hide(ids, at, owners, (self.seed, epoch))
-        # A token's place in its window, after the signs that open it.
-        step = at - self.windows.begins[windows][owners] + len(signs.opens)
-        places = begins[owners] + step
-        out = np.full((len(rows), width), signs.pad)
-        for i, sign in enumerate(signs.opens):
-            out.flat[begins + i] = sign
-        out.flat[places] = read
-        out.flat[begins + counts - 1] = signs.stop
-        tokens = Tokens(torch.from_numpy(out), *self.layout(counts, sizes, width))
-        return Batch(tokens, torch.from_numpy(places[chosen]), torch.from_numpy(ids[chosen]))
+    @classmethod
+    def open(cls, recipe: MaskedRecipe, folder: Path) -> Self:
+        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
 
-    def layout(self, counts: Ints, sizes: list[int], width: int) -> tuple[Any, Pattern]:
-        if isinstance(self.plan, Packing):
-            lengths = split(counts, sizes)
-            return packed(lengths, width), Segments.of(lengths, width)
-        same = bool((counts == width).all())
-        return line(width), Everything() if same else Lengths(torch.from_numpy(counts))
-
-
-def unpacked(rows: Sequence[Row]) -> tuple[Ints, int]:
-    """All windows of some rows, and their epoch."""
-    windows = list(chain.from_iterable(row for _, row in rows))
-    return np.asarray(windows, dtype=np.int64), rows[0][0]
-
-
-# ---- the task --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Masked:
-    """A vocabulary that has a sign for hidden words, and a network that guesses them."""
-
-    codec: Text
-    design: Network
+    # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> Encoder:
         return guesser(self.design, self.codec.size)
 
-    def loss(self, network: Any, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Summed over all hidden tokens."""
-        return F.cross_entropy(
+    @cached_property
+    def hiding(self) -> Hiding:
+        return Hiding(self.codec, self.recipe.masking)
+
+    def read_split(self, split: str, tokens: int, seed: int) -> MaskedBatches:
+        documents = Shard(self.held_in() / "data" / split)
+        windows = MaskedWindows(documents, self.codec.signs, self.recipe.data.context)
+        return MaskedBatches(windows, self.hiding, "padded", tokens, seed)
+
+    def batches(self) -> MaskedBatches:
+        training = self.recipe.training
+        return self.read_split("train", training.tokens_per_batch, training.seed)
+
+    def loss(self, network: Any, batch: MaskedBatch) -> dict[str, Tensor]:
+        """Of all hidden tokens; smoothed while it is trained."""
+        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
+        loss = F.cross_entropy(
             guesses(network, batch).float(),
             batch.wanted,
             label_smoothing=smoothing,
             reduction="sum",
         )
+        return {"loss": loss}
+
+    def model(self, network: Encoder, name: str = "") -> Guesser:
+        return Guesser(self, network, name)
+
+    # ---- validation ----------------------------------------------------------------------------
+
+    @cached_property
+    def held_out(self) -> MaskedBatches:
+        return self.read_split("valid", max(AT_ONCE, self.recipe.data.context), HELD_OUT)
+
+    @torch.no_grad()
+    def validate(self, network: Any) -> Validation:
+        """On words hidden in the same way every time."""
+        network.eval()
+        device = next(network.parameters()).device
+        right, lost, count = 0, 0.0, 0
+        for rows in self.held_out.epoch(0):
+            batch = self.held_out.batch(rows).to(device)
+            scores = guesses(network, batch).float()
+            lost += F.cross_entropy(scores, batch.wanted, reduction="sum").item()
+            right += int((scores.argmax(-1) == batch.wanted).sum())
+            count += len(batch.wanted)
+        if not count:
+            raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
+        number = len(self.held_out.windows)
+        shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
+        return Validation(
+            {"accuracy": round(100 * right / count, 4), "loss": lost / count},
+            [self.sample(network, i, device) for i in shown],
+        )
+
+    def sample(self, network: Any, window: int, device: torch.device) -> Sample:
+        """The beginning of a window, what is hidden there, and what is guessed."""
+        batch = self.held_out.batch([(0, [window])])
+        guessed = guesses(network, batch.to(device)).argmax(-1).tolist()
+        ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
+        shown = [i for i in hidden if i < SHOWN_TOKENS]
+        ids[hidden] = self.hiding.mask
+        return Sample(
+            with_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
+            listed(self.codec, batch.wanted.tolist()[: len(shown)]),
+            listed(self.codec, guessed[: len(shown)]),
+        )
 
 
-def guesses(network: Any, batch: Batch) -> Tensor:
+def guesses(network: Any, batch: MaskedBatch) -> Tensor:
     """Scores (M, V) of the hidden tokens alone: to score all would be several times the work.
 
     The head is handed only their states while the network is called as ever, which those that wrap
@@ -309,67 +161,6 @@ def guesses(network: Any, batch: Batch) -> Tensor:
     encoder = getattr(network, "module", network)
     with encoder.head.register_forward_pre_hook(only_hidden):
         return network(batch.tokens)
-
-
-class Learning:
-    """The task as a run learns it."""
-
-    def __init__(
-        self,
-        task: Masked,
-        documents: Shard,
-        held_out: Shard,
-        *,
-        tokens: int,
-        seed: int,
-        context: int = 512,
-        masking: Masking = Masking(),
-        layout: Layout = "padded",
-    ):
-        self.task, signs = task, task.codec.signs
-        hiding = Hiding(task.codec, masking)
-        self.plan = Batches(Windows(documents, signs, context), hiding, layout, tokens, seed)
-        valid, at_once = Windows(held_out, signs, context), max(AT_ONCE, context)
-        self.valid = Batches(valid, hiding, "padded", at_once, HELD_OUT)
-        number = len(self.valid.windows)
-        self.shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
-
-    def network(self) -> Encoder:
-        return self.task.network()
-
-    def loss(self, network: Any, batch: Batch, smoothing: float) -> Tensor:
-        return self.task.loss(network, batch, smoothing)
-
-    @torch.no_grad()
-    def judge(self, network: Any) -> tuple[dict[str, float], list[Sample]]:
-        """On words hidden in the same way every time."""
-        network.eval()
-        device = next(network.parameters()).device
-        right, lost, count = 0, 0.0, 0
-        for rows in self.valid.epoch(0):
-            batch = self.valid.batch(rows).to(device)
-            scores = guesses(network, batch).float()
-            lost += F.cross_entropy(scores, batch.wanted, reduction="sum").item()
-            right += int((scores.argmax(-1) == batch.wanted).sum())
-            count += len(batch.wanted)
-        if not count:
-            raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
-        scores_of_all = {"accuracy": round(100 * right / count, 4), "loss": lost / count}
-        return scores_of_all, [self.sample(network, i, device) for i in self.shown]
-
-    def sample(self, network: Any, window: int, device: torch.device) -> Sample:
-        """The beginning of a window, what is hidden there, and what is guessed."""
-        batch = self.valid.batch([(0, [window])])
-        guessed = guesses(network, batch.to(device)).argmax(-1).tolist()
-        ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
-        codec, shown = self.task.codec, [i for i in hidden if i < SHOWN_TOKENS]
-        ids[hidden] = self.plan.hiding.mask
-        wanted = batch.wanted.tolist()[: len(shown)]
-        return Sample(
-            with_holes(codec, ids[:SHOWN_TOKENS].tolist()),
-            listed(codec, wanted),
-            listed(codec, guessed[: len(shown)]),
-        )
 
 
 def with_holes(codec: Text, ids: Sequence[int]) -> str:

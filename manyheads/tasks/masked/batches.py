@@ -1,0 +1,245 @@
+"""Documents in windows, and which of their words are hidden.
+
+N windows, B rows, T tokens, M hidden tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
+from manyheads.attention.places import line, packed
+from manyheads.codecs.text import Signs, Text
+from manyheads.data.batches import Packing, Padding
+from manyheads.data.layout import Ints, Layout, split, within_rows
+from manyheads.data.shards import Shard
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.masked.settings import Masking
+
+Row = tuple[int, list[int]]  # an epoch, and the windows that lie in one row
+
+
+# ---- what is read ----------------------------------------------------------------------------
+
+
+class MaskedWindows:
+    """Documents cut into pieces of at most `context` tokens, the signs around each counted."""
+
+    def __init__(self, documents: Shard, signs: Signs, context: int):
+        size = context - len(signs.opens) - 1
+        if size < 1:
+            raise ValueError(
+                f"a context of {context} has no room beside {len(signs.opens) + 1} signs; "
+                f"{len(signs.opens) + 2} is the least"
+            )
+        lengths = documents.lengths
+        pieces = -(-lengths // size)
+        number = np.arange(pieces.sum()) - np.repeat(pieces.cumsum() - pieces, pieces)
+        self.documents, self.signs = documents, signs
+        self.begins: Ints = np.repeat(documents.ends - lengths, pieces) + number * size
+        self.counts: Ints = np.minimum(np.repeat(documents.ends, pieces) - self.begins, size)
+        if not len(self):
+            raise ValueError("no window can be cut from documents without a token")
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def lengths(self) -> Ints:
+        """With signs."""
+        return self.counts + len(self.signs.opens) + 1
+
+    def read(self, windows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
+        """Their tokens end to end, where each token stands among all, and whose each is."""
+        counts = self.counts[windows]
+        step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        taken = np.repeat(self.begins[windows], counts) + step
+        owners = np.repeat(np.arange(len(windows)), counts)
+        return self.documents.tokens[taken].astype(np.int64), taken, owners
+
+
+# ---- what is hidden --------------------------------------------------------------------------
+
+
+class Hiding:
+    """Which tokens are hidden, and what stands there instead.
+
+    What is drawn for a token follows from the seed, the epoch and the token's place in the corpus,
+    whatever else is in the batch.
+    """
+
+    def __init__(self, codec: Text, how: Masking = Masking()):
+        if codec.signs.mask is None:
+            raise ValueError(
+                "this codec has no sign for a hidden word; "
+                "Text.train(lines, masked=True) gives it one"
+            )
+        signs = {*codec.signs.silent, codec.signs.unknown, codec.signs.mask}
+        self.how, self.mask = how, codec.signs.mask
+        self.words = np.array([i for i in range(codec.size) if i not in signs])
+        self.may = np.isin(np.arange(codec.size), self.words)  # (V) be hidden: all but signs
+        self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
+
+    def chosen(
+        self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
+    ) -> NDArray[np.int64]:
+        """Which of these tokens are hidden: of each window its share, one at least, as whole words.
+
+        Words come in a random order until there are enough; the last may bring a little too many.
+        """
+        fit = self.may[ids]
+        first = np.diff(owners, prepend=-1) > 0
+        word = np.cumsum(first | self.starts[ids]) - 1  # of each token
+        heads = np.flatnonzero(np.diff(word, prepend=-1))
+        sizes = np.bincount(word[fit], minlength=len(heads))
+        of = owners[heads]  # the window of each word
+        order = np.lexsort((drawn(at[heads], *key, 0), of))
+        before = sizes[order].cumsum() - sizes[order]
+        begun = np.searchsorted(of, of)  # the first word of each word's window; `of` is sorted
+        before -= before[begun]
+        total = np.bincount(owners[fit], minlength=int(owners.max(initial=-1)) + 1)
+        wanted = np.maximum(1, np.round(self.how.share * total))
+        taken = np.zeros(len(heads), dtype=bool)
+        taken[order] = before < wanted[of]
+        return np.flatnonzero(taken[word] & fit)
+
+    def hide(
+        self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The tokens as they are read, and which of them are to be guessed."""
+        chosen = self.chosen(ids, at, owners, key)
+        how, which = (drawn(at[chosen], *key, stream) for stream in (1, 2))
+        another = self.words[(which * len(self.words)).astype(np.int64)]
+        stays = np.where(how < self.how.masked + self.how.changed, another, ids[chosen])
+        read = ids.copy()
+        read[chosen] = np.where(how < self.how.masked, self.mask, stays)
+        return read, chosen
+
+
+def word_starts(codec: Text) -> NDArray[np.bool_]:
+    """Which numbers begin a word: "Ġdog" and "▁dog" do, "s" and "##s" go on.
+
+    Where no piece says so, each is a word.
+    """
+    pieces = [str(codec.tokenizer.id_to_token(i)) for i in range(codec.size)]
+    if any(piece.startswith("##") for piece in pieces):
+        return np.array([not piece.startswith("##") for piece in pieces])
+    spaces = [" ", "▁"]
+    if {"Ġ", "Ċ"} <= set(pieces):  # a space and a newline as bytes are written, not letters
+        spaces += ["Ġ", "Ċ"]
+    starts = np.array([piece.startswith(tuple(spaces)) for piece in pieces])
+    return starts if starts.any() else ~starts
+
+
+def drawn(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
+    """A number from 0 to below 1 for each place (splitmix64): no generator has to be kept."""
+    state = np.zeros(1, dtype=np.uint64)
+    for part in (np.array([seed]), np.array([epoch]), np.array([stream]), at):
+        state = mixed(state ^ part.astype(np.uint64))
+    return (state >> np.uint64(11)).astype(np.float64) / 2**53
+
+
+def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+# ---- batches ---------------------------------------------------------------------------------
+
+
+class MaskedBatch(NamedTuple):
+    """Windows with hidden words, where those are, and what they were."""
+
+    tokens: Tokens
+    hidden: Tensor  # (M) among all places of the batch, row after row
+    wanted: Tensor  # (M)
+
+    def to(self, device: torch.device | str) -> MaskedBatch:
+        return MaskedBatch(self.tokens.to(device), self.hidden.to(device), self.wanted.to(device))
+
+
+class MaskedBatches:
+    """Which windows make which batch, and the batches themselves.
+
+    A row knows its epoch, so that other words are hidden in each.
+    """
+
+    unit = "hidden words"
+
+    def __init__(
+        self, windows: MaskedWindows, hiding: Hiding, layout: Layout, tokens: int, seed: int = 0
+    ):
+        self.windows, self.hiding, self.seed = windows, hiding, seed
+        self.lengths = windows.lengths()
+        width = int(self.lengths.max())
+        self.plan: Packing | Padding = (
+            Packing(max(1, tokens // width), (width,)) if layout == "packed" else Padding(tokens)
+        )
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
+    def epoch(self, number: int) -> list[list[Row]]:
+        made = self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
+        return [[(number, row) for row in rows] for rows in made]
+
+    def count(self, rows: Sequence[Row]) -> int:
+        """The tokens to be guessed."""
+        windows, epoch = unpacked(rows)
+        return len(self.hiding.chosen(*self.windows.read(windows), (self.seed, epoch)))
+
+    def area(self, rows: Sequence[Row]) -> int:
+        if isinstance(self.plan, Packing):
+            return self.plan.rows * self.plan.widths[0]
+        return len(rows) * int(self.lengths[unpacked(rows)[0]].max())
+
+    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
+        if isinstance(self.plan, Packing):
+            rows = rows + [(rows[0][0], [])] * (self.plan.rows - len(rows))
+        return rows[part::parts]
+
+    def batch(self, rows: Sequence[Row]) -> MaskedBatch:
+        """No rows are one in which nothing is hidden."""
+        rows = rows or [(0, [])]
+        signs, (windows, epoch) = self.windows.signs, unpacked(rows)
+        sizes = [len(row) for _, row in rows]
+        counts = self.lengths[windows]
+        width = (
+            self.plan.widths[0] if isinstance(self.plan, Packing) else int(counts.max(initial=1))
+        )
+        row_of = np.repeat(np.arange(len(rows)), sizes)
+        begins = within_rows(counts, row_of) + row_of * width
+        ids, at, owners = self.windows.read(windows)
+        read, chosen = self.hiding.hide(ids, at, owners, (self.seed, epoch))
+        # A token's place in its window, after the signs that open it.
+        step = at - self.windows.begins[windows][owners] + len(signs.opens)
+        places = begins[owners] + step
+        out = np.full((len(rows), width), signs.pad)
+        for i, sign in enumerate(signs.opens):
+            out.flat[begins + i] = sign
+        out.flat[places] = read
+        out.flat[begins + counts - 1] = signs.stop
+        tokens = Tokens(torch.from_numpy(out), *self.layout(counts, sizes, width))
+        return MaskedBatch(tokens, torch.from_numpy(places[chosen]), torch.from_numpy(ids[chosen]))
+
+    def layout(self, counts: Ints, sizes: list[int], width: int) -> tuple[Any, Pattern]:
+        if isinstance(self.plan, Packing):
+            lengths = split(counts, sizes)
+            return packed(lengths, width), Segments.of(lengths, width)
+        same = bool((counts == width).all())
+        return line(width), Everything() if same else Lengths(torch.from_numpy(counts))
+
+
+def unpacked(rows: Sequence[Row]) -> tuple[Ints, int]:
+    """All windows of some rows, and their epoch."""
+    windows = list(chain.from_iterable(row for _, row in rows))
+    return np.asarray(windows, dtype=np.int64), rows[0][0]
