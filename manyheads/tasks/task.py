@@ -152,9 +152,3 @@ class Task(ABC):
             total += sum(term.item() for term in terms.values())
             counted += batches.count(rows)
         return total / counted
-
-
-def choose_preset(presets: Mapping[str, Any], name: str) -> Any:
-    if name not in presets:
-        raise ValueError(f"there is no preset {name!r}; there are {', '.join(presets)}")
-    return presets[name]

@@ -107,9 +107,8 @@ class ClassificationTask(Task):
         learn_codec(gathered, recipe).save(folder / "tokenizer.json")
         Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
         task = cls.open(recipe, folder)
-        how = task.framer, task.labels
-        cut = write_labelled(numbers / "train", gathered.train, source, *how)
-        write_labelled(numbers / "valid", gathered.valid, gathered.valid_source, *how)
+        cut = write_labelled(numbers / "train", gathered.train, source, task.framer, task.labels)
+        encode_labels(recipe.task, task.labels, gathered.valid, gathered.valid_source)  # or refuse
         write_text(numbers / "valid.jsonl", "".join(f"{o}\n" for o in as_lines(gathered.valid)))
         took = "" if recipe.task == "labelling" else describe_columns(source, recipe.data.columns)
         told = f"{gathered}{took and f'; {took}'}\n"

@@ -12,7 +12,7 @@ from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
 from manyheads.data.layout import Layout
 from manyheads.modules.build import BUILDERS, Network
-from manyheads.tasks.presets import check_layout, fine_tuned
+from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned
 from manyheads.tasks.seq2seq.kinds import KINDS, Kind
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
@@ -195,9 +195,7 @@ def recipe_for(task: Kind, data: PairData, tokens: int, choice: Choice = Choice(
     cuda = choice.device == "cuda"
     data = replace(data, filters=data.filters or KINDS[task].filters)
     name = choice.preset or fitting(tokens, cuda)
-    if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-    parts = PRESETS[name](tokens, cuda)
+    parts = chosen_preset(PRESETS, name)(tokens, cuda)
     if choice.start is not None:
         if choice.start.task not in KINDS:
             raise ValueError(
