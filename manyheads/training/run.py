@@ -3,7 +3,7 @@
 recipe.yaml             what was asked for, every setting resolved
 corpus.txt              what was read, kept and left out, and why
 tokenizer.json          text to numbers (source.json and target.json where they are two)
-codec.json              music to numbers, where it learns that
+codec.json              what is no text to numbers, where it learns that
 data/                   the corpus as numbers
 start.safetensors       the weights it began with, where it did not begin anew
 weights.safetensors     the result: the best weights so far, or the mean of the best
