@@ -6,7 +6,7 @@ B rows of the batch, T new tokens, S tokens of a memory, D model width, V vocabu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from manyheads.attention.cache import Growing, Static, check_crop
 from manyheads.attention.patterns import Lengths
 from manyheads.attention.places import Grid, line
+from manyheads.decoding.bounds import check_start
 from manyheads.decoding.step import CachedStep, Writer
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
@@ -34,8 +35,7 @@ class RowStep:
         kept: Any = decoder.new_cache()
         self.cache: Any = Static(places) if isinstance(kept, Growing) else kept
         self.lengths: list[int | None] = [None] * rows  # tokens read; None where a row is free
-        self.sources = [1] * rows  # tokens of each memory
-        self.states: Tensor | None = None  # (B, S, D) of the memories
+        self.memory: Memory | None = None  # of all rows
         self.work = work_of(decoder)
 
     @torch.no_grad()
@@ -49,17 +49,25 @@ class RowStep:
             raise ValueError(f"one sequence is put into a row, {len(start)} came")
         memory = None if memory is None else self.as_fitting(memory)
         alone = CachedStep(self.decoder, memory, places=self.places)
-        logits = alone(start)
+        logits = alone(check_start(start))
         self.cache.put(row, alone.cache, len(self.lengths), self.memory_tokens)
         if memory is not None:
-            _, self.sources[row], width = memory.states.shape
-            if self.states is None:
-                shape = len(self.lengths), self.memory_tokens, width
-                self.states = memory.states.new_zeros(shape)
-            self.states[row].zero_()
-            self.states[row, : self.sources[row]] = memory.states[0]
+            self.put_memory(row, memory.states[0])
         self.lengths[row] = alone.length
         return logits
+
+    def put_memory(self, row: int, new: Tensor) -> None:
+        """The states (T, D) of one memory in the place of this row."""
+        if self.memory is None:
+            states = new.new_zeros(len(self.lengths), self.memory_tokens, new.shape[1])
+            lengths = torch.ones(len(states), dtype=torch.long, device=new.device)
+        else:
+            states, lengths = self.memory.states, cast(Lengths, self.memory.seen).lengths.clone()
+        states[row].zero_()
+        states[row, : len(new)] = new
+        lengths[row] = len(new)
+        at = line(self.memory_tokens, device=new.device)
+        self.memory = Memory(states, at, Lengths(lengths))
 
     def as_fitting(self, memory: Memory) -> Memory:
         """The memory of one sequence without its padding, if there is room for it."""
@@ -118,17 +126,9 @@ class RowStep:
         index = (torch.tensor(starts)[:, None] + torch.arange(new)).to(self.places.device)
         at = replace(self.places.each(lambda x: x[index]), first=None)
         with using(sharing(self.work, ids)):
-            logits: Tensor = self.decoder(Tokens(ids, at), self.memory(), self.cache)
+            logits: Tensor = self.decoder(Tokens(ids, at), self.memory, self.cache)
         self.lengths = [None if length is None else length + new for length in self.lengths]
         return logits
-
-    def memory(self) -> Memory | None:
-        """The memories of all rows, each as long as it is."""
-        if self.states is None:
-            return None
-        device = self.states.device
-        lengths = Lengths(torch.tensor(self.sources).to(device))
-        return Memory(self.states, line(self.memory_tokens, device=device), lengths)
 
     def taken(self, row: int) -> int:
         """How many tokens the sequence of this row has read."""

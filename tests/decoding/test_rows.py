@@ -185,6 +185,8 @@ def test_what_does_not_fit_a_row_is_refused() -> None:
         step.put(3, ids[:1, :2], memory)
     with pytest.raises(ValueError, match="one sequence is put into a row, 2 came"):
         step.put(0, ids[:2, :2], memory)
+    with pytest.raises(ValueError, match="goes on from one token or more a sequence, 1 x 0 came"):
+        step.put(0, ids[:1, :0], memory)
     with pytest.raises(ValueError, match="one sequence came with the memory of 6"):
         step.put(0, ids[:1, :2], model_of("rotary").encode(SOURCES))
     with pytest.raises(ValueError, match="row 0 holds no sequence"):
