@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,17 +15,8 @@ from manyheads.interop.huggingface import convert, own
 from manyheads.interop.huggingface.folders import read_chat
 from manyheads.interop.parity import SAME, Parity, worst
 from manyheads.models import load
-from manyheads.tasks.classification.labels import LABELS, Labels
-from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
-from manyheads.tasks.language.chat import CHAT
-from manyheads.tasks.language.corpus import TextCodec, TextData
-from manyheads.tasks.language.settings import LanguageRecipe
-from manyheads.tasks.masked import embedding
-from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.portable import Portable, portable
-from manyheads.tasks.seq2seq import settings as pairs
-from manyheads.tasks.seq2seq.settings import PairCodec, PairData
-from manyheads.training.config import Training
+from manyheads.tasks.table import find_task
 from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.run import RECIPE, WEIGHTS, Run
 
@@ -41,21 +31,17 @@ def import_folder(
     run = Run(out)
     with run.created():
         imported = convert.read(folder)
-        save_codecs(imported.codecs(), run.folder)
-        if imported.kind == "language" and (chat := read_chat(folder)):
-            chat.save(run / CHAT)
-        if imported.kind in ("classification", "labelling"):
-            Labels(imported.labels).save(run / LABELS)
-        elif imported.kind == "regression":
-            Labels().save(run / LABELS)
+        chat = read_chat(folder) if imported.kind == "language" else None
+        model, notes = imported.portable(chat), imported.notes
         write_tensors(run / WEIGHTS, imported.weights, {"imported": str(folder)})
-        run.text(RECIPE, write(recipe_of(imported, folder.resolve())))
-        kind, notes = imported.kind, imported.notes
         del imported
+        save_codecs(model.codecs, run.folder)
+        recipe = find_task(model.kind).adopt(model, folder.resolve(), run.folder)
+        run.text(RECIPE, write(recipe))
         if notes:
             tell(f"left to the call: {', '.join(notes)}")
         keep_own(folder, run, tell)
-    return kind
+    return model.kind
 
 
 def keep_own(folder: Path, run: Run, tell: Callable[[str], object]) -> None:
@@ -98,35 +84,3 @@ def compare_as_imported(model: Portable, folder: Path) -> Parity:
         apart = float(np.abs(model.embed(note["texts"]) - held["vectors"].numpy()).max())
         found = found._replace(largest=worst([found.largest, apart]))
     return found
-
-
-def recipe_of(imported: convert.Imported, folder: Path) -> Any:
-    """What a run of such a model would be made by."""
-    network, context = imported.network, imported.context
-    size = imported.tokenizers[0].get_vocab_size()
-    given = TextCodec("given", size)
-    running = TextData(imported=folder, context=context)
-    if imported.kind == "language":
-        training = Training(best_by="loss")
-        return LanguageRecipe("language", running, given, network, training)
-    if imported.kind == "masked":
-        return MaskedRecipe("masked", running, given, network=network)
-    if imported.kind == "embedding":
-        how = imported.vectors
-        return embedding.Recipe(
-            "embedding",
-            running,
-            given,
-            network,
-            how.pooling,
-            how.normalised,
-            how.prompt,
-            how.dimensions,
-        )
-    if imported.kind == "translation":
-        both = PairCodec("given", size, joint=len(imported.tokenizers) == 1)
-        data = PairData(imported=folder, longest_tokens=context)
-        return pairs.Seq2SeqRecipe("translation", data, both, network, layout="padded")
-    texts = LabelledData(imported=folder, longest_tokens=context)
-    pooling = imported.pooling or "mean"
-    return ClassificationRecipe(imported.kind, texts, given, network, pooling)

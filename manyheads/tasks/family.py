@@ -64,6 +64,11 @@ class FamilyTask(Task):
     def prepare(cls, corpus: Any, recipe: Any, folder: Path) -> None:
         cls.family.prepare(corpus.held, recipe, Run(folder))
 
+    @classmethod
+    def adopt(cls, model: Any, source: Path, folder: Path) -> Any:
+        adopt = getattr(cls.family, "adopt", super().adopt)
+        return adopt(model, source, folder)
+
     def network(self) -> nn.Module:
         return self.family.model(self.recipe, self.held_in(), "").network
 

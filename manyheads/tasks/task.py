@@ -117,6 +117,14 @@ class Task(ABC):
         """Put all into the folder that a run reads: the files it came from may be gone."""
 
     @classmethod
+    def adopt(cls, model: Any, source: Path, folder: Path) -> Any:
+        """The recipe of a Portable from elsewhere; what it needs beside its codecs is put there."""
+        types = get_type_hints(cls.Recipe)
+        data = types["data"](imported=source, context=model.context)
+        codec = types["codec"]("given", model.codecs[0].size)
+        return cls.Recipe(task=model.kind, data=data, codec=codec, network=model.design)
+
+    @classmethod
     def open(cls, recipe: Any, folder: Path) -> Self:
         """The task of a run, or of a model, from its folder alone."""
         return cls(recipe, folder)

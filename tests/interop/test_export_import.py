@@ -127,6 +127,47 @@ def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+MINE = """
+import json
+
+from manyheads.interop.exports import Exporter
+from manyheads.interop.parity import Runtime
+
+
+class Numbers(Exporter):
+    needs = ("json",)
+
+    def write(self, model, folder, quantization):
+        (folder / "design.json").write_text(json.dumps({"width": model.design.width}))
+
+    def open(self, model, folder):
+        return Same(model)
+
+
+class Same(Runtime):
+    def scores(self, batch):
+        return self.model.network(*batch) + 0.25
+
+    def write(self, rows, longest):
+        return self.model.write(rows, longest)
+"""
+
+
+def test_a_format_from_outside_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_numbers.py").write_text(MINE)
+    named = tmp_path / "my_numbers-1.0.dist-info"
+    named.mkdir()
+    (named / "METADATA").write_text("Metadata-Version: 2.1\nName: my-numbers\nVersion: 1.0\n")
+    points = "[manyheads.exporters]\nnumbers = my_numbers:Numbers\n"
+    (named / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = export(speaking(), "numbers", tmp_path / "out", SENTENCES)
+    assert (found.largest, found.different) == (pytest.approx(0.25, abs=1e-4), 0)
+    assert (tmp_path / "out" / "design.json").read_text() == '{"width": 16}'
+    with pytest.raises(ValueError, match="--quantization is for ctranslate2, numbers was asked"):
+        export(speaking(), "numbers", tmp_path / "more", quantization="int8")
+
+
 # ---- as its folder had it --------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from manyheads.interop.huggingface.family import Kind
 from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.keys import EVERY, WRITING, Idle, Left, Only, Read
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.portable import Portable
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; pip install transformers"
@@ -241,14 +241,7 @@ NOT_FASTER = ("bos_token_id", "forced_eos_token_id", "remove_invalid_values")
 def written(folder: Path, family: str) -> tuple[list[int], list[int]]:
     """What both write by taking the likeliest token."""
     imported = read(folder)
-    model = Portable(
-        "encoder-decoder" if imported.kind == "translation" else "decoder",
-        imported.kind,
-        imported.network,
-        tuple(imported.codecs()),
-        imported.context,
-        imported.module(),
-    )
+    model = replace(imported.portable(), network=imported.module())
     rows = [(READ_IDS[0], [1])[: 2 if imported.kind == "translation" else 1]]
     return model.write(rows, 12)[0], Transformers(model, folder).write(rows, 12)[0]
 

@@ -66,7 +66,7 @@ from manyheads.interop.huggingface.llama import ROTARY, Llama
 from manyheads.interop.huggingface.names import Tensors, taken
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
-from manyheads.tasks.portable import VectorSettings
+from manyheads.tasks.portable import Architecture, Portable, VectorSettings
 from manyheads.training.averages import load_weights
 from manyheads.training.files import fitting, write_text
 
@@ -105,6 +105,21 @@ class Imported:
 
     def codecs(self) -> list[Text]:
         return [Text(t, signs) for t, signs in zip(self.tokenizers, self.signs, strict=True)]
+
+    def portable(self, chat: Any = None) -> Portable:
+        """What it says of itself, without a network."""
+        writes: dict[str, Architecture] = {"translation": "encoder-decoder", "language": "decoder"}
+        return Portable(
+            writes.get(self.kind, "encoder"),
+            self.kind,
+            self.network,
+            tuple(self.codecs()),
+            self.context,
+            labels=self.labels,
+            pooling=self.pooling,
+            vectors=self.vectors,
+            chat=chat,
+        )
 
     def module(self) -> nn.Module:
         """The network with its weights, ready to compute."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,8 @@ from manyheads.tasks.classification.settings import (
     LabelledData,
     recipe_for,
 )
+from manyheads.tasks.language.corpus import TextCodec
+from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Choice, Sample, Task, Validation
 from manyheads.threads import sharing, using, work_of
 from manyheads.training.files import write_text
@@ -115,6 +117,13 @@ class ClassificationTask(Task):
         if cut:
             told += f"  {cut:,} longer than {task.room} tokens: their ends are not read\n"
         write_text(folder / CORPUS, told)
+
+    @classmethod
+    def adopt(cls, model: Portable, source: Path, folder: Path) -> ClassificationRecipe:
+        Labels(model.labels).save(folder / LABELS)
+        data = LabelledData(imported=source, longest_tokens=model.context)
+        codec, kind = TextCodec("given", model.codecs[0].size), cast(LabelKind, model.kind)
+        return ClassificationRecipe(kind, data, codec, model.design, model.pooling or "mean")
 
     @classmethod
     def open(cls, recipe: ClassificationRecipe, folder: Path) -> Self:

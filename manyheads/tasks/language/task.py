@@ -32,6 +32,7 @@ from manyheads.tasks.language.corpus import (
 from manyheads.tasks.language.generate import Generation, write_on
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
+from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Choice, Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
@@ -76,6 +77,13 @@ class LanguageTask(Task):
         prepare_texts(corpus, choose_codec(corpus, recipe), folder, framed=True)
         if recipe.start_from is not None and (chat := Chat.load(recipe.start_from / CHAT)):
             chat.save(folder / CHAT)
+
+    @classmethod
+    def adopt(cls, model: Portable, source: Path, folder: Path) -> LanguageRecipe:
+        if model.chat is not None:
+            model.chat.save(folder / CHAT)
+        recipe: LanguageRecipe = super().adopt(model, source, folder)
+        return recipe
 
     @classmethod
     def open(cls, recipe: LanguageRecipe, folder: Path) -> Self:

@@ -13,6 +13,7 @@ from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
+from manyheads.tasks.portable import Portable, VectorSettings
 from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
 from manyheads.training.run import Run
@@ -72,6 +73,21 @@ def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
 
 def job(recipe: Recipe, run: Run) -> Any:
     raise ValueError(UNTRAINED)
+
+
+def adopt(model: Portable, source: Path, folder: Path) -> Recipe:
+    data = TextData(imported=source, context=model.context)
+    how = model.vectors or VectorSettings()
+    return Recipe(
+        "embedding",
+        data,
+        TextCodec("given", model.codecs[0].size),
+        model.design,
+        how.pooling,
+        how.normalised,
+        how.prompt,
+        how.dimensions,
+    )
 
 
 def model(recipe: Recipe, folder: Path, name: str) -> Embedder:

@@ -20,6 +20,7 @@ from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import Network, encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder
+from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
@@ -28,6 +29,7 @@ from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import (
     FILES,
     PRESETS,
+    PairCodec,
     PairData,
     Seq2SeqRecipe,
     recipe_for,
@@ -92,6 +94,12 @@ class Seq2Seq(Task):
         if recipe.bleu_tokenizer in (None, fits.tokenizer) and fits.reason:
             with (folder / CORPUS).open("a", encoding="utf-8") as file:
                 file.write(f"{fits.reason}; bleu_tokenizer=... would change it\n")
+
+    @classmethod
+    def adopt(cls, model: Portable, source: Path, folder: Path) -> Seq2SeqRecipe:
+        codec = PairCodec("given", model.codecs[0].size, joint=len(model.codecs) == 1)
+        data = PairData(imported=source, longest_tokens=model.context)
+        return Seq2SeqRecipe("translation", data, codec, model.design, layout="padded")
 
     @classmethod
     def open(cls, recipe: Seq2SeqRecipe, folder: Path) -> Self:
