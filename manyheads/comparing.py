@@ -22,8 +22,6 @@ from manyheads.estimate import counted
 from manyheads.learn import begin, go_on, open_task
 from manyheads.modules.build import Network, encoder_decoder
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.seq2seq.corpus import PairCorpus
-from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Callback
@@ -130,19 +128,19 @@ class Compared:
 class Planned(NamedTuple):
     """A network before its run."""
 
-    recipe: Seq2SeqRecipe
+    recipe: Any
     run: Run
     layer: Layer
 
 
-def planned(recipes: Sequence[Seq2SeqRecipe], out: Path, length: int) -> list[Planned]:
+def planned(recipes: Sequence[Any], out: Path, length: int) -> list[Planned]:
     """A run for each kind of network; what cannot be is refused before the first is trained."""
     plans = []
     for recipe in recipes:
         # Padded for all: only attention could do with less, and the budget is to be the same.
-        own = replace(recipe, layout="padded")
+        own = replace(recipe, layout="padded") if hasattr(recipe, "layout") else recipe
         run = Run(out / own.network.kind)
-        if (run / RECIPE).exists() and load(Seq2SeqRecipe, run / RECIPE) != own:
+        if (run / RECIPE).exists() and load(type(own), run / RECIPE) != own:
             raise ValueError(
                 f"{run.folder} holds a run with other settings; those would go on with it, "
                 "another --out begins anew"
@@ -152,8 +150,8 @@ def planned(recipes: Sequence[Seq2SeqRecipe], out: Path, length: int) -> list[Pl
 
 
 def compare(
-    recipes: Sequence[Seq2SeqRecipe],
-    gathered: PairCorpus,
+    recipes: Sequence[Any],
+    gathered: Any,
     out: Path,
     world: World = World(),
     callback: Callback = Callback(),
@@ -191,15 +189,16 @@ def compare(
     return rows
 
 
-def result(recipe: Seq2SeqRecipe, run: Run, layer: Layer, length: int) -> Compared:
+def result(recipe: Any, run: Run, layer: Layer, length: int) -> Compared:
     scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
     speeds = [line["tokens_per_second"] for line in run.lines(TIMES) if "tokens_per_second" in line]
+    by_loss = recipe.training.best_by == "loss"
     first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
         counted(open_task(recipe, run).network()),
         sorted(speeds)[len(speeds) // 2],
-        max(scores, key=lambda one: one[first]),
+        max(scores, key=lambda one: -one["loss"] if by_loss else one[first]),
         layer,
         length,
     )

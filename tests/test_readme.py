@@ -92,7 +92,7 @@ def test_every_command_it_names_is_one() -> None:
         command.name or command.callback.__name__
         for command in app.registered_commands
         if command.callback
-    }
+    } | {group.name for group in app.registered_groups}
     named = set(re.findall(r"(?:^|`)manyheads (\w+)", README, re.MULTILINE))
     assert {"train", "translate", "evaluate", "resume", "compare", "models", "draw"} <= named
     assert named <= known

@@ -17,6 +17,7 @@ import typer
 from manyheads import __version__
 from manyheads.cli import about, interop, language, understanding, writing
 from manyheads.cli import compare as comparing
+from manyheads.cli import predict as predicting
 from manyheads.cli import train as training
 from manyheads.tasks.music import commands as music
 
@@ -88,9 +89,25 @@ def share_among(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
+for name, group, metavar, about_it in (
+    (
+        "train",
+        training.TrainGroup,
+        "TASK|RECIPE [SETTING=VALUE]...",
+        "Train a model from files: one command, no configuration; or as a recipe.yaml says.",
+    ),
+    (
+        "compare",
+        comparing.CompareGroup,
+        "TASK [SETTING=VALUE]...",
+        "Train a network of each kind on the same files and budget, and compare them.",
+    ),
+):
+    tasks = typer.Typer(cls=group, help=about_it, no_args_is_help=True)
+    tasks.callback()(lambda: None)
+    app.add_typer(tasks, name=name, subcommand_metavar=metavar)
 app.command("import")(command(interop.import_))
 for one in (
-    training.train,
     training.resume,
     writing.translate,
     writing.evaluate,
@@ -99,9 +116,9 @@ for one in (
     music.look,
     understanding.classify,
     understanding.embed,
+    predicting.predict,
     interop.export,
     interop.verify,
-    comparing.compare,
     about.models,
     about.env,
 ):

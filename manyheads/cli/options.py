@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -76,3 +79,53 @@ def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | Non
             f"`manyheads {find_task(loaded.kind).use} --model {model}` is what it is for"
         )
     return loaded
+
+
+# ---- options made from dataclasses ------------------------------------------------------------
+
+
+def options_of(kind: Any, names: tuple[str, ...], panel: str) -> list[inspect.Parameter]:
+    """An option for each of these fields, described as the field is; a list may be given again."""
+    types, about = get_type_hints(kind), {one.name: one.metadata for one in fields(kind)}
+    made = []
+    for name in names:
+        each = types[name]
+        if get_origin(each) is tuple:
+            each = list[get_args(each)[0]] | None  # type: ignore[misc]
+        elif Path in (each, *get_args(each)):
+            each = Path | None
+        elif each not in (int, float, bool, str):
+            each = str | None  # as it is typed: the task reads it
+        text = str(about[name].get("about", ""))
+        told = typer.Option(help=text, rich_help_panel=panel, show_default=False)
+        made.append(parameter(name, Annotated[each, told]))
+    return made
+
+
+def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def with_options(
+    function: Callable[..., None], more: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """The function with these options before its own; it is called with them as `files`."""
+    own = inspect.signature(function, eval_str=True)
+    names = {one.name for one in more}
+    told: Any = getattr(function, "func", function)  # of one that is given in part
+    fixed = getattr(function, "keywords", {})
+
+    def run(**given: Any) -> None:
+        files = {name: given.pop(name) for name in names & given.keys()}
+        held = {name: tuple(v) if isinstance(v, list) else v for name, v in files.items()}
+        function(files={name: value for name, value in held.items() if value}, **given)
+
+    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
+    free = [one for one in kept if one.name != "files" and one.name not in fixed]
+    parameters = [*more, *free]
+    run.__doc__, run.__name__ = told.__doc__, told.__name__
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run

@@ -6,16 +6,19 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
+from functools import partial
+from inspect import Parameter
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from manyheads.cli.options import DeviceOption
+from manyheads.cli.options import DeviceOption, options_of, with_options
 
 if TYPE_CHECKING:
     from manyheads.tasks.choosing import Said
@@ -23,17 +26,6 @@ if TYPE_CHECKING:
     from manyheads.training.run import Run
     from manyheads.training.trainer import Callback
 
-TASKS = (
-    "translation",
-    "summarization",
-    "answering",
-    "language",
-    "masked",
-    "classification",
-    "regression",
-    "labelling",
-    "music",
-)
 # What a run may go on with otherwise than it began: all else its batches and weights depend on.
 CHANGEABLE = (
     "steps",
@@ -46,107 +38,90 @@ CHANGEABLE = (
     "best_by",
     "patience",
 )
-PAIRS, TEXT, LABELS = "Text in, text out", "Running text", "Texts with labels"
-MUSIC = "Music"
-MODEL = "What to learn with"
+FILES, MODEL = "What to learn from", "What to learn with"
+
+SettingsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SETTING=VALUE",
+        help="Any setting of a recipe: training.steps=20000 network.width=512",
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(help="tiny, small or base; else by corpus and machine.", rich_help_panel=MODEL),
+]
 
 
-def train(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK|RECIPE", help=f"{', '.join(TASKS)}; or a recipe.yaml.", show_default=False
-        ),
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SETTING=VALUE",
-            help="Any setting of a recipe: training.steps=20000 network.width=512",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The folder of the run: a new one; of a recipe, else one beside it."),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Texts to read, one a line.", rich_help_panel=PAIRS)
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(help="What is to be written for each.", rich_help_panel=PAIRS),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help="Or both in one file, .tsv or .jsonl. All files may be .gz, .xz or .bz2 too.",
-            rich_help_panel=PAIRS,
-        ),
-    ] = None,
-    valid_source: Annotated[
-        Path | None,
-        typer.Option(
-            help="The same for validation; else some pairs are held out.", rich_help_panel=PAIRS
-        ),
-    ] = None,
-    valid_target: Annotated[
-        Path | None, typer.Option(help="What is wanted for each.", rich_help_panel=PAIRS)
-    ] = None,
-    valid_pairs: Annotated[
-        Path | None, typer.Option(help="Or both in one file.", rich_help_panel=PAIRS)
-    ] = None,
-    text: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Running text: a file, a folder, a .jsonl; may be given again.",
-            rich_help_panel=TEXT,
-        ),
-    ] = None,
-    valid_text: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The same for validation; else the last tenth is held out.", rich_help_panel=TEXT
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Texts with their labels: .tsv, .csv or .jsonl; words with theirs: CoNLL, .jsonl.",
-            rich_help_panel=LABELS,
-        ),
-    ] = None,
-    valid_data: Annotated[
-        Path | None,
-        typer.Option(
-            help="The same for validation; else some are held out.", rich_help_panel=LABELS
-        ),
-    ] = None,
-    music: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="MIDI files and folders of them, or chorales as .npz; may be given again.",
-            rich_help_panel=MUSIC,
-        ),
-    ] = None,
-    valid_music: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The same for validation; else some pieces are held out.", rich_help_panel=MUSIC
-        ),
-    ] = None,
-    augment: Annotated[
-        str | None,
-        typer.Option(
-            help="transpose, stretch, transpose,stretch or none; else all that fits.",
-            rich_help_panel=MUSIC,
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="tiny, small or base; else by corpus and machine.", rich_help_panel=MODEL
-        ),
-    ] = None,
+class TaskCommand(TyperCommand):
+    """The command of a task, which is loaded only when it is asked for."""
+
+    def __init__(self, name: str, about: str, make: Callable[[str], Callable[..., None]]):
+        super().__init__(name, help=about)
+        self.make = make
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
+        from manyheads.cli.app import command
+
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        named = {"help_option_names": ["-h", "--help"]}
+        one.command(info_name, context_settings=named)(command(self.make(info_name)))
+        try:
+            return typer.main.get_command(one).make_context(info_name, args, parent, **more)
+        except Exception as error:
+            if type(error).__name__ != "NoSuchOption":
+                raise
+            own = [f"--{one.name.replace('_', '-')}" for one in file_options(info_name)]
+            what = f"it learns from {', '.join(own)}" if own else "a recipe says what to read"
+            name = getattr(error, "option_name", "that")
+            raise ValueError(f"{info_name} has no option {name}; {what}") from None
+
+
+class TaskGroup(TyperGroup):
+    """A command for each task, with its own options and no others."""
+
+    @staticmethod
+    def make(what: str) -> Callable[..., None]:
+        """The command of a task; of what is none, that of a recipe in a file."""
+        raise NotImplementedError
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from manyheads.tasks.table import trained_tasks
+
+        return [*trained_tasks()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from manyheads.tasks.table import TASKS, find_task, trained_tasks
+
+        if cmd_name in TASKS and cmd_name not in trained_tasks():
+            find_task(cmd_name).data_of({})  # says why it is not trained
+        about = trained_tasks().get(cmd_name, "As a recipe says.")
+        return TaskCommand(cmd_name, about, self.make)
+
+
+class TrainGroup(TaskGroup):
+    @staticmethod
+    def make(what: str) -> Callable[..., None]:
+        return with_options(partial(train_task, what=what), file_options(what))
+
+
+def file_options(what: str) -> list[Parameter]:
+    """Where a task learns from, as options; none for a recipe, which says it itself."""
+    from manyheads.tasks.table import find_task, trained_tasks
+
+    if what not in trained_tasks():
+        return []
+    task = find_task(what)
+    return options_of(get_type_hints(task.Recipe)["data"], task.files, FILES)
+
+
+def train_task(
+    files: dict[str, Any],
+    *,
+    what: str,
+    settings: SettingsArgument = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the run: a new one.")] = None,
+    preset: PresetOption = None,
     network: Annotated[
         str | None,
         typer.Option(help="transformer, recurrent or convolutional.", rich_help_panel=MODEL),
@@ -182,6 +157,7 @@ def train(
 
     Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
     """
+    from manyheads.tasks.table import trained_tasks
     from manyheads.training.distributed import join
     from manyheads.training.run import CORPUS, Run
 
@@ -191,20 +167,6 @@ def train(
     refuse_files(settings or [])
     if minutes is not None:
         refuse_minutes(minutes, settings or [], int(os.environ.get("WORLD_SIZE", "1")))
-    files = given(
-        source=source,
-        target=target,
-        pairs=pairs,
-        valid_source=valid_source,
-        valid_target=valid_target,
-        valid_pairs=valid_pairs,
-        text=tuple(text or ()),
-        valid_text=tuple(valid_text or ()),
-        data=data,
-        valid_data=valid_data,
-        music=tuple(music or ()),
-        valid_music=tuple(valid_music or ()),
-    )
     world = join(device)
     asked = Wish(
         what,
@@ -214,7 +176,6 @@ def train(
         network,
         preset,
         start_from,
-        augment,
     )
     if dry_run:
         from manyheads.config import write
@@ -226,7 +187,7 @@ def train(
             print("".join(f"# {line}\n" for line in note.splitlines()), end="")
         print(estimate(recipe, gathered, world.device))
         return
-    if out is None and what in TASKS:
+    if out is None and what in trained_tasks():
         raise ValueError("a run needs a folder: --out runs/my-model")
     from manyheads.learn import begin
 
@@ -343,8 +304,9 @@ def listing(what: str) -> str:
     """Every setting of a task, or of a recipe's."""
     from manyheads.tasks.choosing import Said
     from manyheads.tasks.describing import listed
+    from manyheads.tasks.table import trained_tasks
 
-    if what in TASKS:
+    if what in trained_tasks():
         return listed(what)
     refuse_no_recipe(Wish(what, [], {}, "cpu"))
     return listed(Said.in_file(Path(what), []).task)
@@ -360,7 +322,6 @@ class Wish(NamedTuple):
     network: str | None = None
     preset: str | None = None
     start_from: Path | None = None
-    augment: str | None = None
 
 
 def refuse_files(settings: Sequence[str]) -> None:
@@ -370,26 +331,6 @@ def refuse_files(settings: Sequence[str]) -> None:
             f"{one} stands where settings do (training.steps=200): a file needs its option before "
             "it, each time anew, and a folder would do for many"
         )
-
-
-def given(**files: Any) -> dict[str, Any]:
-    """Those that were."""
-    return {name: path for name, path in files.items() if path}
-
-
-def varied(wish: Wish) -> dict[str, Any]:
-    """How music is varied, as a field of its data: "none" -> {"augment": ()}"""
-    if wish.augment is None:
-        return {}
-    if wish.what != "music":
-        raise ValueError(f"--augment varies music, {wish.what} was asked for")
-    names = [] if wish.augment == "none" else wish.augment.replace(" ", "").split(",")
-    if not set(names) <= {"transpose", "stretch"}:
-        raise ValueError(
-            "--augment is transpose, stretch, both with a comma between them, or none; "
-            f"got {wish.augment!r}"
-        )
-    return {"augment": tuple(names)}
 
 
 def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
@@ -427,42 +368,26 @@ def said_in(wish: Wish) -> Said:
         refuse_no_recipe(wish)
         return Said.in_file(Path(wish.what), wish.settings)
     family = find_task(wish.what)
-    if family.files:
-        refuse_foreign(wish, family.files)
-    data = family.data_of({**wish.files, **varied(wish)})
+    data = family.data_of(wish.files)
     return Said(family, wish.what, data, wish.settings)
-
-
-def refuse_foreign(wish: Wish, files: Sequence[str]) -> None:
-    """Files of another task."""
-    foreign = next((name for name in wish.files if name not in files), None)
-    if foreign is not None:
-        own = " and ".join(option(name) for name in files if not name.startswith("valid"))
-        raise ValueError(f"{wish.what} learns from {own}, {option(foreign)} was given")
 
 
 def refuse_no_recipe(wish: Wish) -> None:
     """What is no task is a recipe, and that says what the options would."""
+    from manyheads.tasks.table import trained_tasks
+
     what = wish.what
     if Path(what).is_dir():
         raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
     if not Path(what).suffix:
         raise ValueError(
-            f"there is no task {what!r}; there are {', '.join(TASKS)}, or name a recipe.yaml"
+            f"there is no task {what!r}; there are {', '.join(trained_tasks())}, "
+            "or name a recipe.yaml"
         )
-    if wish.files:
-        first = option(next(iter(wish.files)))
-        raise ValueError(f"{what} says what to read; {first} is for a task without a recipe")
     if wish.network:
         raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
-    if wish.augment is not None:
-        raise ValueError(f"{what} says how music is varied; data.augment=[...] changes it")
     if wish.start_from:
         raise ValueError(f"{what} says where to start; start_from={wish.start_from} changes it")
-
-
-def option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import BufferedIOBase
@@ -279,7 +280,7 @@ def evaluate(
 
             told = of_music.measured(model, music, split, (count, seconds), device)
         else:
-            told = measured_labels(model, data, device)
+            told = measured_examples(model, Path(data or ""), device)
         shown_as = music_table if music else table
         print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_as(told))
         return
@@ -328,6 +329,24 @@ def measured_text(model: str, text: list[Path], device: str | None) -> dict[str,
     loaded = loaded_as(LanguageModel, model, device)
     read = [document.text for document in documents(text)]
     return evaluate_documents(loaded, passing(read, len(read), "documents", "read"))
+
+
+def measured_examples(model: str, path: Path, device: str | None) -> dict[str, Any]:
+    """By the task itself, where it knows how; else by labels."""
+    from manyheads.data.sources import lines
+    from manyheads.models import load
+    from manyheads.tasks.task import Model
+
+    loaded = load(model, device)
+    if not isinstance(loaded, Model):
+        return measured_labels(model, path, device)
+    began, found = time.perf_counter(), loaded.evaluate(path)
+    return {
+        "model": model,
+        "examples": sum(1 for _ in lines(path)),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {n: {"value": round(value, 4), "signature": ""} for n, value in found.items()},
+    }
 
 
 def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:

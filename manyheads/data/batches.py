@@ -7,7 +7,9 @@ N examples, S sides of an example (a source and a target, or one text).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -126,3 +128,33 @@ def refuse_longer(table: NDArray[np.int64], most: ArrayLike, room: str, remedy: 
         raise ValueError(
             f"example {first} has {table[first].tolist()} tokens, {room}; leave it out, or {remedy}"
         )
+
+
+class ListBatches:
+    """Batches of sequences in a list, of like length and about so many tokens each."""
+
+    def __init__(
+        self, examples: Sequence[Any], make: Callable[[list[Any]], Any], tokens: int, seed: int = 0
+    ):
+        """`make` lays some examples out as a batch that has `to(device)`; it may get none."""
+        self.examples, self.make, self.seed, self.plan = examples, make, seed, Padding(tokens)
+        self.lengths = np.array([len(one) for one in examples], dtype=np.int64)
+
+    @property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
+    def epoch(self, number: int) -> list[list[Row]]:
+        return self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
+
+    def count(self, rows: Sequence[Row]) -> int:
+        return int(self.lengths[[row[0] for row in rows]].sum())
+
+    def area(self, rows: Sequence[Row]) -> int:
+        return len(rows) * int(self.lengths[[row[0] for row in rows]].max())
+
+    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
+        return rows[part::parts]
+
+    def batch(self, rows: Sequence[Row]) -> Any:
+        return self.make([self.examples[row[0]] for row in rows])

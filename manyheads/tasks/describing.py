@@ -42,7 +42,9 @@ class Way(NamedTuple):
 def settings_of(task: str) -> list[Described]:
     """In the order of a recipe."""
     family = find_task(task)
-    return [*walk(family.Recipe, ways(task, family), "", {"task", *family.files})]
+    types = get_type_hints(get_type_hints(family.Recipe)["data"])
+    files = {name for name in family.files if "Path" in str(types[name])}
+    return [*walk(family.Recipe, ways(task, family), "", {"task", *files})]
 
 
 def ways(task: str, family: type[Task]) -> list[Way]:

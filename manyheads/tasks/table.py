@@ -8,11 +8,12 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyheads.config import load, peek
-from manyheads.tasks.family import task_of
-from manyheads.tasks.task import Task
+
+if TYPE_CHECKING:
+    from manyheads.tasks.task import Task
 
 GROUP = "manyheads.tasks"  # of entry points: name = "module:class", for tasks from elsewhere
 TASKS = {
@@ -27,6 +28,25 @@ TASKS = {
     "music": "manyheads.tasks.music.task:MusicTask",
     "embedding": "manyheads.tasks.masked.embedding",
 }
+
+# What `train` lists: a line for each that is trained.
+ABOUT = {
+    "translation": "Texts in another language, from pairs of them.",
+    "summarization": "Short texts of long ones.",
+    "answering": "Answers to questions about a text.",
+    "language": "Text that goes on.",
+    "masked": "Hidden words: an encoder to start from.",
+    "classification": "Which class a text is of.",
+    "regression": "A number for a text.",
+    "labelling": "A tag for each word.",
+    "music": "Music that goes on.",
+}
+
+
+def trained_tasks() -> dict[str, str]:
+    """Those that `train` knows, each with what it learns."""
+    others = dict.fromkeys(task_names(), "A task that is installed beside.")
+    return {**ABOUT, **{name: about for name, about in others.items() if name not in TASKS}}
 
 
 @cache
@@ -50,7 +70,12 @@ def find_task(name: str) -> type[Task]:
 def from_module(name: str) -> type[Task]:
     module, _, named = name.partition(":")
     held = import_module(module)
-    return getattr(held, named) if named else task_of(held)
+    if not named:
+        from manyheads.tasks.family import task_of
+
+        return task_of(held)
+    found: type[Task] = getattr(held, named)
+    return found
 
 
 def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, type[Task]]:

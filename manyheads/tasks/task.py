@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
 
+import torch
 from torch import Tensor, nn
 
 
@@ -74,8 +76,9 @@ class Task(ABC):
 
     Recipe: ClassVar[Any]
     files: ClassVar[tuple[str, ...]]  # the fields of `data` that are options of `train`
-    use: ClassVar[str]  # the command that a trained model is for
-    presets: ClassVar[Mapping[str, Callable[..., Any]]]
+    use: ClassVar[str] = "predict"  # the command that a trained model is for
+    presets: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be
     unit: ClassVar[str] = "tokens"  # what is counted of a batch
 
     def __init__(self, recipe: Any, folder: Path | None = None):
@@ -95,9 +98,13 @@ class Task(ABC):
         return get_type_hints(cls.Recipe)["data"](**files)
 
     @classmethod
-    @abstractmethod
     def choose(cls, task: Any, data: Any, tokens: int, choice: Choice) -> Any:
         """A recipe with every choice made for a corpus of about so many tokens."""
+        recipe = cls.Recipe(task, data)
+        kind = choice.network or recipe.network.kind
+        if kind not in cls.networks:
+            raise ValueError(f"{task} is learned by {' or '.join(cls.networks)}, not by {kind}")
+        return replace(recipe, network=replace(recipe.network, kind=kind))
 
     @classmethod
     def settle(cls, recipe: Any, corpus: Any) -> Any:
@@ -147,9 +154,19 @@ class Task(ABC):
     def validate(self, network: Any) -> Validation:
         """On what was held out."""
 
-    @abstractmethod
     def model(self, network: Any, name: str = "") -> Any:
         """What a user gets of a network."""
+        return Model(self, network, name)
+
+    # ---- from a model to what it says ----------------------------------------------------------
+
+    def predict(self, network: Any, lines: Sequence[str]) -> list[str]:
+        """What the network makes of each line, for a task that is used that way."""
+        raise ValueError(f"{self.recipe.task} does not predict; `{self.use}` uses it")
+
+    def evaluate(self, network: Any, path: Path) -> dict[str, float]:
+        """What a network is worth on a test set in one file."""
+        raise ValueError(f"{self.recipe.task} is not evaluated on one file of examples")
 
     def mean_loss(self, network: nn.Module, batches: Batches) -> float:
         """Of a token, over all batches of an epoch."""
@@ -160,3 +177,38 @@ class Task(ABC):
             total += sum(term.item() for term in terms.values())
             counted += batches.count(rows)
         return total / counted
+
+
+class Model:
+    """A trained network with its task: what `load` gives where a task has no class of its own."""
+
+    def __init__(self, task: Task, network: nn.Module, name: str = ""):
+        self.task, self.network, self.name = task, network.eval(), name
+
+    @property
+    def kind(self) -> str:
+        return str(self.task.recipe.task)
+
+    def to(self, device: torch.device | str) -> Self:
+        self.network.to(device)
+        return self
+
+    @torch.no_grad()
+    def predict(self, lines: Sequence[str]) -> list[str]:
+        """model.predict(["3 1 2"]) -> ["1 2 3"]"""
+        return self.task.predict(self.network, lines)
+
+    @torch.no_grad()
+    def evaluate(self, path: Path | str) -> dict[str, float]:
+        return self.task.evaluate(self.network, Path(path))
+
+
+class Examples(list[Any]):
+    """A corpus that is a list of sequences."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self))
+
+    def __str__(self) -> str:
+        return f"{len(self):,} examples"

@@ -82,7 +82,7 @@ def test_what_a_recipe_does_not_say_is_chosen_as_on_the_command_line(
 
 def untimed(printed: str) -> list[str]:
     """A recipe and what it would cost, without what a clock said."""
-    return [line for line in printed.splitlines() if not line.startswith("# time")]
+    return [line for line in printed.splitlines() if not line.startswith(("# time", "# memory"))]
 
 
 def test_a_recipe_that_starts_from_a_run_has_its_network_and_vocabulary(
@@ -468,7 +468,7 @@ def test_cuda_without_a_gpu_is_refused(
         (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),
         (
             ["{0}/recipe.yaml", "--source", "x"],
-            "{0}/recipe.yaml says what to read; --source is for a task without a recipe",
+            "{0}/recipe.yaml has no option --source; a recipe says what to read",
         ),
         (
             ["{0}/recipe.yaml", "--network", "recurrent"],
@@ -476,7 +476,7 @@ def test_cuda_without_a_gpu_is_refused(
         ),
         (
             ["{0}/recipe.yaml", "--augment", "none"],
-            "{0}/recipe.yaml says how music is varied; data.augment=[...] changes it",
+            "{0}/recipe.yaml has no option --augment; a recipe says what to read",
         ),
     ],
 )

@@ -163,7 +163,10 @@ def test_an_npz_of_pickles_is_refused(refuses: Refuses, tmp_path: Path) -> None:
             "{0}/songs.npz stands where settings do (training.steps=200): a file needs its option "
             "before it, each time anew, and a folder would do for many",
         ),
-        ("--text {0}/book.txt", "music learns from --music, --text was given"),
+        (
+            "--text {0}/book.txt",
+            "music has no option --text; it learns from --music, --valid-music, --augment",
+        ),
         (
             "--music {0}/music --augment louder",
             "--augment is transpose, stretch, both with a comma between them, or none; "

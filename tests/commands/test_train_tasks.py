@@ -13,9 +13,8 @@ import pytest
 import torch
 from typed import Command, Refuses, texts
 
-from manyheads.cli.train import TASKS
 from manyheads.learn import open_task
-from manyheads.tasks.table import load_recipe
+from manyheads.tasks.table import ABOUT, load_recipe
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors
 from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, START, WEIGHTS, Run
@@ -56,7 +55,7 @@ def files_for(task: str, folder: Path) -> list[object]:
     return ["--pairs", path]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ABOUT)
 def test_a_dry_run_prints_a_recipe_that_reads_back_and_writes_nothing(
     task: str, manyheads: Command, tmp_path: Path
 ) -> None:
@@ -114,16 +113,20 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "translation --text {0}/book.txt",
-            "translation learns from --source and --target and --pairs, --text was given",
+            "translation has no option --text; it learns from --source, --target, --pairs, "
+            "--valid-source, --valid-target, --valid-pairs",
         ),
         (
             "language --source {0}/book.txt",
-            "language learns from --text, --source was given",
+            "language has no option --source; it learns from --text, --valid-text",
         ),
-        ("masked --data {0}/judged.tsv", "masked learns from --text, --data was given"),
+        (
+            "masked --data {0}/judged.tsv",
+            "masked has no option --data; it learns from --text, --valid-text",
+        ),
         (
             "classification --text {0}/book.txt",
-            "classification learns from --data, --text was given",
+            "classification has no option --text; it learns from --data, --valid-data",
         ),
         ("language --text nope.txt", "there is no file nope.txt"),
         ("classification --data nope.tsv", "there is no file nope.tsv"),
@@ -181,11 +184,11 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "language --text {0}/book.txt --augment transpose",
-            "--augment varies music, language was asked for",
+            "language has no option --augment; it learns from --text, --valid-text",
         ),
         (
             "classification --data {0}/judged.tsv --augment none",
-            "--augment varies music, classification was asked for",
+            "classification has no option --augment; it learns from --data, --valid-data",
         ),
         (
             "language --text {0}/book.txt training.tokens_per_batch=3",

@@ -58,6 +58,7 @@ class ClassificationTask(Task):
     Recipe = ClassificationRecipe
     files = FILES
     use = "classify"
+    networks = ("transformer", "recurrent", "convolutional")
     presets = PRESETS
 
     def __init__(

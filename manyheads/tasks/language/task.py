@@ -47,6 +47,7 @@ class LanguageTask(Task):
     Recipe = LanguageRecipe
     files = FILES
     use = "generate"
+    networks = ("transformer", "recurrent")
     presets = PRESETS
 
     def __init__(self, recipe: LanguageRecipe, codec: Text, folder: Path | None = None):

@@ -6,6 +6,7 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -40,8 +41,9 @@ class MusicTask(Task):
     """Music with its codec."""
 
     Recipe = MusicRecipe
-    files = FILES
+    files = (*FILES, "augment")
     use = "generate"
+    networks = ("transformer", "recurrent")
     presets = PRESETS
 
     def __init__(self, recipe: MusicRecipe, codec: MusicCodec, folder: Path | None = None):
@@ -58,6 +60,20 @@ class MusicTask(Task):
         return self.recipe.data.context
 
     # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def data_of(cls, files: Mapping[str, Any]) -> Any:
+        """`--augment none` varies nothing, `--augment transpose,stretch` both."""
+        said = files.get("augment")
+        if said is None:
+            return super().data_of(files)
+        names = () if said == "none" else tuple(said.replace(" ", "").split(","))
+        if not set(names) <= {"transpose", "stretch"}:
+            raise ValueError(
+                "--augment is transpose, stretch, both with a comma between them, or none; "
+                f"got {said!r}"
+            )
+        return super().data_of({**files, "augment": names})
 
     @classmethod
     def choose(cls, task: Any, data: MusicData, tokens: int, choice: Choice) -> MusicRecipe:

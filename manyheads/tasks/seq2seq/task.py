@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
-from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.build import BUILDERS, Network, encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
@@ -50,6 +50,7 @@ class Seq2Seq(Task):
     files = FILES
     use = "translate"
     presets = PRESETS
+    networks = tuple(BUILDERS)
 
     def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
         super().__init__(recipe, folder)
