@@ -26,7 +26,7 @@ TASKS = {
     "regression": "manyheads.tasks.classification.task:ClassificationTask",
     "labelling": "manyheads.tasks.classification.task:ClassificationTask",
     "music": "manyheads.tasks.music.task:MusicTask",
-    "embedding": "manyheads.tasks.masked.embedding",
+    "embedding": "manyheads.tasks.masked.embedding:EmbeddingTask",
 }
 
 # What `train` lists: a line for each that is trained.

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, Self
+
+from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.config.declare import setting
-from manyheads.modules.build import Network
+from manyheads.modules.build import Network, encoder
 from manyheads.modules.heads import Pooling
 from manyheads.tasks.language.corpus import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.portable import Portable, VectorSettings
-from manyheads.tasks.task import Choice
+from manyheads.tasks.task import Task
 from manyheads.training.config import Training
-from manyheads.training.run import Run
-
-FILES: tuple[str, ...] = ()
-USE = "embed"
-PRESETS: dict[str, Any] = {}
-UNTRAINED = (
-    "vectors of texts are not trained by themselves; `manyheads train classification "
-    "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
-)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EmbeddingRecipe:
     """What it is, and where it came from."""
 
     task: Literal["embedding"] = setting(about="What is learned.")
@@ -47,58 +39,48 @@ class Recipe:
     )
 
 
-def data_of(files: Mapping[str, Any]) -> TextData:
-    raise ValueError(UNTRAINED)
-
-
-def recipe_for(task: Any, data: TextData, tokens: int, asked: Choice = Choice()) -> Recipe:
-    raise ValueError(UNTRAINED)
-
-
-def gather(recipe: Recipe) -> Any:
-    raise ValueError(UNTRAINED)
-
-
-def tokens(gathered: Any, recipe: Recipe) -> int:
-    raise ValueError(UNTRAINED)
-
-
-def counted(gathered: Any) -> str:
-    raise ValueError(UNTRAINED)
-
-
-def prepare(gathered: Any, recipe: Recipe, run: Run) -> None:
-    raise ValueError(UNTRAINED)
-
-
-def job(recipe: Recipe, run: Run) -> Any:
-    raise ValueError(UNTRAINED)
-
-
-def adopt(model: Portable, source: Path, folder: Path) -> Recipe:
-    data = TextData(imported=source, context=model.context)
-    how = model.vectors or VectorSettings()
-    return Recipe(
-        "embedding",
-        data,
-        TextCodec("given", model.codecs[0].size),
-        model.design,
-        how.pooling,
-        how.normalised,
-        how.prompt,
-        how.dimensions,
+def refuse_training(*_: Any, **__: Any) -> NoReturn:
+    raise ValueError(
+        "vectors of texts are not trained by themselves; `manyheads train classification "
+        "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
     )
 
 
-def model(recipe: Recipe, folder: Path, name: str) -> Embedder:
-    codec = Text.load(folder / "tokenizer.json")
-    return Embedder(
-        codec,
-        recipe.network,
-        recipe.data.context,
-        recipe.pooling,
-        name,
-        normalised=recipe.normalised,
-        prompt=recipe.prompt,
-        dimensions=recipe.dimensions,
-    )
+class EmbeddingTask(Task):
+    """What such a model needs to be opened, and nothing to train it by."""
+
+    Recipe = EmbeddingRecipe
+    files = ()
+    use = "embed"
+    presets = {}  # noqa: RUF012 - there is nothing to choose
+
+    def __init__(self, recipe: EmbeddingRecipe, codec: Text, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec = codec
+
+    @classmethod
+    def open(cls, recipe: EmbeddingRecipe, folder: Path) -> Self:
+        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
+
+    @classmethod
+    def adopt(cls, model: Portable, source: Path, folder: Path) -> EmbeddingRecipe:
+        how = model.vectors or VectorSettings()
+        return EmbeddingRecipe(
+            "embedding",
+            TextData(imported=source, context=model.context),
+            TextCodec("given", model.codecs[0].size),
+            model.design,
+            how.pooling,
+            how.normalised,
+            how.prompt,
+            how.dimensions,
+        )
+
+    def network(self) -> nn.Module:
+        return encoder(self.recipe.network, self.codec.size)
+
+    def model(self, network: nn.Module, name: str = "") -> Embedder:
+        return Embedder(self, network, name)
+
+    data_of = choose = gather = prepare = classmethod(refuse_training)
+    batches = loss = validate = refuse_training

@@ -12,12 +12,12 @@ from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
-from manyheads.modules.build import Network, encoder
 from manyheads.modules.heads import Pooling
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.portable import Portable, VectorSettings
 
 if TYPE_CHECKING:
+    from manyheads.tasks.masked.embedding import EmbeddingTask
     from manyheads.tasks.masked.task import MaskedTask
 
 Vectors = NDArray[np.float32]
@@ -59,35 +59,24 @@ class Embedder(Reader):
 
     kind = "embedding"
 
-    def __init__(
-        self,
-        codec: Text,
-        design: Network,
-        context: int,
-        pooling: Pooling,
-        name: str = "",
-        *,
-        normalised: bool = True,
-        prompt: str = "",
-        dimensions: int = 0,
-    ):
-        super().__init__(codec, encoder(design, codec.size), name)
-        self.design, self.context, self.pooling = design, context, pooling
-        self.longest = context
-        self.normalised, self.prompt, self.dimensions = normalised, prompt, dimensions
+    def __init__(self, task: EmbeddingTask, network: nn.Module, name: str = ""):
+        super().__init__(task.codec, network, name)
+        recipe = self.recipe = task.recipe
+        self.longest, self.pooling = recipe.data.context, recipe.pooling
+        self.normalised, self.prompt = recipe.normalised, recipe.prompt
+        self.dimensions = recipe.dimensions
 
     def portable(self) -> Portable:
+        how = self.pooling, self.normalised, self.prompt, self.dimensions, self.longest
         return Portable(
             "encoder",
             self.kind,
-            self.design,
+            self.recipe.network,
             (self.codec,),
-            self.context,
+            self.longest,
             self.network,
             self.name,
-            vectors=VectorSettings(
-                self.pooling, self.normalised, self.prompt, self.dimensions, self.context
-            ),
+            vectors=VectorSettings(*how),
             embed=self.embed,
         )
 
