@@ -38,7 +38,6 @@ KNOWS: dict[str, set[str]] = {
     "tasks.checks": set(),
     "tasks.portable": {"decoding"},
     "tasks.presets": {"modules", "training"},
-    "tasks.family": {"training"},
     "tasks.seq2seq": {
         "tasks.checks",
         "tasks.portable",
@@ -59,7 +58,7 @@ KNOWS: dict[str, set[str]] = {
         "metrics",
         "inspect",
     },
-    "tasks.table": {"tasks.family", "tasks.seq2seq", "tasks.classification", "tasks.music"},
+    "tasks.table": {"tasks.seq2seq", "tasks.classification", "tasks.music"},
     "tasks.choosing": {"tasks.table"},
     "tasks.describing": {"tasks.table"},
     # what is written once, over all tasks

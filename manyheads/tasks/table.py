@@ -58,24 +58,14 @@ def task_names() -> tuple[str, ...]:
 @cache
 def find_task(name: str) -> type[Task]:
     if name in TASKS:
-        return from_module(TASKS[name])
+        module, _, held = TASKS[name].partition(":")
+        own: type[Task] = getattr(import_module(module), held)
+        return own
     for point in entry_points(group=GROUP):
         if point.name == name:
             found: type[Task] = point.load()
             return found
     raise ValueError(f"there is no task {name!r}; there are {', '.join(task_names())}")
-
-
-@cache
-def from_module(name: str) -> type[Task]:
-    module, _, named = name.partition(":")
-    held = import_module(module)
-    if not named:
-        from manyheads.tasks.family import task_of
-
-        return task_of(held)
-    found: type[Task] = getattr(held, named)
-    return found
 
 
 def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, type[Task]]:
