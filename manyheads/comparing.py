@@ -30,7 +30,7 @@ WORDS = 64  # of the little vocabulary that a layer is measured with
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredLayer:
     """One layer of an encoder over a sequence of N tokens."""
 
     operations: int  # multiplications and additions
@@ -49,7 +49,7 @@ class Layer:
         return max(self.steps, layers)
 
 
-def layer_of(network: Network, length: int) -> Layer:
+def layer_of(network: Network, length: int) -> MeasuredLayer:
     """Counted while it runs, and its reach by what a token changes."""
     deep = [operations(replace(network, depth=d, dilations=()), length) for d in (1, 2)]
     dilations = network.dilations or (1,)
@@ -59,7 +59,7 @@ def layer_of(network: Network, length: int) -> Layer:
             f"convolutions with dilations of {', '.join(map(str, dilations))} carry nothing "
             f"between {length} tokens; --length {min(dilations) + 1} would do"
         )
-    return Layer(
+    return MeasuredLayer(
         operations=deep[1] - deep[0],  # without what lies around the layers
         reaches=tuple(alone[d] for d in dilations),
         steps=length if network.kind == "recurrent" else 1,
@@ -110,7 +110,7 @@ class Compared:
     parameters: int
     tokens_per_second: float
     scores: dict[str, float]
-    layer: Layer
+    layer: MeasuredLayer
     length: int
 
     def row(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Planned(NamedTuple):
 
     recipe: Any
     run: Run
-    layer: Layer
+    layer: MeasuredLayer
 
 
 def planned(recipes: Sequence[Any], out: Path, length: int) -> list[Planned]:
@@ -189,7 +189,7 @@ def compare(
     return rows
 
 
-def result(recipe: Any, run: Run, layer: Layer, length: int) -> Compared:
+def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
     scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
     speeds = [line["tokens_per_second"] for line in run.lines(TIMES) if "tokens_per_second" in line]
     by_loss = recipe.training.best_by == "loss"

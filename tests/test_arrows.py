@@ -135,3 +135,12 @@ def test_only_the_command_line_knows_of_typer_and_rich() -> None:
         }
         if module.split(".")[0] not in ("cli", "demo") and not module.endswith(".commands"):
             assert not any(name.split(".")[0] in ("typer", "rich") for name in names), module
+
+
+def test_the_name_of_a_class_stands_for_one_class() -> None:
+    defined: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                defined.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in defined.items() if modules[1:]} == {}

@@ -13,7 +13,7 @@ from manyheads.cli.options import loaded_as
 from manyheads.models import load
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.masked.model import Guesser, Reader
+from manyheads.tasks.masked.model import EncoderModel, MaskedLM
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors, write_tensors
@@ -23,7 +23,7 @@ Run = Callable[[Path], Path]
 KINDS: list[tuple[Run, type, str, str]] = [
     (learned, Translator, "translation", "translate"),
     (books.language, LanguageModel, "language", "generate"),
-    (books.masked, Guesser, "masked", "embed"),
+    (books.masked, MaskedLM, "masked", "embed"),
     (books.classification, Classifier, "classification", "classify"),
     (books.labelling, Classifier, "labelling", "classify"),
 ]
@@ -50,7 +50,7 @@ def test_a_run_is_loaded_as_what_its_task_offers(
 
 
 @pytest.mark.parametrize(("run", "kind", "task", "use"), KINDS)
-@pytest.mark.parametrize("asked", [Translator, LanguageModel, Classifier, Reader])
+@pytest.mark.parametrize("asked", [Translator, LanguageModel, Classifier, EncoderModel])
 def test_a_model_of_one_task_given_to_another_command_says_what_it_is_for(
     run: Run, kind: type, task: str, use: str, asked: type, base: Path
 ) -> None:

@@ -17,7 +17,7 @@ from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.language.task import LanguageTask
-from manyheads.tasks.masked.model import Guesser
+from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.masked.task import MaskedTask
 from manyheads.tasks.seq2seq.corpus import Codecs
@@ -59,12 +59,12 @@ def speaking(**settings: Any) -> LanguageModel:
     return LanguageModel(task, task.network(), "toy")
 
 
-def guessing(**settings: Any) -> Guesser:
+def guessing(**settings: Any) -> MaskedLM:
     torch.manual_seed(0)
     network = Network(**{**SMALL, "position": "rotary", **settings})
     recipe = MaskedRecipe("masked", TextData((Path("a.txt"),)), network=network)
     task = MaskedTask(recipe, codec(masked=True))
-    return Guesser(task, task.network(), "toy")
+    return MaskedLM(task, task.network(), "toy")
 
 
 def classifying(**settings: Any) -> Classifier:

@@ -71,7 +71,7 @@ def embed(
     """
     import numpy as np
 
-    from manyheads.tasks.masked.model import Reader
+    from manyheads.tasks.masked.model import EncoderModel
 
     if pooling not in (None, "mean", "first"):
         raise ValueError(f"--pooling is mean or first, got {pooling!r}")
@@ -79,7 +79,7 @@ def embed(
         raise ValueError(f"--out names a file in a folder that is there, got {out}")
     if out is None and not as_json and sys.stdout.isatty():
         raise ValueError("vectors are no text; `> vectors.npy`, --out vectors.npy or --json")
-    loaded = loaded_as(Reader, model, device)
+    loaded = loaded_as(EncoderModel, model, device)
     how: Any = {"pooling": pooling, "normalise": False if plain else None}
     with warned():
         each = [loaded.embed(some, **how) for some in chunks(texts)]

@@ -14,16 +14,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from manyheads.config.declare import misfit
 from manyheads.config.declare import shown as number
 from manyheads.config.kinds import BAD, bad, described, scalar, shape
-from manyheads.config.tree import Group, Items, Node, Place, Refused, Scalar, shown
+from manyheads.config.tree import Group, Items, Node, Refused, Scalar, SourcePlace, shown
 
 
-class Reader:
+class SettingsReader:
     """Reads nodes by declared type, and goes on after a mistake."""
 
     def __init__(self) -> None:
-        self.mistakes: list[tuple[Place, str]] = []
+        self.mistakes: list[tuple[SourcePlace, str]] = []
 
-    def mistake(self, place: Place, sentence: str) -> Any:
+    def mistake(self, place: SourcePlace, sentence: str) -> Any:
         self.mistakes.append((place, sentence))
         return BAD
 
@@ -139,7 +139,7 @@ def default_of(field: dataclasses.Field[Any], group: object, kind: type) -> Any:
     return BAD if field.default is dataclasses.MISSING else field.default
 
 
-def blamed(group: Group, sentence: str, inside: str) -> Place:
+def blamed(group: Group, sentence: str, inside: str) -> SourcePlace:
     """Where a group's own check failed: at the first field that its sentence names, else the group.
 
     An override in the group may be the reason, so it is named too.
@@ -154,7 +154,7 @@ def blamed(group: Group, sentence: str, inside: str) -> Place:
     return replace(place, text=place.text + with_these)
 
 
-def within(group: Node, names: Sequence[str]) -> Place | None:
+def within(group: Node, names: Sequence[str]) -> SourcePlace | None:
     """The place of a field of a field of a group, where it was said; a group is no such field."""
     if not isinstance(group, Group) or names[0] not in group.entries:
         return None

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
-from manyheads.config.fields import Reader
+from manyheads.config.fields import SettingsReader
 from manyheads.config.kinds import BAD, scalar
 from manyheads.config.tree import (
     GROUP,
@@ -21,10 +21,10 @@ from manyheads.config.tree import (
     TEXT,
     Group,
     Node,
-    Place,
     Refused,
     Scalar,
     Source,
+    SourcePlace,
     overridden,
 )
 
@@ -66,7 +66,7 @@ def peek(path: Path, field: str) -> str | None:
     if not path.is_file():
         return None
     try:
-        tree = Source(Reader().mistake, path.read_text(encoding="utf-8"), str(path)).tree()
+        tree = Source(SettingsReader().mistake, path.read_text(encoding="utf-8"), str(path)).tree()
     except (OSError, UnicodeDecodeError):
         return None
     _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
@@ -85,7 +85,7 @@ def read(
     An override, `training.steps=20000`, replaces what the file says. A field that is not given
     has the value of `default`, or its own; a group given in part keeps the rest of it.
     """
-    reader = Reader()
+    reader = SettingsReader()
     tree = tree_of(reader, text, file, overrides)
     # A tree cut short by a syntax error would only seem to lack fields.
     value = BAD if isinstance(tree, Refused) else reader.value(kind, tree, "", default)
@@ -99,7 +99,7 @@ def part(
     kind: type, field: str, text: str, overrides: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Any:
     """What settings say of one field, or of these of its fields; None if nothing, or a mistake."""
-    reader = Reader()
+    reader = SettingsReader()
     tree = tree_of(reader, text, "", overrides)
     _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
     if isinstance(node, Group) and only:
@@ -109,7 +109,7 @@ def part(
     return None if value is BAD else value
 
 
-def tree_of(reader: Reader, text: str, file: str, overrides: Sequence[str]) -> Node:
+def tree_of(reader: SettingsReader, text: str, file: str, overrides: Sequence[str]) -> Node:
     tree = Source(reader.mistake, text, file).tree()
     for number, override in enumerate(overrides, start=1):
         tree = overridden(reader.mistake, tree, override, number)
@@ -169,7 +169,7 @@ def digits(value: object) -> str:
 
 def needs_quotes(text: str) -> bool:
     """Whether this or another reader of YAML would take the text for something else."""
-    node = Scalar(Place((0, 0, 0), ""), text, quoted=False)
+    node = Scalar(SourcePlace((0, 0, 0), ""), text, quoted=False)
     other = any(scalar(kind, node) is not BAD for kind in (NoneType, bool, int, float))
     tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))
     return other or tag != TEXT or not text.isprintable()

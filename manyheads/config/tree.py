@@ -11,7 +11,7 @@ TEXT, ITEMS, GROUP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "ma
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """Where something was said, and how to put places in order."""
 
     order: tuple[int, int, int]  # 0 for the file or the number of an override; line; column
@@ -20,7 +20,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Scalar:
-    place: Place
+    place: SourcePlace
     text: str
     quoted: bool
 
@@ -31,14 +31,14 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Items:
-    place: Place
+    place: SourcePlace
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Group:
-    place: Place
-    entries: dict[str, tuple[Place, Node]]  # by name: where the name stands, and the value
+    place: SourcePlace
+    entries: dict[str, tuple[SourcePlace, Node]]  # by name: where the name stands, and the value
     overrides: tuple[str, ...] = ()  # those that changed something in here
 
 
@@ -46,7 +46,7 @@ class Group:
 class Refused:
     """A mistake is noted for this; nothing more is said about it."""
 
-    place: Place
+    place: SourcePlace
 
 
 Node = Scalar | Items | Group | Refused
@@ -55,16 +55,18 @@ Node = Scalar | Items | Group | Refused
 class Source:
     """One YAML text: the file, or the value of an override."""
 
-    def __init__(self, note: Callable[[Place, str], object], text: str, name: str, number: int = 0):
+    def __init__(
+        self, note: Callable[[SourcePlace, str], object], text: str, name: str, number: int = 0
+    ):
         self.note, self.text, self.name, self.number = note, text, name, number
         self.done: dict[int, Node] = {}  # aliases share a node: each is looked at once
         self.open: set[int] = set()
 
-    def place(self, line: int, column: int) -> Place:
+    def place(self, line: int, column: int) -> SourcePlace:
         text = self.name if self.number else f"{self.name}:{line + 1}:{column + 1}"
-        return Place((self.number, line, column), text)
+        return SourcePlace((self.number, line, column), text)
 
-    def marked(self, mark: yaml.Mark | None) -> Place:
+    def marked(self, mark: yaml.Mark | None) -> SourcePlace:
         return self.place(mark.line, mark.column) if mark else self.place(0, 0)
 
     def tree(self) -> Node:
@@ -90,7 +92,7 @@ class Source:
                 self.marked(loader.get_mark()), "not YAML: an escape names no character"
             )
 
-    def refuse(self, place: Place, sentence: str) -> Refused:
+    def refuse(self, place: SourcePlace, sentence: str) -> Refused:
         self.note(place, sentence)
         return Refused(place)
 
@@ -116,7 +118,7 @@ class Source:
             return Scalar(place, node.value, quoted=node.style is not None)
         if isinstance(node, yaml.SequenceNode):
             return Items(place, tuple(self.node(item) for item in node.value))
-        entries: dict[str, tuple[Place, Node]] = {}
+        entries: dict[str, tuple[SourcePlace, Node]] = {}
         for key, item in node.value:
             where = self.marked(key.start_mark)
             value = self.node(item)
@@ -134,7 +136,7 @@ class Source:
 
 
 def overridden(
-    note: Callable[[Place, str], object], tree: Node, override: str, number: int
+    note: Callable[[SourcePlace, str], object], tree: Node, override: str, number: int
 ) -> Node:
     """The tree with `training.steps=20000` in it."""
     path, equals, text = override.partition("=")
@@ -148,7 +150,7 @@ def overridden(
     return tree if isinstance(tree, Refused) else put(tree, names, value, source.place(0, 0))
 
 
-def put(tree: Node, names: Sequence[str], value: Node, place: Place) -> Group:
+def put(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Group:
     """A new tree, because an alias may show the old one elsewhere too."""
     group = tree if isinstance(tree, Group) else Group(place, {})
     name, *rest = names

@@ -41,7 +41,7 @@ from manyheads.attention.scores import Score
 from manyheads.interop.exports import Exporter, needed, save_codecs
 from manyheads.interop.parity import Runtime, real
 from manyheads.modules.build import Network
-from manyheads.modules.heads import Reader
+from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of
 from manyheads.tasks.portable import Portable, Row
@@ -170,7 +170,7 @@ def read(side: Encoder, ids: Tensor, mask: Tensor, types: Tensor | None = None) 
 class Understanding(nn.Module):
     """An encoder with what stands on it."""
 
-    def __init__(self, network: Encoder | Reader):
+    def __init__(self, network: Encoder | EncoderHead):
         super().__init__()
         self.network = network
 

@@ -14,7 +14,7 @@ from manyheads.attention.relatives import Relative, RelativeBias, RelativeConten
 from manyheads.attention.rules import Bucketed, Clipped, Every
 from manyheads.config.declare import check, setting
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
-from manyheads.modules.heads import Guess, Pooling, Reader
+from manyheads.modules.heads import EncoderHead, Guess, Pooling
 from manyheads.modules.layers import NormOrder
 from manyheads.modules.recurrent import (
     SCORES,
@@ -220,9 +220,9 @@ def guesser(network: Network, vocabulary: int) -> Encoder:
 
 def reader(
     network: Network, vocabulary: int, outcomes: int, pooling: Pooling | None = "mean"
-) -> Reader:
+) -> EncoderHead:
     """An encoder that judges a text, or each token of it where nothing is pooled."""
-    return Reader(
+    return EncoderHead(
         encoder(network, vocabulary),
         network.width,
         outcomes,

@@ -31,7 +31,7 @@ class Guess(nn.Module):
         return self.words(self.norm(nn.functional.gelu(self.dense(states))))
 
 
-class Reader(nn.Module):
+class EncoderHead(nn.Module):
     """Reads a text and says one thing about all of it, or one about each token.
 
     Tokens (B, T) -> scores (B, N), or (B, T, N) where `pooling` is None. "first" asks the state of

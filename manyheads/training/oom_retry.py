@@ -10,11 +10,11 @@ import torch
 Found = TypeVar("Found")
 
 
-class Judging(Protocol):
+class Batched(Protocol):
     at_once: int  # tokens
 
 
-def in_parts(job: Judging, judge: Callable[[], Found], least: int) -> Found:
+def in_parts(job: Batched, judge: Callable[[], Found], least: int) -> Found:
     """What is found with so many tokens at once, with half as many from then on where those do not
     fit into memory, and never with fewer than the least.
     """

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, processors
 from manyheads.codecs.text import Signs, Text
 from manyheads.interop.huggingface.convert import FAMILIES, read, write
 from manyheads.interop.huggingface.family import Kind, built, skeleton
-from manyheads.interop.huggingface.names import Pair, given, taken
+from manyheads.interop.huggingface.names import TensorNames, given, taken
 from manyheads.modules.build import Network
 from manyheads.training.averages import weights_of
 
@@ -107,19 +107,19 @@ def refused(folder: Path, sentence: str) -> None:
 def test_a_pair_gives_back_what_it_was_given() -> None:
     whole = torch.randn(6, 4)
     for pair in (
-        Pair("a", ("b",)),
-        Pair("a", ("b", "c", "d"), rows=(3, 2, 1)),
-        Pair("a", ("b", "c"), rows=(4, 2), turned=True),
-        Pair("a", ("b",), ahead=2),
+        TensorNames("a", ("b",)),
+        TensorNames("a", ("b", "c", "d"), rows=(3, 2, 1)),
+        TensorNames("a", ("b", "c"), rows=(4, 2), turned=True),
+        TensorNames("a", ("b",), ahead=2),
     ):
         assert torch.equal(pair.here(pair.there(whole)), whole)
-    lifted = Pair("a", ("b",), lifted=True)
+    lifted = TensorNames("a", ("b",), lifted=True)
     assert lifted.there(whole[0])[0].shape == (1, 4)
     assert torch.equal(lifted.here(lifted.there(whole[0])), whole[0])
 
 
 def test_rows_before_the_first_place_are_empty_there_and_left_out_here() -> None:
-    pair = Pair("a", ("b",), ahead=2)
+    pair = TensorNames("a", ("b",), ahead=2)
     there = pair.there(torch.ones(3, 4))[0]
     assert there.sum(1).tolist() == [0, 0, 4, 4, 4]
 

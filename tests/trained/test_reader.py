@@ -10,7 +10,7 @@ from typed import trained
 from manyheads.models import load
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import Prediction, Tags, Value
-from manyheads.tasks.masked.model import Guesser
+from manyheads.tasks.masked.model import MaskedLM
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guesser(base: Path) -> Guesser:
+def guesser(base: Path) -> MaskedLM:
     return load(books.masked(base), "cpu")
 
 
@@ -62,7 +62,7 @@ def test_numbers_are_said_in_the_measure_of_the_texts(base: Path, tmp_path: Path
     assert many.value == pytest.approx(8, abs=1)
 
 
-def test_equal_texts_have_equal_vectors_whatever_is_beside_them(guesser: Guesser) -> None:
+def test_equal_texts_have_equal_vectors_whatever_is_beside_them(guesser: MaskedLM) -> None:
     vectors = guesser.embed(["the old dog", "a", "the old dog", "the old dog sleeps near a cat"])
     assert vectors.shape == (4, 16)
     assert vectors[0] == pytest.approx(vectors[2], abs=1e-6)
@@ -81,7 +81,7 @@ def test_vectors_are_pooled_as_the_model_was_made_unless_told(base: Path, tmp_pa
     assert abs(own - mean).max() > 0.01
 
 
-def test_mistakes_are_told(guesser: Guesser, classifier: Classifier) -> None:
+def test_mistakes_are_told(guesser: MaskedLM, classifier: Classifier) -> None:
     for asked in (guesser.embed, classifier.embed, classifier.classify):
         with pytest.raises(ValueError) as error:
             asked("one text")

@@ -25,7 +25,7 @@ from manyheads.interop.huggingface.keys import (
     Same,
 )
 from manyheads.interop.huggingface.names import (
-    Pair,
+    TensorNames,
     Tensors,
     both,
     given,
@@ -156,25 +156,25 @@ class Bart:
             head_bias=head_bias,
         ), held
 
-    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[Pair]:
-        pairs = [Pair("encoder.embedding.table.weight", (SHARED if joint else READ,))]
+    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[TensorNames]:
+        pairs = [TensorNames("encoder.embedding.table.weight", (SHARED if joint else READ,))]
         if not joint:
-            pairs.append(Pair("decoder.embedding.table.weight", (WRITTEN,)))
+            pairs.append(TensorNames("decoder.embedding.table.weight", (WRITTEN,)))
         for side in SIDES:
             pairs += self.side_pairs(side, network)
         if not network.tied:
-            pairs.append(Pair("decoder.head.weight", (HEAD,)))
+            pairs.append(TensorNames("decoder.head.weight", (HEAD,)))
         if network.head_bias:
-            pairs.append(Pair("decoder.head.bias", (BIAS,), lifted=True))
+            pairs.append(TensorNames("decoder.head.bias", (BIAS,), lifted=True))
         return pairs
 
-    def side_pairs(self, side: str, network: Network) -> list[Pair]:
+    def side_pairs(self, side: str, network: Network) -> list[TensorNames]:
         names = "q_proj k_proj v_proj out_proj"
         stack, body = f"{side}.stack", f"model.{side}"
-        pairs: list[Pair] = []
+        pairs: list[TensorNames] = []
         if self.normed:
             places = (f"{body}.embed_positions.weight",)
-            pairs.append(Pair(f"{stack}.position.tables.0.weight", places, ahead=2))
+            pairs.append(TensorNames(f"{stack}.position.tables.0.weight", places, ahead=2))
             pairs += both(f"{stack}.entry", f"{body}.layernorm_embedding")
         if self.order == "pre":
             pairs += both(f"{stack}.norm", f"{body}.layer_norm")

@@ -25,7 +25,7 @@ from manyheads.interop.huggingface.keys import (
     Read,
 )
 from manyheads.interop.huggingface.names import (
-    Pair,
+    TensorNames,
     Tensors,
     both,
     given,
@@ -140,18 +140,18 @@ class Bert:
             scaled=scaled,
         ), held
 
-    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[Pair]:
+    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[TensorNames]:
         body = "encoder." if kind in JUDGING else ""
         pairs = [
-            Pair(f"{body}embedding.table.weight", (TABLE,)),
-            Pair(
+            TensorNames(f"{body}embedding.table.weight", (TABLE,)),
+            TensorNames(
                 f"{body}stack.position.tables.0.weight",
                 ("bert.embeddings.position_embeddings.weight",),
             ),
             *both(f"{body}stack.entry", "bert.embeddings.LayerNorm"),
         ]
         if network.types:
-            pairs.append(Pair(f"{body}embedding.types.weight", (TYPES,)))
+            pairs.append(TensorNames(f"{body}embedding.types.weight", (TYPES,)))
         for i in range(network.depth):
             look = f"{body}stack.blocks.{i}.self_attention"
             think = f"{body}stack.blocks.{i}.feed_forward"
@@ -204,13 +204,13 @@ def counted(numbers: Tensor) -> bool:
     return torch.equal(numbers.flatten(), torch.arange(numbers.numel(), dtype=numbers.dtype))
 
 
-def head_pairs(kind: Kind) -> list[Pair]:
+def head_pairs(kind: Kind) -> list[TensorNames]:
     if kind == "masked":
         above = "cls.predictions.transform"
         return [
             *both("head.dense", f"{above}.dense"),
             *both("head.norm", f"{above}.LayerNorm"),
-            Pair("head.words.bias", (BIAS,)),
+            TensorNames("head.words.bias", (BIAS,)),
         ]
     verdict = both("head", "classifier") if kind in JUDGING else []
     asked = kind in ("classification", "regression")

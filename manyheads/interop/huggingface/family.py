@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.keys import Keys
-from manyheads.interop.huggingface.names import Pair, Tensors, both
+from manyheads.interop.huggingface.names import TensorNames, Tensors, both
 from manyheads.modules import build
 from manyheads.modules.build import Network
 from manyheads.modules.heads import Pooling
@@ -53,7 +53,7 @@ class Family(Protocol):
         """The network it is here, and its tensors with each that is twice there but once."""
         ...
 
-    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[Pair]: ...
+    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[TensorNames]: ...
 
     def config(self, network: Network, kind: Kind, joint: bool, context: int) -> dict[str, Any]:
         """What config.json says of a network."""
@@ -123,7 +123,7 @@ def rows_of(network: Network) -> tuple[int, int, int]:
     return network.width, keys, keys
 
 
-def attention(ours: str, theirs: str, names: str, network: Network) -> list[Pair]:
+def attention(ours: str, theirs: str, names: str, network: Network) -> list[TensorNames]:
     """`names` are those of query, key, value and what goes out: "q_proj k_proj v_proj o_proj"."""
     *inward, out = (f"{theirs}.{name}" for name in names.split())
     return [

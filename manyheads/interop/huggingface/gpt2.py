@@ -13,7 +13,7 @@ from manyheads.interop.huggingface.family import ACTIVATIONS, Kind, activation
 from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.keys import EVERY, LEARNING, Idle, Key, Keys, Only, Read, Same
 from manyheads.interop.huggingface.names import (
-    Pair,
+    TensorNames,
     Tensors,
     both,
     given,
@@ -113,10 +113,10 @@ class Gpt2:
             scaled=scaled,
         ), held
 
-    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[Pair]:
+    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[TensorNames]:
         pairs = [
-            Pair("embedding.table.weight", (TABLE,)),
-            Pair("stack.position.tables.0.weight", ("transformer.wpe.weight",)),
+            TensorNames("embedding.table.weight", (TABLE,)),
+            TensorNames("stack.position.tables.0.weight", ("transformer.wpe.weight",)),
             *both("stack.norm", "transformer.ln_f"),
         ]
         for i in range(network.depth):
@@ -129,7 +129,7 @@ class Gpt2:
                 *both(f"{ours}.feed_forward.part.inward", f"{theirs}.mlp.c_fc", turned=True),
                 *both(f"{ours}.feed_forward.part.out", f"{theirs}.mlp.c_proj", turned=True),
             ]
-        return pairs if network.tied else [*pairs, Pair("head.weight", (HEAD,))]
+        return pairs if network.tied else [*pairs, TensorNames("head.weight", (HEAD,))]
 
     def config(self, network: Network, kind: Kind, joint: bool, context: int) -> dict[str, Any]:
         return {

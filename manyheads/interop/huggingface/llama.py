@@ -14,7 +14,7 @@ from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.gpt2 import apart
 from manyheads.interop.huggingface.keys import EVERY, Idle, Key, Keys, Only, Read, brief, check
 from manyheads.interop.huggingface.names import (
-    Pair,
+    TensorNames,
     Tensors,
     both,
     given,
@@ -124,8 +124,8 @@ class Llama:
             scaled=scaled,
         ), held
 
-    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[Pair]:
-        pairs = [Pair("embedding.table.weight", (TABLE,))]
+    def pairs(self, network: Network, kind: Kind, joint: bool) -> list[TensorNames]:
+        pairs = [TensorNames("embedding.table.weight", (TABLE,))]
         pairs += both("stack.norm", "model.norm", bias=False)
         gates = (network.inner, network.inner)
         for i in range(network.depth):
@@ -145,7 +145,7 @@ class Llama:
                 ),
                 *both(f"{think}.part.out", f"{mlp}.down_proj", bias=network.bias),
             ]
-        return pairs if network.tied else [*pairs, Pair("head.weight", (HEAD,))]
+        return pairs if network.tied else [*pairs, TensorNames("head.weight", (HEAD,))]
 
     def config(self, network: Network, kind: Kind, joint: bool, context: int) -> dict[str, Any]:
         own: dict[str, Any] = {"attention_bias": network.bias, "mlp_bias": network.bias}

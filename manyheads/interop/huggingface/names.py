@@ -19,7 +19,7 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Pair:
+class TensorNames:
     """One tensor here and what it is there: itself, or several whose rows are one here."""
 
     ours: str
@@ -42,16 +42,16 @@ class Pair:
         return [(part.t() if self.turned else part).contiguous() for part in parts]
 
 
-def both(ours: str, *theirs: str, bias: bool = True, **how: object) -> list[Pair]:
+def both(ours: str, *theirs: str, bias: bool = True, **how: object) -> list[TensorNames]:
     """The weight, and the bias where there is one, of a linear layer or a norm."""
     kinds = ("weight", "bias") if bias else ("weight",)
     return [
-        Pair(f"{ours}.{kind}", tuple(f"{name}.{kind}" for name in theirs), **how)  # type: ignore[arg-type]
+        TensorNames(f"{ours}.{kind}", tuple(f"{name}.{kind}" for name in theirs), **how)  # type: ignore[arg-type]
         for kind in kinds
     ]
 
 
-def taken(held: Tensors, pairs: Iterable[Pair], wanted: Tensors, folder: Path) -> Tensors:
+def taken(held: Tensors, pairs: Iterable[TensorNames], wanted: Tensors, folder: Path) -> Tensors:
     """Tensors from there under the names here; `wanted` are those a network here asks for."""
     weights: Tensors = {}
     used: set[str] = set()
@@ -74,7 +74,7 @@ def taken(held: Tensors, pairs: Iterable[Pair], wanted: Tensors, folder: Path) -
     return {name: weights[name] for name in wanted}
 
 
-def given(weights: Tensors, pairs: Iterable[Pair]) -> Tensors:
+def given(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
     """Tensors from here under the names there."""
     return {
         name: part

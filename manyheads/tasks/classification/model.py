@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from manyheads.tasks.classification.predictions import AnyPrediction
-from manyheads.tasks.masked.model import Reader, readable
+from manyheads.tasks.masked.model import EncoderModel, readable
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
     from manyheads.tasks.classification.task import ClassificationTask
 
 
-class Classifier(Reader):
+class Classifier(EncoderModel):
     """It has learned to say something about a text."""
 
     def __init__(self, task: ClassificationTask, network: nn.Module, name: str = ""):

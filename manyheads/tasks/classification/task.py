@@ -19,7 +19,7 @@ from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.data.layout import alike
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import Network, reader
-from manyheads.modules.heads import Pooling, Reader
+from manyheads.modules.heads import EncoderHead, Pooling
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
 from manyheads.tasks.classification.corpus import (
@@ -133,7 +133,7 @@ class ClassificationTask(Task):
 
     # ---- from a folder to a model --------------------------------------------------------------
 
-    def network(self) -> Reader:
+    def network(self) -> EncoderHead:
         outcomes = 1 if self.kind == "regression" else len(self.labels.names)
         pooling = None if self.kind == "labelling" else self.pooling
         return reader(self.design, self.codec.size, outcomes, pooling)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 
 
-class Reader:
+class EncoderModel:
     """A trained network that sees both ways."""
 
     kind: str
@@ -54,7 +54,7 @@ class Reader:
         return vectors[:, : self.dimensions] if self.dimensions else vectors
 
 
-class Embedder(Reader):
+class Embedder(EncoderModel):
     """It was made for vectors, elsewhere."""
 
     kind = "embedding"
@@ -81,7 +81,7 @@ class Embedder(Reader):
         )
 
 
-class Guesser(Reader):
+class MaskedLM(EncoderModel):
     """It has learned to guess hidden words."""
 
     kind = "masked"

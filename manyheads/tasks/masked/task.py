@@ -27,7 +27,7 @@ from manyheads.tasks.language.corpus import (
     prepare_texts,
 )
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
-from manyheads.tasks.masked.model import Guesser
+from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, recipe_for
 from manyheads.tasks.task import Choice, Sample, Task, Validation
 
@@ -104,8 +104,8 @@ class MaskedTask(Task):
         )
         return {"loss": loss}
 
-    def model(self, network: Encoder, name: str = "") -> Guesser:
-        return Guesser(self, network, name)
+    def model(self, network: Encoder, name: str = "") -> MaskedLM:
+        return MaskedLM(self, network, name)
 
     # ---- validation ----------------------------------------------------------------------------
 

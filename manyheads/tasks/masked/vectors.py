@@ -19,7 +19,7 @@ from manyheads.attention.positions import Learned
 from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
 from manyheads.modules.checks import mean
-from manyheads.modules.heads import Pooling, Reader
+from manyheads.modules.heads import EncoderHead, Pooling
 from manyheads.modules.transformer import Encoder, Tokens, embedded
 from manyheads.threads import sharing, using, work_of
 
@@ -46,7 +46,7 @@ def embed(
         raise ValueError("texts come as a list, got one text; [text] would do")
     if pooling not in ("first", "mean"):
         raise ValueError(f"a text is pooled by first or mean, got {pooling!r}")
-    encoder = encoder.encoder if isinstance(encoder, Reader) else encoder
+    encoder = encoder.encoder if isinstance(encoder, EncoderHead) else encoder
     encoder.eval()
     signs, device = codec.signs, next(encoder.parameters()).device
     most = min(longest, reach(encoder))

@@ -15,7 +15,7 @@ from manyheads.metrics.answers import exact_match, word_f1
 from manyheads.metrics.bleu import bleu, chrf
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.rouge import rouge_l, rouge_n
-from manyheads.tasks.seq2seq.records import Pairs, Questions
+from manyheads.tasks.seq2seq.records import PairRecords, QuestionRecords
 
 Kind = Literal["translation", "summarization", "answering"]
 Measure = Callable[[Sequence[str], Sequence[Reference]], Measured]
@@ -28,19 +28,19 @@ SHORTER = Filters(longest_characters=0, ratio=0.0)
 class TextKind:
     """How its records are read, what is left out of a corpus, and what it is judged by."""
 
-    records: Pairs | Questions
+    records: PairRecords | QuestionRecords
     filters: Filters
     measures: dict[str, Measure]  # the first says which weights are best
 
 
 KINDS: dict[Kind, TextKind] = {
     "translation": TextKind(
-        Pairs(("source", "src", "text"), ("target", "tgt", "translation")),
+        PairRecords(("source", "src", "text"), ("target", "tgt", "translation")),
         Filters(),
         {"bleu": bleu, "chrf": chrf},
     ),
     "summarization": TextKind(
-        Pairs(
+        PairRecords(
             ("document", "dialogue", "article", "text", "source"),
             ("summary", "summaries", "highlights", "target"),
         ),
@@ -48,7 +48,7 @@ KINDS: dict[Kind, TextKind] = {
         {"rouge_l": rouge_l, "rouge_1": partial(rouge_n, n=1), "rouge_2": partial(rouge_n, n=2)},
     ),
     "answering": TextKind(
-        Questions(("answers", "answer", "target")),
+        QuestionRecords(("answers", "answer", "target")),
         SHORTER,
         {"f1": word_f1, "exact": exact_match},
     ),

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairRecords:
     """A source and one or more targets, each under the first of its names that is there."""
 
     sources: tuple[str, ...]
@@ -33,7 +33,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Questions:
+class QuestionRecords:
     """A context with one question, or with many under "qas" as SQuAD has them."""
 
     answers: tuple[str, ...]
