@@ -39,7 +39,8 @@ from manyheads.codecs.text import PAD, START, STOP
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.metrics.bleu import bleu
 from manyheads.models import load
-from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.build import encoder_decoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.writing import Writing, write

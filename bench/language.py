@@ -39,7 +39,8 @@ from torch import Tensor, nn
 
 from manyheads import Bounds, CachedStep, Decoder, Everything, Sampling, Tokens, line, sample
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
-from manyheads.modules.build import Network, decoder
+from manyheads.modules.build import decoder
+from manyheads.modules.config import Network
 
 PEAK_FLOPS = 790e12  # of an H200 in bfloat16
 APART = 0.05  # what a log-probability in bfloat16 may be off on average

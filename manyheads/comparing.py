@@ -20,7 +20,8 @@ from manyheads.attention.places import line
 from manyheads.config import load
 from manyheads.estimate import counted
 from manyheads.learn import begin, go_on, open_task
-from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.build import encoder_decoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run

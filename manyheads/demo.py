@@ -12,7 +12,7 @@ from rich.table import Table
 from manyheads.cli.screen import Screen
 from manyheads.learn import begin, go_on
 from manyheads.models import BUILT_IN, load
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training

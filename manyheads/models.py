@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.table import load_recipe
 from manyheads.training.averages import load_weights, weights_of
 from manyheads.training.distributed import chosen

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.learn import begin, open_task
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
 from manyheads.training.distributed import World

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from manyheads.cli.app import app
 from manyheads.comparing import compare, layer_of
 from manyheads.config import load
-from manyheads.modules.build import BUILDERS, Network
+from manyheads.modules.build import BUILDERS
+from manyheads.modules.config import Network
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.run import Run

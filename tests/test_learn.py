@@ -19,10 +19,9 @@ from small import SAME, begun, contents, copied, recipe_in, trainer_of
 
 from manyheads.config import load, write
 from manyheads.learn import begin, go_on
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
-from manyheads.tasks.language.corpus import TextCodec, TextData
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -55,3 +56,18 @@ def test_what_the_package_imports_it_asks_for() -> None:
                 met.add(node.module.split(".")[0])
     others = met - sys.stdlib_module_names - {"manyheads"}
     assert {names.get(name, name) for name in others} <= asked
+
+
+SETTINGS = ["modules.config", "training.config", "tasks.presets", "tasks.recipe", "tasks.table"] + [
+    f"tasks.{path.parent.name}.settings"
+    for path in sorted((ROOT / "manyheads" / "tasks").glob("*/settings.py"))
+]
+
+
+def test_settings_are_read_without_torch_and_numpy() -> None:
+    lines = [f"import manyheads.{name}" for name in SETTINGS]
+    lines += ["import sys", "print([name for name in ('torch', 'numpy') if name in sys.modules])"]
+    answer = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 
 from manyheads.codecs.text import Text
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.classification.labels import Labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.classification.task import ClassificationTask
-from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.language.task import LanguageTask
 from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import MaskedRecipe

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from typed import trained
 
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.music.chorales import Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.midi import save_midi

@@ -336,7 +336,7 @@ def refuse_files(settings: Sequence[str]) -> None:
 def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
     from manyheads.models import found
-    from manyheads.tasks.task import Choice
+    from manyheads.tasks.recipe import Choice
 
     said = said_in(wish)
     asked = Choice(wish.device, wish.network, wish.preset)

@@ -34,8 +34,8 @@ from manyheads.cli.options import (
 from manyheads.tasks.music import commands as of_music
 
 if TYPE_CHECKING:
-    from manyheads.tasks.seq2seq.kinds import Kind
     from manyheads.tasks.seq2seq.model import Translator, Written
+    from manyheads.tasks.seq2seq.settings import Kind
 
 STDIN = Path("stdin")
 MUSIC = "Music"
@@ -263,7 +263,7 @@ def evaluate(
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
     if "split" in given(context):
-        from manyheads.tasks.music.grids import is_grids
+        from manyheads.tasks.music.settings import is_grids
 
         if not any(map(is_grids, music or ())):
             raise ValueError("--split names a part of an .npz, and --music names none")

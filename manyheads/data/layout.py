@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Layout = Literal["packed", "padded"]
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
 NOTHING = -100  # where nothing is wanted: what torch's losses leave out

@@ -18,8 +18,9 @@ from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.attention.places import line, packed
 from manyheads.codecs.text import PAD, Text
 from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import NOTHING, WIDTH, Ints, Layout, split, within_rows
+from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
 from manyheads.data.shards import Shard
+from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
 SHARED = 8  # rows that a batch keeps at least, where it has them: several devices may share it

@@ -20,7 +20,7 @@ from manyheads.attention.places import line
 from manyheads.codecs.text import Text
 from manyheads.interop.exports import Exporter, needed, save_codecs
 from manyheads.interop.parity import Runtime, apart, real, worst
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Embedding, Tied, Tokens

@@ -40,7 +40,7 @@ from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
 from manyheads.interop.exports import Exporter, needed, save_codecs
 from manyheads.interop.parity import Runtime, real
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of

@@ -5,16 +5,15 @@ B batch, T tokens, D model width, V vocabulary, N outcomes.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.modules.checks import mean, one_a_row
+from manyheads.modules.config import Pooling
 from manyheads.modules.layers import started
 from manyheads.modules.transformer import Embedding, Tied, Tokens, as_tokens
-
-Pooling = Literal["first", "mean"]
 
 
 class Guess(nn.Module):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-NormOrder = Literal["pre", "post"]
+from manyheads.modules.config import NormOrder
 
 
 class FeedForward(nn.Module):

@@ -29,7 +29,8 @@ from manyheads.attention.patterns import (
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
-from manyheads.modules.layers import FEED_FORWARDS, NORMS, NormOrder, Sublayer
+from manyheads.modules.config import NormOrder
+from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.config import part, read, text_of
+from manyheads.tasks.recipe import Choice
 from manyheads.tasks.table import load_recipe, task_in
-from manyheads.tasks.task import Choice, Task
+from manyheads.tasks.task import Task
 from manyheads.training.run import RECIPE
 
 

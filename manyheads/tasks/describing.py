@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from manyheads.config import write
 from manyheads.config.declare import about
 from manyheads.config.kinds import described
+from manyheads.tasks.recipe import Choice
 from manyheads.tasks.table import TASKS, find_task
-from manyheads.tasks.task import Choice, Task
+from manyheads.tasks.task import Task
 
 FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
 EXAMPLE = Path("x.tsv")

@@ -17,8 +17,7 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep, Step
-from manyheads.modules.build import Network
-from manyheads.modules.heads import Pooling
+from manyheads.modules.config import Network, Pooling
 from manyheads.modules.transformer import Tokens
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.training.config import Training
 
 

@@ -11,14 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
 import torch
 from torch import Tensor, nn
 
-
-class Choice(NamedTuple):
-    """What a person chose beside the files and the settings."""
-
-    device: str = "cpu"
-    network: str | None = None
-    preset: str | None = None
-    start: Any = None  # the recipe of the run to start from
+from manyheads.tasks.recipe import Choice
 
 
 class Corpus(Protocol):

@@ -16,9 +16,8 @@ from manyheads.interop.importing import import_folder
 from manyheads.learn import begin
 from manyheads.models import load
 from manyheads.tasks.language.chat import CHAT, Chat
-from manyheads.tasks.language.corpus import TextData
 from manyheads.tasks.language.generate import Generation, framed, read
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.table import load_recipe
 from manyheads.training.run import RECIPE, Run
 

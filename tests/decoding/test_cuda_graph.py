@@ -17,7 +17,8 @@ from manyheads.decoding.cuda_graph import (
     swap_kernel,
     weights,
 )
-from manyheads.modules.build import Network, decoder
+from manyheads.modules.build import decoder
+from manyheads.modules.config import Network
 
 STOP, VOCABULARY = 7, 2 * BLOCK + 11
 NETWORK = Network(

@@ -13,7 +13,7 @@ from manyheads.interop import exports
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.interop.parity import Parity, compare
 from manyheads.modules import build
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.portable import Portable
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}

@@ -15,7 +15,7 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.interop.huggingface.convert import FAMILIES, read, write
 from manyheads.interop.huggingface.family import Kind, built, skeleton
 from manyheads.interop.huggingface.names import TensorNames, given, taken
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.training.averages import weights_of
 
 LINES = [" ".join(f"w{i + j}" for j in range(9)) for i in range(18)]

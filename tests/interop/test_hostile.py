@@ -19,7 +19,7 @@ from manyheads.interop.huggingface.convert import read
 from manyheads.interop.importing import import_folder
 from manyheads.interop.parity import Runtime, compare, worst
 from manyheads.models import load
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.portable import Portable, portable
 from manyheads.verifying import Check, verified
 

@@ -18,7 +18,7 @@ from manyheads.interop import exports, onnx
 from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import compare
 from manyheads.modules import build
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Architecture, Portable
 

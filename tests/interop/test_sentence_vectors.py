@@ -16,7 +16,7 @@ from manyheads.interop.huggingface.convert import read, write
 from manyheads.interop.huggingface.family import built
 from manyheads.interop.importing import import_folder
 from manyheads.models import load
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.training.averages import weights_of
 
 library = pytest.importorskip("sentence_transformers")

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyheads.codecs.text import Signs, Text
 from manyheads.interop.huggingface.convert import Imported, read, write
 from manyheads.interop.huggingface.family import Kind, built
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.training.averages import load_weights, weights_of
 

@@ -7,7 +7,8 @@ import torch
 
 from manyheads.attention.positions import Concatenated
 from manyheads.attention.relatives import RelativeBias
-from manyheads.modules.build import Network, decoder, encoder, encoder_decoder, reader
+from manyheads.modules.build import decoder, encoder, encoder_decoder, reader
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 1, "heads": 2, "inner": 24, "position": "none"}

@@ -13,7 +13,8 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.build import Network, decoder, encoder
+from manyheads.modules.build import decoder, encoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec

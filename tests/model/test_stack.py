@@ -32,7 +32,8 @@ from manyheads import (
 )
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.relatives import Relative
-from manyheads.modules.layers import FEED_FORWARDS, NORMS, NormOrder
+from manyheads.modules.config import NormOrder
+from manyheads.modules.layers import FEED_FORWARDS, NORMS
 
 B, T, D, H, F = 2, 9, 24, 4, 40
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from manyheads.config.declare import setting
 from manyheads.data.batches import ListBatches
-from manyheads.modules.build import Network, encoder
+from manyheads.modules.build import encoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.task import Examples, Sample, Task, Validation
 from manyheads.training.config import Training

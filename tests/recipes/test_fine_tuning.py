@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.classification.settings import LabelledData
-from manyheads.tasks.language.corpus import TextData
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
+from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq import settings as pairs
 from manyheads.tasks.seq2seq.settings import PairData
 from manyheads.tasks.table import TASKS, find_task
-from manyheads.tasks.task import Choice
 
 PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), TextData((Path("book.txt"),))
 LABELS, MUSIC = LabelledData(Path("a.tsv")), MusicData((Path("songs"),))

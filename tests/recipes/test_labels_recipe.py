@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.classification.corpus import gather
 from manyheads.tasks.classification.labels import tags_of
 from manyheads.tasks.classification.settings import (
@@ -15,10 +15,10 @@ from manyheads.tasks.classification.settings import (
     LabelledData,
     recipe_for,
 )
-from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
 from manyheads.tasks.masked.settings import MaskedRecipe
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 
 DATA, TEXT = LabelledData(Path("judged.tsv")), TextData((Path("book.txt"),))
 KINDS: Any = ["classification", "regression", "labelling"]

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextCodec, TextData
-from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
+from manyheads.modules.config import Network
+from manyheads.tasks.language.settings import (
+    PRESETS,
+    LanguageRecipe,
+    TextCodec,
+    TextData,
+    recipe_for,
+)
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.presets import fitting_preset
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
 DATA = TextData((Path("book.txt"),))

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.modules.config import Network
+from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.language.settings import recipe_for as language_recipe
 from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, fitting, recipe_for
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 
 DATA = TextData((Path("book.txt"),))
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextData
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.modules.config import Network
+from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save_codec
 from manyheads.tasks.music.settings import (
@@ -23,7 +22,7 @@ from manyheads.tasks.music.settings import (
 )
 from manyheads.tasks.music.task import codec_for
 from manyheads.tasks.presets import fitting_preset
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
 FOLDER, SONGS = MusicData((Path("midi"),)), MusicData((Path("songs.npz"),))

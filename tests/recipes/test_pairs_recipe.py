@@ -7,9 +7,9 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.data.filters import Filters
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
+from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe, fitting, recipe_for
-from manyheads.tasks.task import Choice
 from manyheads.training.config import Training
 
 DATA = PairData(Path("a.de"), Path("a.en"))

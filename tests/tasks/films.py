@@ -5,7 +5,7 @@ from typing import Any
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Labelled, Tagged, as_lines
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.classification.corpus import LabelledShard, write_labelled
 from manyheads.tasks.classification.labels import LabelledExample, Labels
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData

@@ -9,7 +9,8 @@ from torch import nn
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
-from manyheads.modules.build import Network, decoder
+from manyheads.modules.build import decoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.generate import Generation, generate, stream
 

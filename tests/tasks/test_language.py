@@ -12,10 +12,10 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.corpus import TextCorpus, TextData, prepare_texts
-from manyheads.tasks.language.settings import LanguageRecipe
+from manyheads.tasks.language.corpus import TextCorpus, prepare_texts
+from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.language.task import LanguageTask, places
 from manyheads.training.config import Training
 

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 from manyheads.codecs.text import START, STOP, Text
 from manyheads.data.shards import Shard, write
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextCodec, TextCorpus, TextData
+from manyheads.modules.config import Network
+from manyheads.tasks.language.corpus import TextCorpus
+from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.batches import (
     Hiding,
     MaskedBatches,

@@ -14,7 +14,7 @@ import tunes
 
 from manyheads.codecs.text import START, STOP
 from manyheads.data.shards import Shard, write
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec, load_codec, new_codec

@@ -10,7 +10,8 @@ from manyheads.codecs.text import PAD, START, STOP
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.layout import NOTHING, split, within_rows
 from manyheads.data.shards import Shard, write
-from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.build import encoder_decoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards, packing, spans
 from manyheads.tasks.seq2seq.corpus import Codecs

@@ -10,11 +10,11 @@ from manyheads.tasks.language.corpus import (
     BYTES,
     Kind,
     TextCorpus,
-    TextData,
     cut_lines,
     gather_texts,
     prepare_texts,
 )
+from manyheads.tasks.language.settings import TextData
 from manyheads.training.run import CORPUS
 
 TEXTS = TextCorpus(["ein Hund läuft\n", "ein Hund"], ["läuft ein Hund\n"])

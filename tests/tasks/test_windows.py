@@ -14,7 +14,8 @@ from manyheads.codecs.text import PAD, START, STOP, Text
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
-from manyheads.modules.build import Network, decoder
+from manyheads.modules.build import decoder
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 
 LAYOUTS = ["packed", "padded"]

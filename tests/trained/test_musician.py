@@ -10,7 +10,7 @@ from tunes import chorale, musician, performance, pianist, singer
 
 from manyheads.attention.places import line
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.music.chorales import VOICES, grid_of
+from manyheads.tasks.music.chorales import grid_of
 from manyheads.tasks.music.codec import new_codec
 from manyheads.tasks.music.compose import (
     SHORTEST,
@@ -23,6 +23,7 @@ from manyheads.tasks.music.compose import (
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretch
 from manyheads.tasks.music.performance import SHIFT
+from manyheads.tasks.music.settings import VOICES
 from manyheads.tasks.music.statistics import opening
 
 KINDS = [

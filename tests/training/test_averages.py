@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from manyheads.modules.build import Network, encoder_decoder
+from manyheads.modules.build import encoder_decoder
+from manyheads.modules.config import Network
 from manyheads.training.averages import Average, load_weights, mean_of, weights_of
 
 

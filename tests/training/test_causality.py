@@ -23,7 +23,8 @@ from manyheads import (
     Tokens,
     Window,
 )
-from manyheads.modules.build import Network, decoder, encoder_decoder
+from manyheads.modules.build import decoder, encoder_decoder
+from manyheads.modules.config import Network
 from manyheads.tasks.music.network import music_decoder
 from manyheads.training.config import Training
 from manyheads.training.learner import Learner

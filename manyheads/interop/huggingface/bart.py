@@ -33,8 +33,7 @@ from manyheads.interop.huggingface.names import (
     own_head,
     without_known,
 )
-from manyheads.modules.build import Network
-from manyheads.modules.layers import NormOrder
+from manyheads.modules.config import Network, NormOrder
 
 SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 SIDES = ("encoder", "decoder")

@@ -34,7 +34,7 @@ from manyheads.interop.huggingface.names import (
     unscaled,
     without_known,
 )
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 
 TABLE, HEAD = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 TYPES = "bert.embeddings.token_type_embeddings.weight"

@@ -64,8 +64,7 @@ from manyheads.interop.huggingface.keys import (
 )
 from manyheads.interop.huggingface.llama import ROTARY, Llama
 from manyheads.interop.huggingface.names import Tensors, taken
-from manyheads.modules.build import Network
-from manyheads.modules.heads import Pooling
+from manyheads.modules.config import Network, Pooling
 from manyheads.tasks.portable import Architecture, Portable, VectorSettings
 from manyheads.training.averages import load_weights
 from manyheads.training.files import fitting, write_text

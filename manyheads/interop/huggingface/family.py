@@ -13,8 +13,7 @@ from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.keys import Keys
 from manyheads.interop.huggingface.names import TensorNames, Tensors, both
 from manyheads.modules import build
-from manyheads.modules.build import Network
-from manyheads.modules.heads import Pooling
+from manyheads.modules.config import Network, Pooling
 from manyheads.training.averages import weights_of
 
 Kind = Literal[

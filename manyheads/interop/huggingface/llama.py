@@ -23,7 +23,7 @@ from manyheads.interop.huggingface.names import (
     unscaled,
     without_known,
 )
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 

@@ -23,14 +23,8 @@ from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
 from manyheads.tasks.classification.frames import Frame, Framer, text_of
-from manyheads.tasks.classification.labels import (
-    LabelKind,
-    LabelledExample,
-    Labels,
-    check_examples,
-    tags_of,
-)
-from manyheads.tasks.classification.settings import ClassificationRecipe
+from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples, tags_of
+from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
 from manyheads.training.files import read_tensors, write_tensors
 
 CHARACTERS_A_TOKEN = 4  # about

@@ -11,7 +11,8 @@ import torch
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.classification.labels import LabelKind, LabelledExample
+from manyheads.tasks.classification.labels import LabelledExample
+from manyheads.tasks.classification.settings import LabelKind
 
 Readable = str | tuple[str, str] | Sequence[str]  # a text, two, or words
 

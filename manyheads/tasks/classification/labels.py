@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from manyheads.data.labelled import Labelled, Tagged
+from manyheads.tasks.classification.settings import LabelKind
 from manyheads.training.files import write_text
 
 LABELS = "labels.json"
 
-LabelKind = Literal["classification", "regression", "labelling"]
 LabelledExample = Labelled | Tagged
 
 

@@ -21,7 +21,8 @@ from manyheads.metrics.labels import (
 )
 from manyheads.metrics.measured import Measured
 from manyheads.tasks.classification.frames import Frame
-from manyheads.tasks.classification.labels import LabelKind, LabelledExample, Labels, tags_of
+from manyheads.tasks.classification.labels import LabelledExample, Labels, tags_of
+from manyheads.tasks.classification.settings import LabelKind
 
 
 class Prediction(NamedTuple):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.config.declare import check, setting
 from manyheads.data.labelled import Columns
-from manyheads.modules.build import BUILDERS, Network
-from manyheads.modules.heads import Pooling
-from manyheads.tasks.classification.labels import LabelKind
-from manyheads.tasks.language.corpus import TextCodec
+from manyheads.modules.config import NETWORK_KINDS, Network, Pooling
+from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
+LabelKind = Literal["classification", "regression", "labelling"]
 FILES = ("data", "valid_data")
 
 
@@ -115,7 +114,7 @@ def recipe_for(
     if task == "regression":
         parts["training"] = replace(parts["training"], label_smoothing=0.0)
     if choice.network is not None:
-        no_other_network(choice.network, tuple(BUILDERS))
+        no_other_network(choice.network, NETWORK_KINDS)
         parts["network"] = replace(parts["network"], kind=choice.network)
     return ClassificationRecipe(task, data, **parts)
 

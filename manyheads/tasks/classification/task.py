@@ -18,8 +18,9 @@ from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.data.layout import alike
 from manyheads.metrics.measured import Measured
-from manyheads.modules.build import Network, reader
-from manyheads.modules.heads import EncoderHead, Pooling
+from manyheads.modules.build import reader
+from manyheads.modules.config import Network, Pooling
+from manyheads.modules.heads import EncoderHead
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
 from manyheads.tasks.classification.corpus import (
@@ -31,19 +32,21 @@ from manyheads.tasks.classification.corpus import (
     write_labelled,
 )
 from manyheads.tasks.classification.frames import Frame, Framer, Readable, text_of
-from manyheads.tasks.classification.labels import LABELS, LabelKind, LabelledExample, Labels
+from manyheads.tasks.classification.labels import LABELS, LabelledExample, Labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, measure, predict
 from manyheads.tasks.classification.settings import (
     FILES,
     PRESETS,
     ClassificationRecipe,
+    LabelKind,
     LabelledData,
     recipe_for,
 )
-from manyheads.tasks.language.corpus import TextCodec
+from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.tasks.recipe import Choice
+from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.threads import sharing, using, work_of
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS

@@ -8,60 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from manyheads.codecs.text import Text
-from manyheads.config.declare import check, setting
-from manyheads.data.documents import check_split, documents, hold_out
+from manyheads.data.documents import documents, hold_out
 from manyheads.data.shards import write as write_shard
 from manyheads.data.windows import framed as between_signs
+from manyheads.tasks.language.settings import TextData, VocabularyKind
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
 
-FILES: tuple[str, ...] = ("text", "valid_text")
 BYTES = "valid.bytes"
 CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character
-
-Kind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
-
-
-@dataclass(frozen=True)
-class TextData:
-    """Where running text comes from, and how much of it is read at a time."""
-
-    text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
-    valid_text: tuple[Path, ...] = setting((), "The same, for validation.")
-    split: str = setting(
-        "file",
-        "What a document is: a file, a line, what is between blank lines (blank), or between "
-        "separators, which are any other text, such as <|endoftext|>.",
-    )
-    held_out: float = setting(
-        0.1,
-        "Share to validate on, the last of it, where no text for it is given.",
-        above=0,
-        below=1,
-    )
-    context: int = setting(256, "Tokens that are read at a time.", least=4, most=10**7)
-    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
-
-    def __post_init__(self) -> None:
-        nothing = "nothing to learn from: give text, a file or a folder"
-        check(self, () if self.text or self.imported else (nothing,))
-        check_split(self.split)
-
-
-@dataclass(frozen=True)
-class TextCodec:
-    """How text becomes numbers."""
-
-    kind: Kind = setting(
-        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
-    )
-    size: int = setting(4000, "Pieces of the vocabulary, at most.", least=1, most=10**7)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True)
@@ -70,7 +28,7 @@ class TextCorpus:
 
     train: list[str]
     valid: list[str]
-    kind: Kind = "bpe"  # of the vocabulary that will be
+    kind: VocabularyKind = "bpe"  # of the vocabulary that will be
 
     @property
     def characters(self) -> int:
@@ -89,7 +47,7 @@ class TextCorpus:
         )
 
 
-def gather_texts(data: TextData, kind: Kind = "bpe") -> TextCorpus:
+def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
     if not data.text:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not a text")
     train = [document.text for document in documents(data.text, data.split)]

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from manyheads.config.declare import setting
-from manyheads.data.layout import Layout
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.config.declare import check, setting
+from manyheads.data.documents import check_split
+from manyheads.modules.config import Layout, Network
 from manyheads.tasks.presets import (
     check_layout,
     check_room,
@@ -19,10 +18,52 @@ from manyheads.tasks.presets import (
     no_other_network,
     scale_training,
 )
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
+FILES: tuple[str, ...] = ("text", "valid_text")
 EPOCHS = 4  # where it starts from a run
+
+VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
+
+
+@dataclass(frozen=True)
+class TextData:
+    """Where running text comes from, and how much of it is read at a time."""
+
+    text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
+    valid_text: tuple[Path, ...] = setting((), "The same, for validation.")
+    split: str = setting(
+        "file",
+        "What a document is: a file, a line, what is between blank lines (blank), or between "
+        "separators, which are any other text, such as <|endoftext|>.",
+    )
+    held_out: float = setting(
+        0.1,
+        "Share to validate on, the last of it, where no text for it is given.",
+        above=0,
+        below=1,
+    )
+    context: int = setting(256, "Tokens that are read at a time.", least=4, most=10**7)
+    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
+
+    def __post_init__(self) -> None:
+        nothing = "nothing to learn from: give text, a file or a folder"
+        check(self, () if self.text or self.imported else (nothing,))
+        check_split(self.split)
+
+
+@dataclass(frozen=True)
+class TextCodec:
+    """How text becomes numbers."""
+
+    kind: VocabularyKind = setting(
+        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
+    )
+    size: int = setting(4000, "Pieces of the vocabulary, at most.", least=1, most=10**7)
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)

@@ -18,22 +18,22 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, lost, whole
 from manyheads.decoding.detokenize import Detokenizer
-from manyheads.modules.build import Network, decoder
+from manyheads.modules.build import decoder
+from manyheads.modules.config import Network
 from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.corpus import (
     BYTES,
-    FILES,
     TextCorpus,
-    TextData,
     choose_codec,
     gather_texts,
     prepare_texts,
 )
 from manyheads.tasks.language.generate import Generation, write_on
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.language.settings import PRESETS, LanguageRecipe, recipe_for
+from manyheads.tasks.language.settings import FILES, PRESETS, LanguageRecipe, TextData, recipe_for
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.tasks.recipe import Choice
+from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # places of the held-out text that every validation writes on from

@@ -18,8 +18,9 @@ from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
 from manyheads.attention.places import line, packed
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import Ints, Layout, split, within_rows
+from manyheads.data.layout import Ints, split, within_rows
 from manyheads.data.shards import Shard
+from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.masked.settings import Masking
 

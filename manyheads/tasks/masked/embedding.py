@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from torch import nn
 
 from manyheads.codecs.text import Text
-from manyheads.config.declare import setting
-from manyheads.modules.build import Network, encoder
-from manyheads.modules.heads import Pooling
-from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.modules.build import encoder
+from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
+from manyheads.tasks.masked.settings import EmbeddingRecipe
 from manyheads.tasks.portable import Portable, VectorSettings
 from manyheads.tasks.task import Task
-from manyheads.training.config import Training
-
-
-@dataclass(frozen=True)
-class EmbeddingRecipe:
-    """What it is, and where it came from."""
-
-    task: Literal["embedding"] = setting(about="What is learned.")
-    data: TextData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec("given", 8000), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
-    pooling: Pooling = setting(
-        "mean", "What stands for a text: the state of its first token, or the mean of all."
-    )
-    normalised: bool = setting(True, "Vectors are brought to length 1.")
-    prompt: str = setting("", "Stands before every text.")
-    dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
-    )
 
 
 def refuse_training(*_: Any, **__: Any) -> NoReturn:

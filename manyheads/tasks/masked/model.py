@@ -12,7 +12,7 @@ from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
-from manyheads.modules.heads import Pooling
+from manyheads.modules.config import Pooling
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.portable import Portable, VectorSettings
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.config.declare import check, setting
-from manyheads.modules.build import Network
-from manyheads.tasks.language.corpus import TextCodec, TextData
+from manyheads.modules.config import Network, Pooling
+from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
 
@@ -53,6 +53,26 @@ class MaskedRecipe:
                 "hidden words are guessed by a transformer; network.kind: transformer would do"
             )
         check_room(self.network, self.data.context)
+
+
+@dataclass(frozen=True)
+class EmbeddingRecipe:
+    """What it is, and where it came from."""
+
+    task: Literal["embedding"] = setting(about="What is learned.")
+    data: TextData = setting(about="Where it is learned from.")
+    codec: TextCodec = setting(TextCodec("given", 8000), "How it becomes numbers.")
+    network: Network = setting(Network(), "What learns it.")
+    pooling: Pooling = setting(
+        "mean", "What stands for a text: the state of its first token, or the mean of all."
+    )
+    normalised: bool = setting(True, "Vectors are brought to length 1.")
+    prompt: str = setting("", "Stands before every text.")
+    dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
 
 # ---- presets ---------------------------------------------------------------------------------

@@ -16,20 +16,21 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
-from manyheads.modules.build import Network, guesser
+from manyheads.modules.build import guesser
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Encoder
 from manyheads.tasks.language.corpus import (
-    FILES,
     TextCorpus,
-    TextData,
     choose_codec,
     gather_texts,
     prepare_texts,
 )
+from manyheads.tasks.language.settings import FILES, TextData
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
 from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, recipe_for
-from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.tasks.recipe import Choice
+from manyheads.tasks.task import Sample, Task, Validation
 
 SHOWN = 5  # windows of which every validation leaves a sample
 SHOWN_TOKENS = 48  # of each of them

@@ -19,7 +19,8 @@ from manyheads.attention.positions import Learned
 from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
 from manyheads.modules.checks import mean
-from manyheads.modules.heads import EncoderHead, Pooling
+from manyheads.modules.config import Pooling
+from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Encoder, Tokens, embedded
 from manyheads.threads import sharing, using, work_of
 

@@ -25,12 +25,12 @@ from manyheads.tasks.music.notes import (
     seconds_at,
 )
 from manyheads.tasks.music.pitched import Pitched
+from manyheads.tasks.music.settings import VOICES
 
 Grid = NDArray[np.int16]
 
 REST = -1
 SILENCE = STOP + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
-VOICES = ("soprano", "alto", "tenor", "bass")
 STEPS_PER_QUARTER = 4
 QUARTERS_PER_MINUTE = 80.0
 CHOIR = 52  # in General MIDI

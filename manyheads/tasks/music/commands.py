@@ -203,8 +203,9 @@ def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
     """All pieces of these files, each with where it stands; what cannot be read is told of."""
     from manyheads.tasks.music.chorales import piece_of
     from manyheads.tasks.music.corpus import VALID
-    from manyheads.tasks.music.grids import is_grids, read_grids
+    from manyheads.tasks.music.grids import read_grids
     from manyheads.tasks.music.midi import MidiReport, read_pieces
+    from manyheads.tasks.music.settings import is_grids
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):

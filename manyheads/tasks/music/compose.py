@@ -29,7 +29,6 @@ from manyheads.tasks.music.chorales import (
     QUARTERS_PER_MINUTE,
     REST,
     STEPS_PER_QUARTER,
-    VOICES,
     Chorales,
     grid_of,
     piece_of,
@@ -39,6 +38,7 @@ from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.leading import VoiceLeading
 from manyheads.tasks.music.notes import Note, Piece, Voice, quarters, seconds_at
 from manyheads.tasks.music.performance import SHIFT, Performance
+from manyheads.tasks.music.settings import VOICES
 
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end

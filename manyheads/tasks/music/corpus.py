@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from manyheads.data.shards import write as write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
 from manyheads.tasks.music.codec import CODEC, MusicCodec, save_codec
-from manyheads.tasks.music.grids import is_grids, read_grids
+from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import MidiReport, read_pieces
 from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.settings import MusicData
+from manyheads.tasks.music.settings import MusicData, is_grids
 from manyheads.tasks.music.windows import Augmentation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS

@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from manyheads.tasks.music.chorales import Grid, check_grid
 
-GRIDS = ".npz"
 BROKEN = (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
-
-
-def is_grids(path: Path) -> bool:
-    """Whether it holds chorales on a grid; all else is MIDI."""
-    return path.suffix.lower() == GRIDS
 
 
 def read_grids(path: Path) -> dict[str, list[Grid]]:

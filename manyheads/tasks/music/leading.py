@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.step import Step
-from manyheads.tasks.music.chorales import SILENCE, VOICES
+from manyheads.tasks.music.chorales import SILENCE
 from manyheads.tasks.music.notes import PERFECT, PITCHES
+from manyheads.tasks.music.settings import VOICES
 
 
 class VoiceLeading:

@@ -18,15 +18,16 @@ from manyheads.attention.cache import Cache, Static
 from manyheads.attention.places import Grid, Places
 from manyheads.attention.positions import Position
 from manyheads.modules.build import (
-    Network,
     below,
     content,
     decoder,
     scores,
+    shape_of,
     stack,
     words,
     written,
 )
+from manyheads.modules.config import Network
 from manyheads.modules.stack import Memory, Stack
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.music.notes import PITCHES
@@ -123,7 +124,7 @@ def music_decoder(
         )
     below_first = below(network)
     layers = Stack.of(
-        network.shape(),
+        shape_of(network),
         written(network),
         position=None if below_first is None else Timed(below_first),
         relative=content(network, axes_of(voices), PITCHES),

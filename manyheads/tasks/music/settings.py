@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.config.declare import check, setting
-from manyheads.data.layout import Layout
-from manyheads.modules.build import Network
-from manyheads.tasks.music.chorales import VOICES
-from manyheads.tasks.music.grids import is_grids
-from manyheads.tasks.music.windows import check_context
+from manyheads.modules.config import Layout, Network
 from manyheads.tasks.presets import (
     check_layout,
     check_room,
@@ -22,11 +18,12 @@ from manyheads.tasks.presets import (
     no_other_network,
     scale_training,
 )
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
 Augment = Literal["transpose", "stretch"]
 FILES: tuple[str, ...] = ("music", "valid_music")
+VOICES = ("soprano", "alto", "tenor", "bass")
 REACH = 512  # tokens whose distances are told apart, each way
 WHOLE = 2560  # tokens of the longest chorale
 
@@ -124,6 +121,19 @@ class MusicRecipe:
                 f"codec.kind: {self.codec.kind} counts in beats, which no stretching of time "
                 "changes; data.augment: [transpose] would do"
             )
+
+
+def is_grids(path: Path) -> bool:
+    """Whether it holds chorales on a grid; all else is MIDI."""
+    return path.suffix.lower() == ".npz"
+
+
+def check_context(context: int, beat: int) -> None:
+    if context % beat:
+        raise ValueError(
+            f"a step has {beat} tokens and a context of {context} would cut one apart; "
+            f"data.context: {context // beat * beat or beat} would do"
+        )
 
 
 def check_distances(network: Network, context: int) -> None:

@@ -21,7 +21,7 @@ from manyheads.data.windows import Batch, lost, whole
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.build import Network
+from manyheads.modules.config import Network
 from manyheads.tasks.music import corpus
 from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
@@ -29,7 +29,8 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder
 from manyheads.tasks.music.settings import FILES, PRESETS, MusicData, MusicRecipe, recipe_for
 from manyheads.tasks.music.windows import Augmentation, MusicWindows
-from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.tasks.recipe import Choice
+from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # held-out pieces that every validation plays on from

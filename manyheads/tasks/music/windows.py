@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.data.layout import Ints, Layout
+from manyheads.data.layout import Ints
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Rows, Windows, pieces
+from manyheads.modules.config import Layout
 from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.settings import check_context
 from manyheads.training.files import write_text
 
 
@@ -101,11 +103,3 @@ class MusicWindows(Windows):
 
     def read(self, places: Ints, tables: Ints) -> Ints:
         return self.numbers[tables, super().read(places, tables)]
-
-
-def check_context(context: int, beat: int) -> None:
-    if context % beat:
-        raise ValueError(
-            f"a step has {beat} tokens and a context of {context} would cut one apart; "
-            f"data.context: {context // beat * beat or beat} would do"
-        )

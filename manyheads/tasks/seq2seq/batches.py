@@ -19,8 +19,9 @@ from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
 from manyheads.attention.places import line, packed
 from manyheads.codecs.text import Signs
 from manyheads.data.batches import Packing, Padding, Row
-from manyheads.data.layout import NOTHING, WIDTH, Ints, Layout, split, within_rows
+from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
 from manyheads.data.shards import Shard
+from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
 CAPITALS = 1  # beside a seed and an epoch: what is drawn is not what orders the pairs

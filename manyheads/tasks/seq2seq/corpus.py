@@ -20,8 +20,8 @@ from manyheads.data.shards import Shard
 from manyheads.data.shards import write as write_shard
 from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.tasks.seq2seq.batches import PairShards
-from manyheads.tasks.seq2seq.kinds import KINDS, Kind
-from manyheads.tasks.seq2seq.settings import PairCodec, PairData
+from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
 
@@ -84,7 +84,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
         raise ValueError(
             f"{data.valid_pairs or data.valid_source} is empty: nothing to validate on"
         )
-    filters = data.filters or KINDS[kind].filters
+    filters = data.filters or FILTERS[kind]
     pairs = read_pairs(kind, data.source, data.target, data.pairs)
     train = list(clean(pairs, report, filters, held_out=valid))
     some_left(report, "the corpus")

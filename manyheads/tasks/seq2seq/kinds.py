@@ -8,35 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
-from manyheads.data.filters import Filters
 from manyheads.metrics.answers import exact_match, word_f1
 from manyheads.metrics.bleu import bleu, chrf
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.rouge import rouge_l, rouge_n
 from manyheads.tasks.seq2seq.records import PairRecords, QuestionRecords
+from manyheads.tasks.seq2seq.settings import Kind
 
-Kind = Literal["translation", "summarization", "answering"]
 Measure = Callable[[Sequence[str], Sequence[Reference]], Measured]
-
-# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
-SHORTER = Filters(longest_characters=0, ratio=0.0)
 
 
 @dataclass(frozen=True)
 class TextKind:
-    """How its records are read, what is left out of a corpus, and what it is judged by."""
+    """How its records are read, and what it is judged by."""
 
     records: PairRecords | QuestionRecords
-    filters: Filters
     measures: dict[str, Measure]  # the first says which weights are best
 
 
 KINDS: dict[Kind, TextKind] = {
     "translation": TextKind(
         PairRecords(("source", "src", "text"), ("target", "tgt", "translation")),
-        Filters(),
         {"bleu": bleu, "chrf": chrf},
     ),
     "summarization": TextKind(
@@ -44,12 +37,10 @@ KINDS: dict[Kind, TextKind] = {
             ("document", "dialogue", "article", "text", "source"),
             ("summary", "summaries", "highlights", "target"),
         ),
-        SHORTER,
         {"rouge_l": rouge_l, "rouge_1": partial(rouge_n, n=1), "rouge_2": partial(rouge_n, n=2)},
     ),
     "answering": TextKind(
         QuestionRecords(("answers", "answer", "target")),
-        SHORTER,
         {"f1": word_f1, "exact": exact_match},
     ),
 }

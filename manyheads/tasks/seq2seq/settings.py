@@ -10,12 +10,20 @@ from typing import Any, Literal
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
-from manyheads.data.layout import Layout
-from manyheads.modules.build import BUILDERS, Network
+from manyheads.modules.config import NETWORK_KINDS, Layout, Network
 from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned
-from manyheads.tasks.seq2seq.kinds import KINDS, Kind
-from manyheads.tasks.task import Choice
+from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
+
+Kind = Literal["translation", "summarization", "answering"]
+
+# A summary and an answer are meant to be shorter; how long a text may be its tokens say.
+SHORTER = Filters(longest_characters=0, ratio=0.0)
+FILTERS: dict[Kind, Filters] = {
+    "translation": Filters(),
+    "summarization": SHORTER,
+    "answering": SHORTER,
+}
 
 FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
 
@@ -193,20 +201,20 @@ def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int) -> Training:
 def recipe_for(task: Kind, data: PairData, tokens: int, choice: Choice = Choice()) -> Seq2SeqRecipe:
     """All settings for a corpus of so many tokens on this device, where none were given."""
     cuda = choice.device == "cuda"
-    data = replace(data, filters=data.filters or KINDS[task].filters)
+    data = replace(data, filters=data.filters or FILTERS[task])
     name = choice.preset or fitting(tokens, cuda)
     parts = chosen_preset(PRESETS, name)(tokens, cuda)
     if choice.start is not None:
-        if choice.start.task not in KINDS:
+        if choice.start.task not in FILTERS:
             raise ValueError(
-                f"{task} starts from a run of {', '.join(KINDS)}; "
+                f"{task} starts from a run of {', '.join(FILTERS)}; "
                 f"the run to start from learned {choice.start.task}"
             )
         parts["network"], parts["codec"] = choice.start.network, choice.start.codec
     if choice.network is not None:
-        if choice.network not in BUILDERS:
+        if choice.network not in NETWORK_KINDS:
             raise ValueError(
-                f"there is no network {choice.network!r}; there are {', '.join(BUILDERS)}"
+                f"there is no network {choice.network!r}; there are {', '.join(NETWORK_KINDS)}"
             )
         parts["network"] = replace(parts["network"], kind=choice.network)
     rate = RATES[name][parts["network"].kind]

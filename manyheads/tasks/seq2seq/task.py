@@ -18,24 +18,27 @@ from torch import Tensor
 
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
-from manyheads.modules.build import BUILDERS, Network, encoder_decoder
+from manyheads.modules.build import encoder_decoder
+from manyheads.modules.config import NETWORK_KINDS, Network
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
+from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
-from manyheads.tasks.seq2seq.kinds import Kind, measures_of
+from manyheads.tasks.seq2seq.kinds import measures_of
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import (
     FILES,
     PRESETS,
+    Kind,
     PairCodec,
     PairData,
     Seq2SeqRecipe,
     recipe_for,
 )
 from manyheads.tasks.seq2seq.writing import Writing, write
-from manyheads.tasks.task import Choice, Sample, Task, Validation
+from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 from manyheads.training.run import CORPUS
 
@@ -50,7 +53,7 @@ class Seq2Seq(Task):
     files = FILES
     use = "translate"
     presets = PRESETS
-    networks = tuple(BUILDERS)
+    networks = NETWORK_KINDS
 
     def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
         super().__init__(recipe, folder)
