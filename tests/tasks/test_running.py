@@ -8,13 +8,12 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.tasks.language.corpus import (
     BYTES,
-    Kind,
     TextCorpus,
     cut_lines,
     gather_texts,
     prepare_texts,
 )
-from manyheads.tasks.language.settings import TextData
+from manyheads.tasks.language.settings import TextData, VocabularyKind
 from manyheads.training.run import CORPUS
 
 TEXTS = TextCorpus(["ein Hund läuft\n", "ein Hund"], ["läuft ein Hund\n"])
@@ -76,7 +75,7 @@ def test_a_long_text_is_learned_from_in_pieces_that_lose_nothing() -> None:
 
 
 def test_tokens_are_reckoned_by_what_a_token_is() -> None:
-    kinds: tuple[Kind, ...] = ("character", "byte", "bpe")
+    kinds: tuple[VocabularyKind, ...] = ("character", "byte", "bpe")
     corpora = [TextCorpus(["a" * 1000], ["b"], kind) for kind in kinds]
     assert [corpus.tokens for corpus in corpora] == [1000, 1000, 250]
 
