@@ -25,11 +25,13 @@ def import_(
 
     What comes of it is a run like any other: it is used, looked into, trained on from, exported.
     """
+    from manyheads.interop.huggingface.folders import check_folder
+
+    check_folder(folder)  # before torch is loaded, which takes longer than to tell what is broken
+
     from manyheads.interop.importing import import_folder
     from manyheads.tasks.table import find_task
 
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}")
     task = import_folder(folder, out, print)
     use = find_task(task).use
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")

@@ -11,11 +11,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOTE = "manyheads"  # the key of our own note among a safetensors file's words
 
@@ -63,6 +64,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
     The note is the only word in it: several would come in another order each time, and equal
     weights are to be equal files.
     """
+    import safetensors.torch
+
     kept = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     metadata = {NOTE: json.dumps(note, sort_keys=True)}
     write_whole(path, lambda beside: safetensors.torch.save_file(kept, beside, metadata))
@@ -94,18 +97,18 @@ def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
 def measured(path: Path) -> tuple[int, int]:
     """The most rows or columns of any tensor of a file, and how many tensors: none is read."""
     shapes = []
-    with opened(path) as file:
+    with opened(path, framework="np") as file:
         for name in file.keys():  # noqa: SIM118
             shapes.append(file.get_slice(name).get_shape())
     return max([size for shape in shapes if all(shape) for size in shape], default=0), len(shapes)
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path, framework: str = "pt") -> Iterator[Any]:
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise ValueError(f"{path} is no file")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             yield file
     except FileNotFoundError:
         raise ValueError(f"there is no {path}") from None

@@ -292,6 +292,14 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
         "FOLDER holds no config.json; a folder that model.save_pretrained(...) wrote is wanted",
     )
     folder = folder_of("gpt2", tmp_path)
+    (folder / "tokenizer.json").write_text("{}")
+    refused(folder, "FOLDER/tokenizer.json is not a tokenizer.json")
+    (folder / "tokenizer.json").unlink()
+    refused(
+        folder,
+        "FOLDER holds no tokenizer.json; a fast tokenizer writes one: "
+        "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...)",
+    )
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[:-10])
     with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file \("):
@@ -303,14 +311,6 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
         folder,
         "FOLDER holds pickled weights (pytorch_model.bin), which can run code; save it as "
         "safetensors: model.save_pretrained(..., safe_serialization=True)",
-    )
-    (folder / "tokenizer.json").write_text("{}")
-    refused(folder, "FOLDER/tokenizer.json is not a tokenizer.json")
-    (folder / "tokenizer.json").unlink()
-    refused(
-        folder,
-        "FOLDER holds no tokenizer.json; a fast tokenizer writes one: "
-        "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...)",
     )
     (folder / "config.json").write_text("{")
     refused(folder, "FOLDER/config.json is not JSON")

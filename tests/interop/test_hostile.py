@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,34 @@ def test_what_is_nested_too_deep_is_no_json(name: str, tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
     (folder / name).write_text("[" * 200_000 + "]" * 200_000)
     refused(folder, f"FOLDER/{name} is not JSON")
+
+
+def test_a_folder_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    deep, pipe = (folder_of("llama", tmp_path / name) for name in ("deep", "pipe"))
+    (deep / "config.json").write_text("[" * 200_000 + "]" * 200_000)
+    (pipe / "config.json").unlink()
+    os.mkfifo(pipe / "config.json")
+    folders = [deep, pipe]
+    for i, (family, values, _) in enumerate([*HUGE, ("llama", {"hidden_act": ["silu"]}, "")]):
+        folders.append(folder_of(family, tmp_path / str(i)))
+        change(folders[-1] / "config.json", **values)
+    code = (
+        "import sys; from manyheads.cli.app import main\n"
+        "for folder in sys.argv[1:]:\n"
+        "    sys.argv = ['manyheads', 'import', folder, '--out', 'out']\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as stopped:\n"
+        "        assert stopped.code == 2\n"
+        "    assert 'torch' not in sys.modules, f'{folder} loaded torch'\n"
+    )
+    command = [sys.executable, "-c", code, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[:2] for line in done.stderr.splitlines()][2:] == [
+        ["manyheads", f" {folder}"] for folder in folders[2:]
+    ]
+    assert not Path("out").exists()
 
 
 # ---- heads and tables that are not there -----------------------------------------------------

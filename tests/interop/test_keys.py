@@ -14,11 +14,12 @@ import torch
 from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
-from manyheads.interop.huggingface.convert import FAMILIES, key_tables, read
+from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY
+from manyheads.interop.huggingface.convert import key_tables, read
 from manyheads.interop.huggingface.exporter import Transformers
 from manyheads.interop.huggingface.family import Kind
 from manyheads.interop.huggingface.folders import Config
-from manyheads.interop.huggingface.keys import EVERY, WRITING, Idle, Left, Only, Read
+from manyheads.interop.huggingface.keys import WRITING, Idle, Left, Only, Read
 from manyheads.modules.transformer import Tokens
 
 transformers = pytest.importorskip(
@@ -179,7 +180,7 @@ def test_a_key_that_is_set_to_something_else_is_read_idle_or_refused(
         folder = tmp_path / name
         shutil.copytree(folders[family], folder)
         change(folder / "config.json", **{name: other(name, held.get(name, value))})
-        key = FAMILIES[family].keys.get(name)
+        key = CONFIG_KEYS[family].get(name)
         ours, said = ours_or_refused(folder)
         if not ours:
             assert name.removesuffix("s") in said or any(each in said for each in SIZES), said
@@ -260,10 +261,10 @@ def test_what_a_table_calls_read_is_asked_for(
     monkeypatch.setattr(Config, "get", get)
     for folder in folders.values():
         read(folder)
-    every = [item for family in FAMILIES.values() for item in family.keys.items()]
+    every = [item for keys in CONFIG_KEYS.values() for item in keys.items()]
     listed = {name for name, key in every if isinstance(key, Read)}
-    # The family is known before its table is, and one model here has but one vocabulary.
-    assert listed - asked == {"model_type", "decoder_vocab_size"}
+    # One model here has but one vocabulary.
+    assert listed - asked == {"decoder_vocab_size"}
 
 
 def test_the_docs_have_the_tables_that_the_code_reads_by() -> None:

@@ -11,19 +11,9 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
+from manyheads.interop.huggingface.config_keys import SIDES
 from manyheads.interop.huggingface.family import ACTIVATIONS, Kind, activation, attention
 from manyheads.interop.huggingface.folders import Config
-from manyheads.interop.huggingface.keys import (
-    EVERY,
-    LEARNING,
-    PLACES,
-    Idle,
-    Key,
-    Keys,
-    Only,
-    Read,
-    Same,
-)
 from manyheads.interop.huggingface.names import (
     TensorNames,
     Tensors,
@@ -36,58 +26,9 @@ from manyheads.interop.huggingface.names import (
 from manyheads.modules.config import Network, NormOrder
 
 SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-SIDES = ("encoder", "decoder")
 READ, WRITTEN = (f"model.{side}.embed_tokens.weight" for side in SIDES)
 
-BOTH = "the same on both sides"
 NEAR = 5e-3  # what is kept in 16 bits of a wave
-
-KEYS: dict[str, Key] = {
-    **EVERY,
-    "is_encoder_decoder": Only((True,)),
-    "is_decoder": Only((False,)),
-    "d_model": Read("width", "size"),
-    **dict.fromkeys([f"{side}_layers" for side in SIDES], Read(f"depth, {BOTH}", "layers")),
-    **dict.fromkeys([f"{side}_attention_heads" for side in SIDES], Read(f"heads, {BOTH}", "size")),
-    **dict.fromkeys([f"{side}_ffn_dim" for side in SIDES], Read(f"inner, {BOTH}", "size")),
-    "activation_function": Read("feed_forward", "word"),
-    "max_position_embeddings": Read("longest, and the context", "span"),
-    "dropout": Read("dropout"),
-    "attention_dropout": Read("attention_dropout"),
-    "scale_embedding": Read("scaled", "flag"),
-    "hidden_size": Same("d_model"),
-    "num_hidden_layers": Same("encoder_layers"),
-    "num_attention_heads": Same("encoder_attention_heads"),
-    **dict.fromkeys(
-        (
-            "activation_dropout",
-            "classif_dropout",
-            "classifier_dropout",
-            "encoder_layerdrop",
-            "decoder_layerdrop",
-        ),
-        Idle(LEARNING),
-    ),
-    **dict.fromkeys(
-        (
-            "static_position_embeddings",
-            "extra_pos_embeddings",
-            "normalize_before",
-            "normalize_embedding",
-            "add_final_layer_norm",
-            "add_bias_logits",
-            "do_blenderbot_90_layernorm",
-            "save_step",
-        ),
-        Idle(PLACES),
-    ),
-    "force_bos_token_to_be_generated": Idle("an older version's; forced_bos_token_id is read"),
-}
-MARIAN: dict[str, Key] = {
-    **KEYS,
-    "share_encoder_decoder_embeddings": Read("one vocabulary, or two", "flag"),
-    "decoder_vocab_size": Read("rows of the second table", "size", null=True),
-}
 
 
 class Bart:
@@ -105,7 +46,6 @@ class Bart:
     ):
         """`separate`: it has a form with one table for each side."""
         self.name, self.order, self.position, self.separate = name, order, position, separate
-        self.keys: Keys = MARIAN if separate else KEYS
         self.normed = position == "learned"  # those that learn their positions norm them, too
         self.kinds: Mapping[str, Kind] = {class_name: "translation"}
         self.unread = re.compile(r"\.version$")

@@ -13,17 +13,6 @@ from torch import Tensor
 from manyheads.interop.huggingface.family import ACTIVATIONS, JUDGING, Kind, activation, attention
 from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.gpt2 import apart
-from manyheads.interop.huggingface.keys import (
-    EVERY,
-    LEARNING,
-    PLACES,
-    Idle,
-    Key,
-    Keys,
-    Left,
-    Only,
-    Read,
-)
 from manyheads.interop.huggingface.names import (
     TensorNames,
     Tensors,
@@ -39,48 +28,10 @@ from manyheads.modules.config import Network
 TABLE, HEAD = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 TYPES = "bert.embeddings.token_type_embeddings.weight"
 BIAS, BIAS_TOO = "cls.predictions.bias", "cls.predictions.decoder.bias"
-IDENTITY = "torch.nn.modules.linear.Identity"
-
-KEYS: dict[str, Key] = {
-    **EVERY,
-    "is_encoder_decoder": Only((False,)),
-    "is_decoder": Only((False,)),
-    "hidden_size": Read("width", "size"),
-    "num_hidden_layers": Read("depth", "layers"),
-    "num_attention_heads": Read("heads", "size"),
-    "intermediate_size": Read("inner", "size"),
-    "hidden_act": Read("feed_forward", "word"),
-    "layer_norm_eps": Read("norm_epsilon"),
-    "max_position_embeddings": Read("longest, and the context", "size"),
-    "type_vocab_size": Read("types", "size"),
-    "hidden_dropout_prob": Read("dropout"),
-    "attention_probs_dropout_prob": Read("attention_dropout"),
-    "classifier_dropout": Idle(LEARNING),
-    "position_embedding_type": Only(("absolute",)),
-    "id2label": Read("the labels", "object", null=True),
-    "label2id": Idle("id2label is read"),
-    "num_labels": Read("how many labels, where no names are said", "size", null=True),
-    "_num_labels": Idle("num_labels is read"),
-    "problem_type": Read("a class or a number", "word", null=True),
-    "sbert_ce_default_activation_function": Left("scores are given as they are", (None, IDENTITY)),
-    "sentence_transformers": Left("scores are given as they are"),
-    **dict.fromkeys(
-        (
-            "directionality",
-            "pooler_fc_size",
-            "pooler_num_attention_heads",
-            "pooler_num_fc_layers",
-            "pooler_size_per_head",
-            "pooler_type",
-        ),
-        Idle(PLACES),
-    ),
-}
 
 
 class Bert:
     name = "bert"
-    keys: Keys = KEYS
     kinds: Mapping[str, Kind] = {
         "BertForMaskedLM": "masked",
         "BertForPreTraining": "masked",

@@ -14,6 +14,7 @@ from manyheads.codecs.text import Signs, Text
 from manyheads.interop.huggingface import special_tokens as sign_files
 from manyheads.interop.huggingface.bart import SHARED, Bart
 from manyheads.interop.huggingface.bert import Bert
+from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY, ROTARY
 from manyheads.interop.huggingface.family import (
     KINDS,
     Family,
@@ -33,11 +34,11 @@ from manyheads.interop.huggingface.folders import (
     TOKENIZER,
     TOKENIZER_CONFIG,
     Config,
-    measured,
-    read_config,
+    naming,
     read_dressing,
     read_json,
     read_modules,
+    read_settings,
     read_tokenizers,
     read_weights,
     write_json,
@@ -45,7 +46,6 @@ from manyheads.interop.huggingface.folders import (
 )
 from manyheads.interop.huggingface.gpt2 import Gpt2
 from manyheads.interop.huggingface.keys import (
-    EVERY,
     FORMS,
     MODES,
     MODULES,
@@ -62,7 +62,7 @@ from manyheads.interop.huggingface.keys import (
     check,
     table,
 )
-from manyheads.interop.huggingface.llama import ROTARY, Llama
+from manyheads.interop.huggingface.llama import Llama
 from manyheads.interop.huggingface.names import Tensors, taken
 from manyheads.modules.config import Network, Pooling
 from manyheads.tasks.portable import Architecture, Portable, VectorSettings
@@ -134,13 +134,10 @@ class Imported:
 
 def read(folder: Path) -> Imported:
     """A folder that transformers or sentence-transformers saved."""
-    raw = read_config(folder)
-    try:
-        family = family_of(raw)
+    with naming(folder):
+        config, measure, notes = read_settings(folder)
+        family = FAMILIES[config.get("model_type")]
         tokenizers = read_tokenizers(folder)
-        measure = measured(folder)
-        notes = check(raw, family.keys, CONFIG, measure)
-        config = Config(raw, family.keys)
         kind = kind_of(config, family)
         dressing, more = read_dressing(folder)
         sign_files.agree(tokenizers[0], dressing)
@@ -162,9 +159,6 @@ def read(folder: Path) -> Imported:
             vectors, notes = read_vectors(folder, network.width, measure, tokenizers[0])
             pooling, context = vectors.pooling, min(context, vectors.context or context)
         signs = [sign_files.read_signs(dressing, each, writing, kind) for each in tokenizers]
-    except ValueError as error:
-        said = str(error)
-        raise ValueError(said if str(folder) in said else f"{folder}: {said}") from None
     weights = taken(held, family.pairs(network, kind, joint), wanted, folder)
     notes = notes if kind in ("language", "translation", "embedding") else []
     return Imported(
@@ -179,17 +173,6 @@ def read(folder: Path) -> Imported:
         vectors,
         tuple(notes),
     )
-
-
-def family_of(config: dict[str, Any]) -> Family:
-    name = config.get("model_type")
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise ValueError(
-            f"{CONFIG}: model_type {name!r} is not known here; there are {', '.join(FAMILIES)}"
-        )
-    if config.get("quantization_config"):
-        raise ValueError(f"{CONFIG}: its weights are quantized; those before that would do")
-    return FAMILIES[name]
 
 
 def kind_of(config: Config, family: Family) -> Kind:
@@ -323,8 +306,8 @@ def key_tables() -> str:
         "`generation_config.json`, and `config.json` where there is no such file": WRITING,
         "`config.json` of every family": less(EVERY, WRITING),
         **{
-            f"`config.json` of {name}": less(family.keys, EVERY)
-            for name, family in FAMILIES.items()
+            f"`config.json` of {name}": less(keys, EVERY)
+            for name, keys in CONFIG_KEYS.items()
             if name not in ("bart", "mbart")
         },
         f"its `{TOKENIZER_CONFIG}`": TOKENIZING,

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.interop.huggingface.folders import Config
-from manyheads.interop.huggingface.keys import Keys
 from manyheads.interop.huggingface.names import TensorNames, Tensors, both
 from manyheads.modules import build
 from manyheads.modules.config import Network, Pooling
@@ -38,7 +37,6 @@ class Family(Protocol):
     """Settings and names of one family, read both ways."""
 
     name: str  # its model_type
-    keys: Keys  # of its config.json
     kinds: Mapping[str, Kind]  # by the name of the class that its config.json says
     prefix: str  # of all names but those of the heads
     heads: tuple[str, ...]  # how names begin that stand above the prefix

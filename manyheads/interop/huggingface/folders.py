@@ -1,17 +1,20 @@
-"""What lies in a Hugging Face folder: settings, weights and a tokenizer, none of them unpickled."""
+"""What lies in a Hugging Face folder: settings, weights and a tokenizer, none of them unpickled.
+
+Torch is loaded by whoever asks for a tensor, so that a broken folder is refused at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
 from tokenizers import Tokenizer
-from torch import Tensor
 
+from manyheads.interop.huggingface.config_keys import CONFIG_KEYS
 from manyheads.interop.huggingface.keys import (
     MODULES,
     NORMALIZE,
@@ -26,6 +29,9 @@ from manyheads.interop.huggingface.keys import (
 from manyheads.tasks.language.chat import Chat
 from manyheads.training.files import measured as measured_file
 from manyheads.training.files import opened, write_text, write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -93,6 +99,39 @@ class Config:
 
 def finite(value: float) -> bool:
     return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what its settings, the sizes of its tensors or its tokenizer say, without torch."""
+    with naming(folder):
+        read_settings(folder)
+        read_tokenizers(folder)
+        read_dressing(folder)
+
+
+@contextlib.contextmanager
+def naming(folder: Path) -> Iterator[None]:
+    """What is refused within is so by a sentence that names the folder."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        raise ValueError(said if str(folder) in said else f"{folder}: {said}") from None
+
+
+def read_settings(folder: Path) -> tuple[Config, Measure, list[str]]:
+    """Its config.json with all keys known and no size that its tensors have not; and notes."""
+    held = read_config(folder)
+    name = held.get("model_type")
+    if not isinstance(name, str) or name not in CONFIG_KEYS:
+        raise ValueError(
+            f"{CONFIG}: model_type {name!r} is not known here; there are {', '.join(CONFIG_KEYS)}"
+        )
+    if held.get("quantization_config"):
+        raise ValueError(f"{CONFIG}: its weights are quantized; those before that would do")
+    measure, keys = measured(folder), CONFIG_KEYS[name]
+    notes = check(held, keys, CONFIG, measure)
+    return Config(held, keys), measure, notes
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -267,6 +306,8 @@ def write_json(path: Path, held: Any) -> None:
 
 def write_weights(folder: Path, held: dict[str, Tensor]) -> None:
     """Each tensor by itself: those that lie in one piece of memory are copied apart."""
+    import safetensors.torch
+
     apart = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in held.items()}
     note = {"format": "pt"}  # what transformers looks for
     write_whole(

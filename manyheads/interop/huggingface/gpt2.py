@@ -11,7 +11,6 @@ from torch import Tensor
 
 from manyheads.interop.huggingface.family import ACTIVATIONS, Kind, activation
 from manyheads.interop.huggingface.folders import Config
-from manyheads.interop.huggingface.keys import EVERY, LEARNING, Idle, Key, Keys, Only, Read, Same
 from manyheads.interop.huggingface.names import (
     TensorNames,
     Tensors,
@@ -27,47 +26,9 @@ from manyheads.modules.config import Network
 
 TABLE, HEAD = "transformer.wte.weight", "lm_head.weight"
 
-KEYS: dict[str, Key] = {
-    **EVERY,
-    "is_encoder_decoder": Only((False,)),
-    "is_causal": Only((True,)),
-    "is_decoder": Idle("it is one"),
-    "n_embd": Read("width", "size"),
-    "n_layer": Read("depth", "layers"),
-    "n_head": Read("heads", "size"),
-    "n_inner": Read("inner; null: four times the width", "size", null=True),
-    "n_positions": Read("longest, and the context", "size"),
-    "activation_function": Read("feed_forward", "word"),
-    "layer_norm_epsilon": Read("norm_epsilon"),
-    "resid_pdrop": Read("dropout"),
-    "attn_pdrop": Read("attention_dropout"),
-    "embd_pdrop": Idle(LEARNING),
-    "scale_attn_weights": Only((True,)),
-    "scale_attn_by_inverse_layer_idx": Only((False,)),
-    "reorder_and_upcast_attn": Idle("in 32 bits the same"),
-    "n_ctx": Idle("an older version's; n_positions is read"),
-    "hidden_size": Same("n_embd"),
-    "num_hidden_layers": Same("n_layer"),
-    "num_attention_heads": Same("n_head"),
-    "max_position_embeddings": Same("n_positions"),
-    **dict.fromkeys(
-        (
-            "summary_type",
-            "summary_use_proj",
-            "summary_activation",
-            "summary_proj_to_labels",
-            "summary_first_dropout",
-            "n_special",
-            "predict_special_tokens",
-        ),
-        Idle("of a head that is not this one"),
-    ),
-}
-
 
 class Gpt2:
     name = "gpt2"
-    keys: Keys = KEYS
     kinds: Mapping[str, Kind] = {"GPT2LMHeadModel": "language"}
     prefix = "transformer."
     heads: tuple[str, ...] = ("lm_head.",)

@@ -234,48 +234,6 @@ WRITING: dict[str, Key] = {
     "transformers_version": Idle("who wrote it"),
 }
 
-EVERY: dict[str, Key] = {
-    **WRITING,
-    "model_type": Read("the family", "word"),
-    "architectures": Read("what it is for", "words", null=True),
-    "vocab_size": Read("rows of the table of words", "size"),
-    "tie_word_embeddings": Read("whether the table that reads words also scores them", "flag"),
-    "unk_token_id": Read("the sign of what is unknown", null=True),
-    "mask_token_id": Read("the sign of a hidden word", null=True),
-    "dtype": Idle("weights are read as 32 bits, whatever they are kept as"),
-    "torch_dtype": Idle("weights are read as 32 bits, whatever they are kept as"),
-    **dict.fromkeys(("sep_token_id", "cls_token_id"), Idle(SIGN)),
-    **dict.fromkeys(("_name_or_path", "name_or_path", "finetuning_task"), Idle("where it is from")),
-    **dict.fromkeys(("return_dict", "use_return_dict", "torchscript", "output_past"), Idle(BACK)),
-    **dict.fromkeys(("initializer_range", "init_std", "initializer_factor"), Idle(GIVEN)),
-    **dict.fromkeys(
-        (
-            "_attn_implementation",
-            "_attn_implementation_autoset",
-            "attn_implementation",
-            "gradient_checkpointing",
-            "use_bfloat16",
-            "xla_device",
-            "pretraining_tp",
-        ),
-        Idle(SPEED),
-    ),
-    **dict.fromkeys(
-        ("id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
-        Idle("it gives no labels"),
-    ),
-    "task_specific_params": Idle("what a pipeline asks for, by the name of a task"),
-    "tokenizer_class": Idle("tokenizer.json is read"),
-    "transformers.js_config": Idle("for another library"),
-    "prefix": Left("put it before a text", (None, "")),
-    "chunk_size_feed_forward": Only((0,)),
-    "pruned_heads": Only((None, {})),
-    "add_cross_attention": Only((False,)),
-    "cross_attention_hidden_size": Only((None,)),
-    "tie_encoder_decoder": Only((False,)),
-    "quantization_config": Only((None,)),
-    "auto_map": Only((None,)),
-}
 
 # ---- the tokenizer's files -------------------------------------------------------------------
 

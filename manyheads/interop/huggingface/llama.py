@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.interop.huggingface.config_keys import ROTARY
 from manyheads.interop.huggingface.family import GATES, Kind, activation, attention
 from manyheads.interop.huggingface.folders import Config
 from manyheads.interop.huggingface.gpt2 import apart
-from manyheads.interop.huggingface.keys import EVERY, Idle, Key, Keys, Only, Read, brief, check
+from manyheads.interop.huggingface.keys import brief, check
 from manyheads.interop.huggingface.names import (
     TensorNames,
     Tensors,
@@ -27,43 +28,6 @@ from manyheads.modules.config import Network
 
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
-ROTARY: dict[str, Key] = {
-    "rope_type": Only((None, "default")),
-    "type": Only((None, "default")),
-    "rope_theta": Read("longest_wave"),
-    "partial_rotary_factor": Only((None, 1.0)),
-}
-KEYS: dict[str, Key] = {
-    **EVERY,
-    "is_encoder_decoder": Only((False,)),
-    "is_causal": Only((True,)),
-    "is_decoder": Idle("it is one"),
-    "hidden_size": Read("width", "size"),
-    "num_hidden_layers": Read("depth", "layers"),
-    "num_attention_heads": Read("heads", "size"),
-    "num_key_value_heads": Read("key_heads; null: as many as heads", "size", null=True),
-    "head_dim": Read("refused unless it is width / heads, or null", null=True),
-    "intermediate_size": Read("inner", "size"),
-    "hidden_act": Read("feed_forward", "word"),
-    "rms_norm_eps": Read("norm_epsilon"),
-    "max_position_embeddings": Read("the context", "span"),
-    "attention_dropout": Read("attention_dropout"),
-    "rope_theta": Read("longest_wave"),
-    "rope_parameters": Read("longest_wave", "object", null=True),
-    "rope_scaling": Read("as rope_parameters, which it must agree with", "object", null=True),
-    "partial_rotary_factor": Only((None, 1.0)),
-    "rope_interleaved": Only((False,)),
-    "attention_bias": Read("bias", "flag"),
-    "mlp_bias": Read("refused unless it is attention_bias", "flag"),
-    **dict.fromkeys(("max_sequence_length", "is_llama_config"), Idle("of another program")),
-}
-MISTRAL: dict[str, Key] = {
-    **KEYS,
-    "attention_bias": Only((False,)),
-    "mlp_bias": Only((False,)),
-    "sliding_window": Read("window; null: none", "span", null=True),
-}
-
 
 class Llama:
     prefix = "model."
@@ -72,7 +36,6 @@ class Llama:
 
     def __init__(self, name: str, class_name: str, *, windowed: bool):
         self.name, self.windowed = name, windowed
-        self.keys: Keys = MISTRAL if windowed else KEYS
         self.kinds: Mapping[str, Kind] = {f"{class_name}ForCausalLM": "language"}
 
     def holds(self, kind: Kind) -> Mapping[str, tuple[Any, ...]]:
