@@ -15,6 +15,7 @@ format: $(VENV)/tools
 
 lint: $(VENV)/tools
 	$(BIN)/ruff check .
+	$(BIN)/python tests/counts.py
 
 types: $(VENV)/tools
 	$(BIN)/mypy
