@@ -3,24 +3,66 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from manyheads.codecs.text import Text
 from manyheads.config import write
+from manyheads.request import Request, resolve
 from manyheads.tasks.table import load_recipe, task_for
 from manyheads.tasks.task import Task
 from manyheads.training.curves import curves
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.optimizers import find_optimizer
+from manyheads.training.pace import measure, within
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
 from manyheads.training.start import adopt
 from manyheads.training.trainer import Callback, Trainer
+
+
+def start(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
+    """Make the folder of the run that was asked for; when it is to stop, on a monotonic clock."""
+    if not world.first:
+        world.wait()  # one process reads the corpus; the others find it in the folder
+        return math.inf
+    # The folder first: to read a long corpus for a folder that is refused helps nobody.
+    with run.created():
+        recipe, corpus = resolve(request)
+        begin(recipe, run, corpus, world)
+        if minutes is None:
+            return math.inf
+        deadline = time.monotonic() + 60 * minutes
+        run.write(CORPUS, f"{fit_into(minutes, recipe, run, world)}\n")
+        return deadline
+
+
+def refuse_minutes(minutes: float, settings: Sequence[str]) -> None:
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes is above 0, got {minutes:g}")
+    if any(one.partition("=")[0].strip() == "training.steps" for one in settings):
+        raise ValueError("--minutes chooses training.steps, which was given too; ask for one")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("--minutes measures one process; for several give training.steps")
+
+
+def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
+    """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
+    began, meant = time.monotonic(), recipe.training.steps
+    pace = measure(Trainer(open_task(recipe, run), run, world))
+    left = 60 * minutes - (time.monotonic() - began)
+    training = within(left, recipe.training, pace)
+    run.text(RECIPE, write(replace(recipe, training=training)))
+    return (
+        f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "
+        f"{pace.step_seconds:.2g} s each"
+    )
 
 
 def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:

@@ -61,11 +61,11 @@ KNOWS: dict[str, set[str]] = {
         "inspect",
     },
     "tasks.table": {"tasks.seq2seq", "tasks.classification", "tasks.music"},
-    "tasks.choosing": {"tasks.table"},
     "tasks.describing": {"tasks.table"},
     # what is written once, over all tasks
-    "learn": {"tasks.table"},
     "models": {"tasks.table"},
+    "request": {"models"},
+    "learn": {"request"},
     "estimate": {"learn"},
     "comparing": {"estimate"},
     "interop.importing": {"models", "interop"},
@@ -77,7 +77,6 @@ KNOWS: dict[str, set[str]] = {
     "demo": {"models", "learn", "cli.screen"},
     "cli": {
         "tasks.music.commands",
-        "tasks.choosing",
         "tasks.describing",
         "attention.notation",
         "comparing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +16,8 @@ from manyheads.cli.train import (
     PresetOption,
     SettingsArgument,
     TaskGroup,
-    Wish,
     file_options,
     stoppable,
-    wanted,
-    watching,
 )
 
 
@@ -53,8 +51,10 @@ def compare_networks(
 
     Ctrl-C stops after the step it is at; the same command goes on from there.
     """
+    from manyheads.cli.screen import watching
     from manyheads.comparing import compare as compared
     from manyheads.comparing import table
+    from manyheads.request import Request, resolve
     from manyheads.tasks.table import find_task, trained_tasks
     from manyheads.training.distributed import join, leave
     from manyheads.training.run import RECIPE
@@ -70,9 +70,9 @@ def compare_networks(
     if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
     world = join(device)
-    wish = Wish(what, settings or [], files, world.device.type, None, preset)
-    _, gathered = wanted(wish)
-    recipes = [wanted(wish._replace(network=kind), gathered)[0] for kind in kinds]
+    request = Request(what, settings or [], files, world.device.type, None, preset)
+    _, gathered = resolve(request)
+    recipes = [resolve(replace(request, network=kind), gathered)[0] for kind in kinds]
     if [recipe.network.kind for recipe in recipes] != [*kinds]:
         raise ValueError("all kinds of networks are compared; leave out network.kind")
     with watching(world.first) as watch, stoppable() as asked:

@@ -76,6 +76,16 @@ class Screen(Callback):
             self.say(f"    written  {cut(sample.output, room)}")
 
 
+@contextmanager
+def watching(first: bool = True) -> Iterator[Callback]:
+    """A screen for the process that talks, silence for the others."""
+    if not first:
+        yield Callback()
+        return
+    with Screen() as screen:
+        yield screen
+
+
 def columns(width: int) -> list[ProgressColumn]:
     """What stands in the bar's line."""
     speed = TextColumn("{task.fields[speed]}")

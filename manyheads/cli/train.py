@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
 from functools import partial
 from inspect import Parameter
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,10 +19,9 @@ from typer.core import TyperCommand, TyperGroup
 from manyheads.cli.options import DeviceOption, options_of, with_options
 
 if TYPE_CHECKING:
-    from manyheads.tasks.choosing import Said
+    from manyheads.request import Request
     from manyheads.training.distributed import World
     from manyheads.training.run import Run
-    from manyheads.training.trainer import Callback
 
 # What a run may go on with otherwise than it began: all else its batches and weights depend on.
 CHANGEABLE = (
@@ -157,6 +154,8 @@ def train_task(
 
     Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
     """
+    from manyheads.learn import refuse_minutes, start
+    from manyheads.request import Request
     from manyheads.tasks.table import trained_tasks
     from manyheads.training.distributed import join
     from manyheads.training.run import CORPUS, Run
@@ -166,75 +165,32 @@ def train_task(
         return
     refuse_files(settings or [])
     if minutes is not None:
-        refuse_minutes(minutes, settings or [], int(os.environ.get("WORLD_SIZE", "1")))
+        refuse_minutes(minutes, settings or [])
     world = join(device)
-    asked = Wish(
-        what,
-        settings or [],
-        files,
-        world.device.type,
-        network,
-        preset,
-        start_from,
-    )
+    request = Request(what, settings or [], files, world.device.type, network, preset, start_from)
     if dry_run:
-        from manyheads.config import write
-        from manyheads.estimate import estimate
-
-        recipe, gathered = wanted(asked)
-        print(write(recipe))
-        for note in getattr(gathered, "notes", ()):  # what is left out, held out or there twice
-            print("".join(f"# {line}\n" for line in note.splitlines()), end="")
-        print(estimate(recipe, gathered, world.device))
+        print_plan(request, world)
         return
     if out is None and what in trained_tasks():
         raise ValueError("a run needs a folder: --out runs/my-model")
-    from manyheads.learn import begin
-
     beside = "" if out is not None else "no --out was given: the run is "
-    out = out or free_beside(Path(what), world)
-
-    run, deadline = Run(out), math.inf
-    if not world.first:
-        world.wait()  # one process reads the corpus; the others find it in the folder
-    else:
-        # The folder first: to read a long corpus for a folder that is refused helps nobody.
-        with run.created():
-            recipe, gathered = wanted(asked)
-            begin(recipe, run, gathered, world)
-            if minutes is not None:
-                deadline = time.monotonic() + 60 * minutes
-                run.write(CORPUS, f"{fit_into(minutes, recipe, run, world)}\n")
+    run = Run(out or free_beside(Path(what), world))
+    deadline = start(request, run, world, minutes)
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
-    carry_on(run, world, f"{beside}{out}\n{words}" if beside else words, deadline)
+    carry_on(run, world, f"{beside}{run.folder}\n{words}" if beside else words, deadline)
 
 
-def refuse_minutes(minutes: float, settings: Sequence[str], processes: int) -> None:
-    if not 0 < minutes < math.inf:
-        raise ValueError(f"--minutes is above 0, got {minutes:g}")
-    if any(one.partition("=")[0].strip() == "training.steps" for one in settings):
-        raise ValueError("--minutes chooses training.steps, which was given too; ask for one")
-    if processes > 1:
-        raise ValueError("--minutes measures one process; for several give training.steps")
-
-
-def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
-    """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
+def print_plan(request: Request, world: World) -> None:
+    """The recipe, what is left out, held out or there twice, and what it takes."""
     from manyheads.config import write
-    from manyheads.learn import open_task
-    from manyheads.training.pace import measure, within
-    from manyheads.training.run import RECIPE
-    from manyheads.training.trainer import Trainer
+    from manyheads.estimate import estimate
+    from manyheads.request import resolve
 
-    began, meant = time.monotonic(), recipe.training.steps
-    pace = measure(Trainer(open_task(recipe, run), run, world))
-    left = 60 * minutes - (time.monotonic() - began)
-    training = within(left, recipe.training, pace)
-    run.text(RECIPE, write(replace(recipe, training=training)))
-    return (
-        f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "
-        f"{pace.step_seconds:.2g} s each"
-    )
+    recipe, corpus = resolve(request)
+    print(write(recipe))
+    for note in getattr(corpus, "notes", ()):
+        print("".join(f"# {line}\n" for line in note.splitlines()), end="")
+    print(estimate(recipe, corpus, world.device))
 
 
 def free_beside(recipe: Path, world: World) -> Path:
@@ -302,26 +258,13 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
 
 def listing(what: str) -> str:
     """Every setting of a task, or of a recipe's."""
-    from manyheads.tasks.choosing import Said
+    from manyheads.request import Request
     from manyheads.tasks.describing import listed
     from manyheads.tasks.table import trained_tasks
 
     if what in trained_tasks():
         return listed(what)
-    refuse_no_recipe(Wish(what, [], {}, "cpu"))
-    return listed(Said.in_file(Path(what), []).task)
-
-
-class Wish(NamedTuple):
-    """What a command line asks for."""
-
-    what: str
-    settings: list[str]
-    files: dict[str, Any]
-    device: str
-    network: str | None = None
-    preset: str | None = None
-    start_from: Path | None = None
+    return listed(Request(what).said().task)
 
 
 def refuse_files(settings: Sequence[str]) -> None:
@@ -333,65 +276,9 @@ def refuse_files(settings: Sequence[str]) -> None:
         )
 
 
-def wanted(wish: Wish, gathered: Any = None) -> tuple[Any, Any]:
-    """The recipe that was asked for, with every choice made, and its corpus."""
-    from manyheads.models import found
-    from manyheads.tasks.recipe import Choice
-
-    said = said_in(wish)
-    asked = Choice(wish.device, wish.network, wish.preset)
-    settled = said.choice(asked, wish.start_from, found)
-    chosen = settled(0)  # mistakes are told before a long corpus is read
-    if gathered is None:
-        gathered = said.family.gather(chosen)
-    recipe = said.family.settle(settled(gathered.tokens), gathered)
-    return replace(recipe, data=absolute(recipe.data)), gathered
-
-
-def absolute(data: Any) -> Any:
-    """With whole paths, so that the recipe can be used from any folder."""
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(whole, value))
-        return value.absolute() if isinstance(value, Path) else value
-
-    return replace(data, **{field.name: whole(getattr(data, field.name)) for field in fields(data)})
-
-
-def said_in(wish: Wish) -> Said:
-    """A recipe's own words, or the files of a task."""
-    from manyheads.tasks.choosing import Said
-    from manyheads.tasks.table import find_task, task_names
-
-    if wish.what not in task_names():
-        refuse_no_recipe(wish)
-        return Said.in_file(Path(wish.what), wish.settings)
-    family = find_task(wish.what)
-    data = family.data_of(wish.files)
-    return Said(family, wish.what, data, wish.settings)
-
-
-def refuse_no_recipe(wish: Wish) -> None:
-    """What is no task is a recipe, and that says what the options would."""
-    from manyheads.tasks.table import trained_tasks
-
-    what = wish.what
-    if Path(what).is_dir():
-        raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
-    if not Path(what).suffix:
-        raise ValueError(
-            f"there is no task {what!r}; there are {', '.join(trained_tasks())}, "
-            "or name a recipe.yaml"
-        )
-    if wish.network:
-        raise ValueError(f"{what} says which network; network.kind={wish.network} changes it")
-    if wish.start_from:
-        raise ValueError(f"{what} says where to start; start_from={wish.start_from} changes it")
-
-
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
+    from manyheads.cli.screen import watching
     from manyheads.learn import go_on
     from manyheads.tasks.table import load_recipe
     from manyheads.training.distributed import leave
@@ -416,18 +303,6 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
         return
     watch.say(f"stopped; `manyheads resume {run.folder}` goes on from here")
     raise typer.Exit(asked.code)
-
-
-@contextmanager
-def watching(first: bool) -> Iterator[Callback]:
-    from manyheads.cli.screen import Screen
-    from manyheads.training.trainer import Callback
-
-    if not first:
-        yield Callback()
-        return
-    with Screen() as screen:
-        yield screen
 
 
 class Stop:

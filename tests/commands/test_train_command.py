@@ -148,7 +148,7 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     steps = "--minutes chooses training.steps, which was given too; ask for one"
     refuses(steps, *train, "--minutes", "5", "training.steps=9", "--out", out)
     refuses("--minutes is above 0, got 0", *train, "--minutes", "0", "--out", out)
-    monkeypatch.setattr("manyheads.training.pace.measure", lambda trainer: Pace(100.0, 50.0, 0))
+    monkeypatch.setattr("manyheads.learn.measure", lambda trainer: Pace(100.0, 50.0, 0))
     done = manyheads(*train, "--minutes", "20", "--out", out)
     assert done.code == 0, done.err
     (told,) = (line for line in done.err.splitlines() if "fit into" in line)
@@ -157,7 +157,7 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     assert told == f"{chosen} of 200 steps fit into --minutes 20, 1e+02 s each"
     assert f"steps: {chosen}\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
     assert "done: `manyheads translate" in done.err
-    monkeypatch.setattr("manyheads.training.pace.measure", lambda trainer: Pace(1e-9, 1e-9, 0))
+    monkeypatch.setattr("manyheads.learn.measure", lambda trainer: Pace(1e-9, 1e-9, 0))
     done = manyheads(*train, "--minutes", "0.001", "--out", tmp_path / "late")
     assert done.code == 0, done.err
     late = f"the time is up; `manyheads resume {tmp_path / 'late'}` goes on to the last step"
