@@ -151,7 +151,7 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
 
 
 def performances(folder: Path) -> Path:
-    from manyheads.tasks.music.midi import save
+    from manyheads.tasks.music.midi import save_midi
     from manyheads.tasks.music.notes import Note, Piece
 
     folder.mkdir()
@@ -160,7 +160,7 @@ def performances(folder: Path) -> Path:
         starts = np.cumsum(chance.choice([0.0, 0.12, 0.25, 0.5], 2000)).tolist()
         pitches = (60 + np.cumsum(chance.integers(-3, 4, 2000)) % 24).tolist()
         notes = [Note(at, at + 0.3, p, 64) for at, p in zip(starts, pitches, strict=True)]
-        save(Piece(tuple(notes)), folder / f"{number:02d}.mid")
+        save_midi(Piece(tuple(notes)), folder / f"{number:02d}.mid")
     return folder
 
 
