@@ -19,7 +19,7 @@ from manyheads.tasks.table import load_recipe, task_for
 from manyheads.tasks.task import Task
 from manyheads.training.curves import curves
 from manyheads.training.distributed import World
-from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.files import read_tensors, refuse_what_is_no_number, write_tensors
 from manyheads.training.optimizers import find_optimizer
 from manyheads.training.pace import measure, within
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
@@ -76,6 +76,7 @@ def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -
                 run.text(CORPUS, (run / CORPUS).read_text(encoding="utf-8") + f"  {short}\n")
             if recipe.start_from is not None:
                 weights, note = read_tensors(recipe.start_from / WEIGHTS)
+                refuse_what_is_no_number(weights, recipe.start_from / WEIGHTS)
                 write_tensors(run / START, weights, note)
             tried(recipe, run)
             run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on

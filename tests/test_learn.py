@@ -1,6 +1,7 @@
 """From two files of sentences to a trained network, however often it is stopped on the way."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -27,7 +28,7 @@ from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
 from manyheads.training.averages import weights_of
 from manyheads.training.config import Training
-from manyheads.training.files import read_tensors
+from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
 from manyheads.training.trainer import Callback, StepLog
 
@@ -378,6 +379,24 @@ def test_weights_that_do_not_fit_are_refused_and_no_folder_is_left(
         "the weights to start from do not fit: "
         "encoder.stack.blocks.0.feed_forward.part.inward.weight is (64, 16) here and (32, 16) "
         "there; without network settings the network is the one it starts from"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_nothing_to_start_from(
+    value: float, tmp_path: Path, guesser: Run
+) -> None:
+    held, note = read_tensors(guesser / WEIGHTS)
+    held["stack.norm.weight"][3] = value
+    write_tensors(guesser / WEIGHTS, held, note)
+    with pytest.raises(ValueError) as error:
+        begin(
+            replace(classification_in(tmp_path), start_from=guesser.folder), Run(tmp_path / "run")
+        )
+    assert str(error.value) == (
+        f"{guesser / WEIGHTS}: stack.norm.weight holds values that are no numbers "
+        "(NaN or infinite); weights from before training went wrong would do"
     )
     assert not (tmp_path / "run").exists()
 
