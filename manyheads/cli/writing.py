@@ -350,12 +350,15 @@ def measured_examples(model: str, path: Path, device: str | None) -> dict[str, A
 
 
 def measured_labels(model: str, data: Path | None, device: str | None) -> dict[str, Any]:
+    from manyheads.cli.screen import filling
     from manyheads.data.labelled import labelled, tagged
     from manyheads.tasks.classification.evaluation import evaluate_labels
     from manyheads.tasks.classification.model import Classifier
 
     loaded, path = loaded_as(Classifier, model, device), Path(data or "")
-    told = evaluate_labels(loaded, list((tagged if loaded.kind == "labelling" else labelled)(path)))
+    examples = [*tagged(path)] if loaded.kind == "labelling" else [*labelled(path)]
+    with filling(len(examples), "texts", "read") as progress:
+        told = evaluate_labels(loaded, examples, progress)
     if unseen := told.get("unseen"):
         named = ", ".join(f"{label!r} ({count:,})" for label, count in unseen.items())
         known = ", ".join(loaded.task.labels.names)

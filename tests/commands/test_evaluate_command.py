@@ -128,6 +128,19 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return books.classification(tmp_path_factory.getbasetemp())
 
 
+def test_how_many_texts_are_read_is_told(
+    manyheads: Command, judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.cli.screen.EVERY_SECONDS", 0.0)
+    one_by_one = lambda rows, tokens: [[i] for i in range(len(rows))]  # noqa: E731
+    monkeypatch.setattr("manyheads.tasks.classification.task.alike", one_by_one)
+    data = tmp_path / "test.tsv"
+    data.write_text("text\tlabel\nthe fine dog\tgood\na cat\tpoor\n")
+    done = manyheads("evaluate", "--model", judge, "--data", data, "--device", "cpu", "--json")
+    assert done.err == "1 of 2 texts read\n2 of 2 texts read\n"
+    assert json.loads(done.out)["examples"] == 2
+
+
 def test_labels_that_the_model_never_saw_are_told(
     manyheads: Command, judge: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from manyheads.metrics.report import plain_scores
@@ -13,10 +13,14 @@ from manyheads.tasks.classification.labels import LabelledExample, tags_of
 from manyheads.tasks.classification.model import Classifier
 
 
-def evaluate_labels(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, Any]:
-    """How often a model says what was said before it."""
+def evaluate_labels(
+    model: Classifier,
+    examples: Sequence[LabelledExample],
+    progress: Callable[[int], object] = lambda more: None,
+) -> dict[str, Any]:
+    """How often a model says what was said before it; `progress` is told how many more are read."""
     began = time.perf_counter()
-    given = model.classify([text_of(one) for one in examples])
+    given = model.classify([text_of(one) for one in examples], progress)
     measured = model.task.measure(given, examples)
     return {
         "model": model.name,

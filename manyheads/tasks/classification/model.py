@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -22,10 +22,12 @@ class Classifier(EncoderModel):
         super().__init__(task.codec, network, name)
         self.task, self.kind, self.pooling = task, task.kind, task.pooling
 
-    def classify(self, texts: Sequence[Any]) -> list[AnyPrediction]:
+    def classify(
+        self, texts: Sequence[Any], progress: Callable[[int], object] = lambda more: None
+    ) -> list[AnyPrediction]:
         """model.classify(["A lovely film."]) -> [Prediction("positive", 0.98, ...)]"""
         readable(texts)
-        return self.task.decode(self.network, texts)
+        return self.task.decode(self.network, texts, progress=progress)
 
     def portable(self) -> Portable:
         task = self.task

@@ -5,7 +5,7 @@ B rows, T tokens, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
@@ -166,18 +166,31 @@ class ClassificationTask(Task):
         return Classifier(self, network, name)
 
     def decode(
-        self, network: Any, texts: Sequence[Readable], tokens: int = AT_ONCE
+        self,
+        network: Any,
+        texts: Sequence[Readable],
+        tokens: int = AT_ONCE,
+        progress: Callable[[int], object] = lambda more: None,
     ) -> list[AnyPrediction]:
         """What the network says about each, in their order; about so many `tokens` at once.
+
+        `progress` is told how many more have been read.
 
         A text, or two as (text, second); where words are tagged, a list of words or a text to
         split.
         """
         frames = self.framer.frames(texts)
-        return predict(self.kind, self.labels, frames, self.logits(network, frames, tokens))
+        logits = self.logits(network, frames, tokens, progress)
+        return predict(self.kind, self.labels, frames, logits)
 
     @torch.no_grad()
-    def logits(self, network: Any, frames: Sequence[Frame], tokens: int = AT_ONCE) -> list[Tensor]:
+    def logits(
+        self,
+        network: Any,
+        frames: Sequence[Frame],
+        tokens: int = AT_ONCE,
+        progress: Callable[[int], object] = lambda more: None,
+    ) -> list[Tensor]:
         """Of each frame (1, C), or (words, C)."""
         network.eval()
         device, work = next(network.parameters()).device, work_of(network)
@@ -189,6 +202,7 @@ class ClassificationTask(Task):
                 logits = network(batch).float().cpu()
             for i, row in zip(rows, logits, strict=True):
                 found[i] = row[list(frames[i].words)] if self.kind == "labelling" else row[None]
+            progress(len(rows))
         return [found[i] for i in range(len(frames))]
 
     def measure(
