@@ -31,6 +31,16 @@ class Step(Protocol):
         """Each goes on from what this row has written; what it reads from stays its own."""
 
 
+class RewindableStep(Step, Protocol):
+    """One that scores every new token and can go back, as it takes to check a draft."""
+
+    def read(self, ids: Tensor) -> Tensor:
+        """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
+
+    def crop(self, length: int) -> None:
+        """Go back to the first `length` tokens, as if the rest had never been read."""
+
+
 class Kept(Protocol):
     """What a decoder remembers of the tokens it has read."""
 
@@ -91,11 +101,7 @@ class CachedStep:
 
     def crop(self, length: int) -> None:
         """Go back to the first `length` tokens, as if the rest had never been read."""
-        if not 0 <= length <= self.length:
-            raise ValueError(
-                f"{self.length} tokens were read: a step goes back to 0 to {self.length} of them, "
-                f"not {length}"
-            )
+        check_length(length, self.length)
         self.cache.crop(length)
         self.length = length
 
@@ -114,3 +120,10 @@ class CachedStep:
     def with_idle(self, rows: Tensor) -> Tensor:
         """Something for those that nobody wants: what the first one gets."""
         return torch.cat([rows, rows[:1].expand(self.idle, *rows.shape[1:])]) if self.idle else rows
+
+
+def check_length(length: int, read: int) -> None:
+    if not 0 <= length <= read:
+        raise ValueError(
+            f"{read} tokens were read: a step goes back to 0 to {read} of them, not {length}"
+        )

@@ -1,11 +1,30 @@
 """Steps around a step: what comes only at a beat, and windows that move by beats."""
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
+import torch
 from torch import Tensor
 from writers import STOP, Chain, Fixed, begin
 
-from manyheads import Bounds, Sampling, greedy, sample
-from manyheads.decoding.wrappers import Moving, WholeBeats
+from manyheads import (
+    Bounds,
+    CachedStep,
+    Causal,
+    Decoder,
+    Embedding,
+    Rotary,
+    Sampling,
+    Shape,
+    Stack,
+    Tied,
+    greedy,
+    sample,
+)
+from manyheads.decoding.step import RewindableStep
+from manyheads.decoding.wrappers import Moving, Repeats, WholeBeats
+from manyheads.tasks.music.leading import VoiceLeading
 
 
 class Noted(Chain):
@@ -15,9 +34,9 @@ class Noted(Chain):
         super().__init__([0] * batch, 9)
         self.all_read = all_read
 
-    def __call__(self, ids: Tensor) -> Tensor:
+    def read(self, ids: Tensor) -> Tensor:
         self.all_read.append(ids[0].tolist())
-        return super().__call__(ids)
+        return super().read(ids)
 
 
 # ---- whole beats -----------------------------------------------------------------------------
@@ -57,3 +76,65 @@ def test_a_context_that_beats_do_not_divide_is_refused() -> None:
             match="moves by 4 tokens has 8, 12 or another multiple of them, got " + str(context),
         ):
             Moving(lambda: Chain([0], 6), context, beat=4)
+
+
+# ---- drafts: several tokens at once, and back ------------------------------------------------
+
+
+@cache
+def language() -> Decoder:
+    torch.manual_seed(0)
+    words, shape = Embedding(140, 16), Shape(width=16, depth=2, heads=2, dropout=0.0)
+    return Decoder(words, Stack.of(shape, Causal(), relative=Rotary()), Tied(words)).double().eval()
+
+
+def bare() -> CachedStep:
+    return CachedStep(language())
+
+
+WRAPPED: dict[str, Callable[[], RewindableStep]] = {
+    "moving": lambda: Moving(bare, 6),
+    "moving by beats": lambda: Moving(bare, 8, beat=4),
+    "within": lambda: Moving(bare, 40),
+    "repeats": lambda: Repeats(bare(), 1.5, spared=[2]),
+    "beats": lambda: WholeBeats(bare(), STOP, 4),
+    "voices": lambda: VoiceLeading(bare(), 5.0),
+    "all": lambda: WholeBeats(VoiceLeading(Repeats(Moving(bare, 8, 4), 1.3), 5.0), STOP, 4),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_all_positions_are_as_one_by_one(kind: str) -> None:
+    ids = torch.randint(140, (3, 20), generator=torch.Generator().manual_seed(1))
+    together, single = WRAPPED[kind](), WRAPPED[kind]()
+    one_by_one = torch.stack([single(ids[:, i : i + 1]) for i in range(20)], 1)
+    found = torch.cat([together.read(part) for part in ids.split([1, 4, 5, 6, 4], 1)], 1)
+    torch.testing.assert_close(found, one_by_one, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", WRAPPED)
+@pytest.mark.parametrize("length", [0, 3, 6, 8, 9, 13, 14])
+def test_what_was_rolled_back_was_never_read(kind: str, length: int) -> None:
+    ids = torch.randint(140, (3, 20), generator=torch.Generator().manual_seed(1))
+    drafted, fresh = WRAPPED[kind](), WRAPPED[kind]()
+    for part in ids[:, :14].split(5, 1):
+        drafted.read(part)
+    drafted.crop(length)
+    for i in range(length):
+        fresh(ids[:, i : i + 1])
+    rows = torch.tensor([2, 0])
+    for step in (drafted, fresh):
+        step.select(rows)
+    after = ids[rows, length : length + 6]
+    torch.testing.assert_close(drafted.read(after), fresh.read(after), atol=1e-10, rtol=0)
+
+
+def test_no_step_goes_back_to_what_it_has_not_read() -> None:
+    for make in WRAPPED.values():
+        step = make()
+        step.read(torch.ones(1, 4, dtype=torch.long))
+        for length in (-1, 5):
+            with pytest.raises(ValueError, match=f"4 tokens were read: .* of them, not {length}"):
+                step.crop(length)

@@ -46,10 +46,18 @@ class Chain:
         self.batches: list[int] = []
 
     def __call__(self, ids: Tensor) -> Tensor:
+        return self.read(ids)[:, -1]
+
+    def read(self, ids: Tensor) -> Tensor:
         self.batches.append(len(ids))
         self.history = torch.cat([self.history, ids], 1)
-        pairs = zip(self.sources.tolist(), self.history.tolist(), strict=True)
-        return torch.stack([self.scores(source, history) for source, history in pairs])
+        pairs = [*zip(self.sources.tolist(), self.history.tolist(), strict=True)]
+        ends = range(self.history.shape[1] - ids.shape[1] + 1, self.history.shape[1] + 1)
+        each = [torch.stack([self.scores(n, ids[:end]) for n, ids in pairs]) for end in ends]
+        return torch.stack(each, 1)
+
+    def crop(self, length: int) -> None:
+        self.history = self.history[:, :length]
 
     def scores(self, source: int, history: list[int]) -> Tensor:
         generator = torch.Generator().manual_seed(hash((source, *history)) % 2**31)

@@ -1,6 +1,6 @@
 """How voices move beside each other: steps that make parallel fifths, octaves and crossings dear.
 
-B batch, T new tokens, V vocabulary.
+B batch, V vocabulary, P pitches.
 """
 
 from __future__ import annotations
@@ -8,43 +8,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyheads.decoding.step import Step
+from manyheads.decoding.step import RewindableStep
+from manyheads.decoding.wrappers import Wrapped
 from manyheads.tasks.music.chorales import SILENCE
 from manyheads.tasks.music.notes import PERFECT, PITCHES
 from manyheads.tasks.music.settings import VOICES
 
 
-class VoiceLeading:
+class VoiceLeading(Wrapped):
     """A pitch that follows a fifth or an octave with the like, or crosses a voice, loses `penalty`
     of its score for each voice that it does so with: nats, before scores are probabilities.
 
     What is held is not dear again, only a change that leads there.
     """
 
-    def __init__(self, step: Step, penalty: float):
-        self.step, self.penalty = step, penalty
-        self.read = 0  # tokens, from the sign that starts them or another step's last on
-        self.last: Tensor | None = None  # (B, up to two steps of tokens)
+    def __init__(self, step: RewindableStep, penalty: float):
+        super().__init__(step)
+        self.penalty = penalty
 
-    def __call__(self, ids: Tensor) -> Tensor:
-        scores = self.step(ids)  # (B, V)
-        self.read += ids.shape[1]
-        last = ids if self.last is None else torch.cat([self.last, ids], 1)
-        self.last = last[:, -2 * len(VOICES) :]
-        if voice := (self.read - 1) % len(VOICES):
-            known = min(self.read - 1, voice + len(VOICES))
-            pitches = self.last[:, -known:] - SILENCE - 1  # under 0: a rest
+    def change(self, logits: Tensor, ids: Tensor) -> Tensor:
+        read = ids.shape[1]  # from the sign that starts them or another step's last on
+        if voice := (read - 1) % len(VOICES):
+            known = min(read - 1, voice + len(VOICES))
+            pitches = ids[:, -known:] - SILENCE - 1  # under 0: a rest
             faults = count_faults(pitches[:, -voice:], pitches[:, :-voice], voice)
-            scores[:, SILENCE + 1 : SILENCE + 1 + PITCHES] -= self.penalty * faults
-        return scores
-
-    def select(self, rows: Tensor) -> None:
-        self.step.select(rows)
-        self.last = None if self.last is None else self.last[rows]
-
-    def reorder(self, rows: Tensor) -> None:
-        self.step.reorder(rows)
-        self.last = None if self.last is None else self.last[rows]
+            logits[:, SILENCE + 1 : SILENCE + 1 + PITCHES] -= self.penalty * faults
+        return logits
 
 
 def count_faults(now: Tensor, before: Tensor, voice: int) -> Tensor:
