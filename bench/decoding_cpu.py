@@ -36,6 +36,7 @@ from typing import Any, cast
 import torch
 
 from manyheads.codecs.text import PAD, START, STOP
+from manyheads.decoding.config import DecodingConfig
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.metrics.bleu import bleu
 from manyheads.models import load
@@ -43,7 +44,7 @@ from manyheads.modules.build import encoder_decoder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.writing import Writing, write
+from manyheads.tasks.seq2seq.writing import find_longest, write
 
 SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and how far apart a group's may be
 SPECIAL = 4  # the first words of the vocabulary are none
@@ -89,7 +90,7 @@ def ours(size: Size) -> Translate:
     network = transformer(size)
 
     def translate(sources: Sequence[list[int]], tokens: int, beam: int) -> int:
-        how = Writing(beam=beam, min_new_tokens=tokens, max_new_tokens=tokens)
+        how = DecodingConfig(beam=beam, min_new_tokens=tokens, max_new_tokens=tokens)
         return sum(len(best.ids) for best, *_ in write(network, sources, how))
 
     return translate
@@ -223,7 +224,7 @@ def trained(
 
 def native(model: Translator) -> Callable[[list[str], int], Written]:
     def translate(sentences: list[str], beam: int) -> Written:
-        best = [best for best, *_ in model.write(sentences, Writing(beam=beam))]
+        best = [best for best, *_ in model.write(sentences, DecodingConfig(beam=beam))]
         return [one.text for one in best], sum(len(one.ids) for one in best)
 
     return translate
@@ -244,7 +245,7 @@ def exported(
     def running(translator: Any) -> Callable[[list[str], int], Written]:
         def translate(sentences: list[str], beam: int) -> Written:
             rows = source.encode_all(sentences)
-            longest = Writing().longest(max(map(len, rows)))
+            longest = find_longest(DecodingConfig(), max(map(len, rows)))
             found = translator.translate_batch(
                 [[reading.id_to_token(i) for i in row] for row in rows],
                 beam_size=beam,

@@ -82,8 +82,10 @@ from manyheads.decoding.step import Step as Step, CachedStep as CachedStep
 from manyheads.decoding.rows import RowStep as RowStep
 from manyheads.decoding.bounds import Bounds as Bounds, Hypothesis as Hypothesis
 from manyheads.decoding.greedy import greedy as greedy
-from manyheads.decoding.beam import Beam as Beam, beam as beam
-from manyheads.decoding.sample import Sampling as Sampling, sample as sample
+from manyheads.decoding.beam import beam as beam
+from manyheads.decoding.sample import sample as sample
+from manyheads.decoding.config import DecodingConfig as DecodingConfig, Sampling as Sampling
+from manyheads.decoding.strategies import STRATEGIES as STRATEGIES, decode as decode
 from manyheads.decoding.cuda_graph import CudaGraphDecoder as CudaGraphDecoder
 
 # looking inside
@@ -94,6 +96,6 @@ from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 from manyheads.models import load as load
 from manyheads.tasks.seq2seq.model import Translator as Translator
 from manyheads.tasks.language.model import LanguageModel as LanguageModel
-from manyheads.tasks.language.generate import Generation as Generation
+from manyheads.tasks.language.decoding import LanguageDecoding as LanguageDecoding
 
 __version__: str

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.decoding.beam import Beam, beam
+from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.greedy import greedy
 from manyheads.interop.export import export, exporters
 from manyheads.interop.huggingface.own import OWN
@@ -140,7 +141,7 @@ def searched(model: Portable, rows: Rows) -> float:
         bounds = Bounds(signs.stops, longest=model.room(begun, LONGEST), never=signs.never)
         start = torch.tensor([begun], device=model.device)
         one: Hypothesis = greedy(model.step(row), start, bounds)[0]
-        ((other, *_),) = beam(model.step(row), start, bounds, Beam(width=1))
+        ((other, *_),) = beam(model.step(row), start, bounds, DecodingConfig())
         different += one.ids != other.ids
     return float(different)
 

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from manyheads.config import write
+from manyheads.decoding.config import DecodingConfig
 from manyheads.models import BUILT_IN, load
 from manyheads.tasks.seq2seq.corpus import read_pairs
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
-from manyheads.tasks.seq2seq.writing import Writing
 from manyheads.tasks.table import load_recipe
 from manyheads.training.files import read_tensors, write_tensors, write_text
 from manyheads.training.run import RECIPE, WEIGHTS
@@ -72,7 +72,7 @@ def main() -> None:
     model = load(folder, "cpu")
     examples = list(read_pairs("translation", asked.source, asked.reference, None))
     began = time.perf_counter()
-    evaluation = evaluate_texts(model, examples, Writing(beam=5), "13a")
+    evaluation = evaluate_texts(model, examples, DecodingConfig(beam=5), "13a")
     seconds = time.perf_counter() - began
     told = evaluation.report()
     metrics = [json.loads(line) for line in (asked.run / "metrics.jsonl").open()]

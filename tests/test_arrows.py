@@ -37,11 +37,9 @@ KNOWS: dict[str, set[str]] = {
     "data": {"codecs", "modules"},
     "inspect": {"modules"},
     # a room for each task
-    "tasks.checks": set(),
     "tasks.portable": {"decoding"},
     "tasks.presets": {"modules", "training"},
     "tasks.seq2seq": {
-        "tasks.checks",
         "tasks.portable",
         "tasks.presets",
         "decoding",
@@ -49,11 +47,10 @@ KNOWS: dict[str, set[str]] = {
         "metrics",
         "inspect",
     },
-    "tasks.language": {"tasks.checks", "tasks.portable", "tasks.presets", "data", "metrics"},
+    "tasks.language": {"tasks.portable", "tasks.presets", "data", "metrics"},
     "tasks.masked": {"tasks.language"},
     "tasks.classification": {"tasks.masked"},
     "tasks.music": {
-        "tasks.checks",
         "tasks.portable",
         "tasks.presets",
         "data",

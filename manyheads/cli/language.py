@@ -28,7 +28,7 @@ from manyheads.cli.options import (
 from manyheads.tasks.music import commands as music
 
 if TYPE_CHECKING:
-    from manyheads.tasks.language.generate import Generation
+    from manyheads.tasks.language.decoding import LanguageDecoding
     from manyheads.tasks.language.model import LanguageModel, Scored
 
 MUSIC = "Writing music"
@@ -177,7 +177,7 @@ def generate(
 
     Which of the two, and so which options there are, is the model's affair.
     """
-    from manyheads.tasks.language.generate import Generation
+    from manyheads.tasks.language.decoding import LanguageDecoding
     from manyheads.tasks.language.model import LanguageModel
     from manyheads.tasks.music.model import Musician
 
@@ -202,7 +202,7 @@ def generate(
             "leave out one of them"
         )
     chance = (0.0 if beam > 1 else 0.8) if temperature is None else temperature
-    how = Generation(
+    how = LanguageDecoding(
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
         temperature=chance,
@@ -230,7 +230,9 @@ def refuse_others(typed: set[str], names: tuple[str, ...], whose: str) -> None:
         raise ValueError(f"{option(name)} is for models that {whose}")
 
 
-def write(loaded: LanguageModel, begin: str, how: Generation, count: int, as_json: bool) -> None:
+def write(
+    loaded: LanguageModel, begin: str, how: LanguageDecoding, count: int, as_json: bool
+) -> None:
     if as_json or count > 1 or how.beam > 1:
         for one, *_ in loaded.write([begin] * count, how):
             told = {"prompt": begin, "text": one.text, "score": round(one.score, 4)}

@@ -11,9 +11,10 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
+from manyheads.decoding.config import BEAM as BEAM
+
 T = TypeVar("T")
 
-BEAM = 5
 SEARCH = "Searching for the best"
 CHANCE = "Drawing at random"
 

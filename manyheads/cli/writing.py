@@ -106,8 +106,8 @@ def translate(
     Documents and questions have lines of their own: give them with --records,
     as they stand in a .jsonl file.
     """
+    from manyheads.decoding.config import DecodingConfig, choose_beam
     from manyheads.tasks.seq2seq.model import AT_ONCE, Translator
-    from manyheads.tasks.seq2seq.writing import Writing, beam_for
 
     if records and texts:
         raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
@@ -116,8 +116,8 @@ def translate(
         raise ValueError("a --temperature draws one, --nbest lists what a beam found; ask for one")
     if not drawn and top_p != 1:
         raise ValueError("--top-p narrows what is drawn; give a --temperature too")
-    how = Writing(
-        beam=beam_for(beam, temperature),
+    how = DecodingConfig(
+        beam=choose_beam(beam, temperature),
         nbest=1 if nbest is None else nbest,
         length_penalty=length_penalty,
         temperature=temperature,
@@ -285,18 +285,18 @@ def evaluate(
         print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_as(told))
         return
     from manyheads.cli.screen import passing
+    from manyheads.decoding.config import DecodingConfig
     from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
     from manyheads.tasks.seq2seq.corpus import read_pairs
     from manyheads.tasks.seq2seq.evaluation import evaluate_texts
     from manyheads.tasks.seq2seq.model import Translator
-    from manyheads.tasks.seq2seq.writing import Writing
 
     refuse_half({"--source": source, "--reference": reference, "--pairs": pairs})
     if write_to is not None:
         refuse_unwritable("--write", write_to)
     if tokenize is not None:
         check_tokenizer(tokenize)
-    how = Writing(beam=beam, length_penalty=length_penalty)
+    how = DecodingConfig(beam=beam, length_penalty=length_penalty)
     models = [loaded_as(Translator, name, device) for name in (model, against) if name]
     kinds = [loaded.task.kind for loaded in models]
     if len(set(kinds)) > 1:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, get_type_hints
+
+TYPES: dict[Any, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+}
 
 
 def setting(
@@ -22,18 +29,23 @@ def setting(
     return field(default=default, metadata={"about": about, **limits})
 
 
+def with_default(kind: Any, name: str, default: Any) -> Any:
+    """The setting of another dataclass once more, with another default."""
+    return field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
+
+
 def misfit(limits: Mapping[str, Any], value: Any) -> str:
     """What a value had to be, after `is`; empty where it is that."""
     if isinstance(value, tuple):
         each = next((words for one in value if (words := misfit(limits, one))), "")
         return each and f"a list, each {each}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return ""
     least, most, above, below = (limits.get(name) for name in ("least", "most", "above", "below"))
     if least is None and above is None:
         return ""
     if (
-        (isinstance(value, int) or math.isfinite(value))
+        (isinstance(value, Integral) or math.isfinite(value))
         and (least is None or value >= least)
         and (most is None or value <= most)
         and (above is None or value > above)
@@ -51,6 +63,16 @@ def check(settings: Any, more: Iterable[str] = ()) -> None:
     """Refuse settings that do not fit, with a line for each thing that is wrong."""
     if wrong := [*out_of_range(settings), *more]:
         raise ValueError("\n".join(wrong))
+
+
+def check_types(settings: Any) -> None:
+    """Refuse beam="3", as from Python anything may come: beam is a whole number, got '3'"""
+    declared = get_type_hints(type(settings))
+    for one in fields(settings):
+        kind, value = declared[one.name], getattr(settings, one.name)
+        allowed, named = TYPES.get(kind, (object, ""))
+        if not isinstance(value, allowed) or (isinstance(value, bool) and kind in (int, float)):
+            raise ValueError(f"{one.name} is {named}, got {value!r}")
 
 
 def out_of_range(settings: Any) -> Iterator[str]:

@@ -5,60 +5,26 @@ S sentences in the batch, W width of the beam, V vocabulary, N candidates of a s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
+from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.decoding.log_probs import blockwise_topk, few, to_log_probs
 from manyheads.decoding.step import Step
 
 LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
 
 
-@dataclass(frozen=True)
-class Beam:
-    """How wide to search, when to stop, and how sequences of different lengths compare."""
-
-    width: int = 5
-    nbest: int = 1  # sequences to return for each sentence; fewer where there are no more
-    length_penalty: float = 1.0  # best is log-probability / length ** this, the stop counted
-    # A sentence is done with `width` finished sequences. Otherwise only when no open one can come
-    # to be among its best, which may take as many steps as its longest has tokens.
-    early: bool = True
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"a beam has a width from 1 up, got {self.width}")
-        if not 1 <= self.nbest <= self.width:
-            raise ValueError(
-                f"a beam of width {self.width} gives 1 to {self.width} sequences, "
-                f"nbest asks for {self.nbest}"
-            )
-        if not self.length_penalty >= 0:
-            raise ValueError(f"length_penalty is 0 or more, got {self.length_penalty}")
-
-    def normalised_score(self, found: Hypothesis) -> float:
-        return found.log_prob / max(len(found.logs), 1) ** self.length_penalty
-
-    def to_beat(self, found: list[Hypothesis]) -> float:
-        """What an open sequence must come to score, for its sentence to go on."""
-        if self.early:
-            return torch.inf if len(found) >= self.width else -torch.inf
-        ranked = sorted(map(self.normalised_score, found), reverse=True)
-        return ranked[self.nbest - 1] if len(found) >= self.nbest else -torch.inf
-
-    def best(self, found: list[Hypothesis]) -> list[Hypothesis]:
-        return sorted(found, key=self.normalised_score, reverse=True)[: self.nbest]
-
-
-def beam(step: Step, start: Tensor, bounds: Bounds, how: Beam = Beam()) -> list[list[Hypothesis]]:
+def beam(
+    step: Step, start: Tensor, bounds: Bounds, how: DecodingConfig = DecodingConfig(beam=BEAM)
+) -> list[list[Hypothesis]]:
     """Write on from `start` (B, T): the best sequences for each, best first."""
     search = Search(start, bounds, how)
     search.run(step, start)
-    return [how.best(found) for found in search.found]
+    return [search.rank(found)[: how.nbest] for found in search.found]
 
 
 class Candidates(NamedTuple):
@@ -91,7 +57,7 @@ class Candidates(NamedTuple):
 class Search:
     """What is open and what is found. Row `s * W + w` of the batch is sequence w of sentence s."""
 
-    def __init__(self, start: Tensor, bounds: Bounds, how: Beam):
+    def __init__(self, start: Tensor, bounds: Bounds, how: DecodingConfig):
         self.bounds, self.how, self.count = bounds, how, 0
         limits, device = bounds.limits(len(check_start(start))), start.device
         self.found: list[list[Hypothesis]] = [
@@ -103,14 +69,14 @@ class Search:
         self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
         self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
         # All begin alike: only the first of each sentence is alive, so that no two stay alike.
-        self.totals = torch.full((len(limits), how.width), -torch.inf, device=device)  # (S, W)
+        self.totals = torch.full((len(limits), how.beam), -torch.inf, device=device)  # (S, W)
         self.totals[self.going, 0] = 0
-        self.ids = start.new_empty((len(limits) * how.width, 0))  # (S W, tokens so far)
+        self.ids = start.new_empty((len(limits) * how.beam, 0))  # (S W, tokens so far)
         self.logs = torch.empty(self.ids.shape, device=device)
 
     @torch.no_grad()
     def run(self, step: Step, start: Tensor) -> None:
-        width = self.how.width
+        width = self.how.beam
         if not self.going.any():
             return
         logits = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
@@ -130,7 +96,7 @@ class Search:
 
     def advance(self, best: Candidates) -> Tensor:
         """Take what stops out, let the best others go on; the rows (S, W) that they continue."""
-        width = self.how.width
+        width = self.how.beam
         stops = torch.zeros_like(best.tokens, dtype=torch.bool)
         for stop in self.bounds.stops:
             stops |= best.tokens == stop
@@ -159,7 +125,20 @@ class Search:
         sentences = ended.nonzero()[:, 0]
         self.add(sentences, *self.longer(rows, tokens, logs))
         for s in set(sentences.tolist()):
-            self.to_beat[s] = self.how.to_beat(self.found[self.sentences[s]])
+            self.to_beat[s] = self.score_to_beat(self.found[self.sentences[s]])
+
+    def rank(self, found: list[Hypothesis]) -> list[Hypothesis]:
+        penalty = self.how.length_penalty
+        return sorted(found, key=lambda one: one.normalised_score(penalty), reverse=True)
+
+    def score_to_beat(self, found: list[Hypothesis]) -> float:
+        """What an open sequence must come to score, for its sentence to go on."""
+        if self.how.early_stopping:
+            return torch.inf if len(found) >= self.how.beam else -torch.inf
+        if len(found) < self.how.nbest:
+            return -torch.inf
+        last = self.rank(found)[self.how.nbest - 1]
+        return last.normalised_score(self.how.length_penalty)
 
     def add(self, sentences: Tensor, ids: Tensor, logs: Tensor) -> None:
         each = sentences.tolist(), ids.tolist(), logs.tolist()
@@ -189,14 +168,14 @@ class Search:
         loop = self.bounds.loop
         if not loop or self.count < loop or self.count % LOOKED_AT_EVERY:
             return torch.zeros_like(self.going)
-        best = self.ids[:: self.how.width, -loop:].tolist()
+        best = self.ids[:: self.how.beam, -loop:].tolist()
         return torch.tensor([self.bounds.loops(ids) for ids in best], device=self.going.device)
 
     def leave(self, parents: Tensor) -> Tensor:
         """Drop the sentences that are done; the rows that the others continue."""
         kept = self.going.nonzero()[:, 0]
         self.sentences = [self.sentences[s] for s in kept.tolist()]
-        width = self.how.width
+        width = self.how.beam
         self.ids = self.ids.unflatten(0, (-1, width))[kept].flatten(0, 1)
         self.logs = self.logs.unflatten(0, (-1, width))[kept].flatten(0, 1)
         self.totals, self.limits, self.to_beat = (

@@ -30,6 +30,10 @@ class Hypothesis(NamedTuple):
         finished = bool(ids) and ids[-1] in stops
         return Hypothesis(ids[:-1] if finished else ids, math.fsum(logs), logs, finished)
 
+    def normalised_score(self, length_penalty: float) -> float:
+        """By which sequences of different lengths are ranked; the stop counts."""
+        return self.log_prob / max(len(self.logs), 1) ** length_penalty
+
 
 @dataclass(frozen=True)
 class Bounds:

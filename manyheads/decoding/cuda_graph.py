@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MethodType
@@ -29,7 +29,8 @@ from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left, without
-from manyheads.decoding.sample import FEW, Sampling
+from manyheads.decoding.config import Sampling
+from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder, words_of
 
@@ -51,7 +52,8 @@ class RecordedChoice:
 
     @staticmethod
     def of(how: Sampling, bounds: Bounds) -> RecordedChoice:
-        return RecordedChoice(replace(how, seed=0), bounds.never, bounds.stops, bounds.shortest)
+        drawn = Sampling(how.temperature, how.top_k, how.top_p, how.min_p)
+        return RecordedChoice(drawn, bounds.never, bounds.stops, bounds.shortest)
 
 
 class CudaGraphDecoder:
@@ -136,6 +138,7 @@ class CudaGraphDecoder:
     ) -> list[Hypothesis]:
         """What decoding.sample writes on from `start` (B, T) by the same seed and numbers; `look`
         is given what is new whenever the host looks."""
+        check_drawn(how)
         numbers = range(len(start)) if numbers is None else numbers
         limits = self.check_limits(start, bounds, numbers)
         rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
@@ -221,7 +224,7 @@ class CudaGraphDecoder:
         logs = without(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
-        token = pick(weights(rule.how, logs), self.shares.index_select(1, self.count))
+        token = pick(weigh_on_device(logs, rule.how), self.shares.index_select(1, self.count))
         self.ids.index_copy_(1, self.count, token)
         self.logs.index_copy_(1, self.count, logs.gather(1, token))
         self.token.copy_(token)
@@ -298,18 +301,18 @@ class Paper:
 # ---- the choice of a token, without asking the device anything -----------------------------------
 
 
-def weights(how: Sampling, logs: Tensor) -> Tensor:
-    """`how.weights(logs)`, which for `top_p` would look whether a few tokens are enough."""
-    if how.top_p == 1:
-        return how.weights(logs)
-    found, vocabulary = replace(how, top_p=1.0, min_p=0.0).weights(logs), logs.shape[1]
-    if vocabulary <= FEW or 0 < how.top_k < FEW:
-        falling, order = found.topk(min(FEW, vocabulary))
-    else:
-        falling, order = found.sort(-1, descending=True)
-    spare = falling.cumsum(-1) - falling >= how.top_p
-    found = torch.zeros_like(found).scatter(1, order, falling.masked_fill(spare, 0))
-    return found.masked_fill(found < how.min_p * found.amax(-1, keepdim=True), 0)
+def weigh_on_device(logs: Tensor, how: Sampling) -> Tensor:
+    """`weigh_tokens`, which for `top_p` would look whether a few tokens are enough."""
+    few = logs.shape[1] <= FEW or 0 < how.top_k < FEW
+
+    def keep(weights: Tensor, share: float) -> Tensor:
+        if few:
+            falling, order = weights.topk(min(FEW, weights.shape[1]))
+        else:
+            falling, order = weights.sort(-1, descending=True)
+        return drop_spare(weights, falling, order, share)
+
+    return weigh_tokens(logs, how, keep)
 
 
 def pick(weights: Tensor, shares: Tensor) -> Tensor:

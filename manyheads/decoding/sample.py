@@ -5,74 +5,18 @@ B batch, V vocabulary.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from random import Random
 
 import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import ChooseToken, Over, write_each
 from manyheads.decoding.step import Step
 
 FEW = 1000  # tokens
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What is left to chance: all of it as it stands, less with each setting, in this order.
-
-    What a step does to its logits comes before all of them: `Repeats` makes tokens dearer there.
-    """
-
-    temperature: float = 1.0  # below 1 favours the likely, above 1 the unlikely
-    top_k: int = 0  # only this many of the likeliest; 0 for all
-    top_p: float = 1.0  # only the likeliest that together have this probability
-    min_p: float = 0.0  # only those with this share of the likeliest one's probability
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(
-                f"temperature is over 0 and finite, got {self.temperature}; greedy is the limit "
-                "of temperature 0"
-            )
-        if self.top_k < 0:
-            raise ValueError(f"top_k counts tokens, 0 for all of them, got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is a probability over 0, up to 1, got {self.top_p}")
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is a share from 0 to 1, got {self.min_p}")
-
-    def weights(self, logs: Tensor) -> Tensor:
-        """Log-probabilities (B, V) -> how often each token is drawn, up to a factor for each row.
-
-        [.5, .3, .2] with top_p=.6 -> [.5, .3, 0]
-        """
-        logs = logs / self.temperature
-        if 0 < self.top_k < logs.shape[1]:
-            logs = logs.masked_fill(logs < logs.topk(self.top_k).values[:, -1:], -torch.inf)
-        weights = logs.softmax(-1)
-        if self.top_p < 1:
-            weights = keep_top_p(weights, self.top_p)
-        if self.min_p > 0:
-            enough = self.min_p * weights.amax(-1, keepdim=True)
-            weights = weights.masked_fill(weights < enough, 0)
-        return weights
-
-
-def sampling_for(
-    temperature: float, *, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, seed: int = 0
-) -> Sampling | None:
-    """None at temperature 0, where the likeliest token is taken and nothing is left to chance."""
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"a temperature is a finite number from 0 (greedy) up, got {temperature}")
-    if temperature == 0 and (top_k or top_p < 1 or min_p):
-        raise ValueError("top_k, top_p and min_p narrow what is drawn; give a temperature too")
-    how = Sampling(temperature or 1.0, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
-    return how if temperature else None
 
 
 def sample(
@@ -96,12 +40,18 @@ def sample(
 
 def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
     """A token by chance for each of the sequences with these numbers in the whole input."""
+    check_drawn(how)
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 
     def choose(logs: Tensor, rows: Sequence[int]) -> Tensor:
-        return pick(how.weights(logs), [chance[row].random() for row in rows])
+        return pick(weigh_tokens(logs, how), [chance[row].random() for row in rows])
 
     return choose
+
+
+def check_drawn(how: Sampling) -> None:
+    if not how.temperature:
+        raise ValueError("tokens are drawn at a temperature over 0, got 0, whose limit is greedy")
 
 
 def keep_top_p(weights: Tensor, share: float) -> Tensor:
@@ -110,8 +60,32 @@ def keep_top_p(weights: Tensor, share: float) -> Tensor:
     falling, order = weights.topk(min(FEW, weights.shape[1]))
     if (falling.sum(-1) < share).any():
         falling, order = weights.sort(-1, descending=True)
+    return drop_spare(weights, falling, order, share)
+
+
+def drop_spare(weights: Tensor, falling: Tensor, order: Tensor, share: float) -> Tensor:
+    """The same, by the largest of each row and their numbers (B, N)."""
     spare = falling.cumsum(-1) - falling >= share  # those before it are enough
     return torch.zeros_like(weights).scatter(1, order, falling.masked_fill(spare, 0))
+
+
+def weigh_tokens(
+    logs: Tensor, how: Sampling, keep: Callable[[Tensor, float], Tensor] = keep_top_p
+) -> Tensor:
+    """Log-probabilities (B, V) -> how often each token is drawn, up to a factor for each row.
+
+    [.5, .3, .2] with top_p=.6 -> [.5, .3, 0]
+    """
+    logs = logs / how.temperature
+    if 0 < how.top_k < logs.shape[1]:
+        logs = logs.masked_fill(logs < logs.topk(how.top_k).values[:, -1:], -torch.inf)
+    weights = logs.softmax(-1)
+    if how.top_p < 1:
+        weights = keep(weights, how.top_p)
+    if how.min_p > 0:
+        enough = how.min_p * weights.amax(-1, keepdim=True)
+        weights = weights.masked_fill(weights < enough, 0)
+    return weights
 
 
 def pick(weights: Tensor, shares: Sequence[float]) -> Tensor:

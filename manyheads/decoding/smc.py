@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import UNLIKELY, nothing_left, without
+from manyheads.decoding.config import Sampling
 from manyheads.decoding.log_probs import to_log_probs
-from manyheads.decoding.sample import Sampling, choose_by_chance
+from manyheads.decoding.sample import choose_by_chance
 from manyheads.decoding.step import Step
 
 FREE = -1  # a token that is not given

@@ -16,7 +16,8 @@ from manyheads.interop.importing import import_folder
 from manyheads.learn import begin
 from manyheads.models import load
 from manyheads.tasks.language.chat import CHAT, Chat
-from manyheads.tasks.language.generate import Generation, framed, read
+from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.generate import add_starts, encode_prompts
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.table import load_recipe
 from manyheads.training.run import RECIPE, Run
@@ -101,9 +102,9 @@ def test_a_model_that_answers_reads_and_writes_what_it_does_elsewhere(
     folder: Path, run: Path, text: str, manyheads: Command
 ) -> None:
     there, answer = answered_there(folder, text)
-    model, how = load(str(run)), Generation(chat=True, temperature=0, max_new_tokens=8)
-    (ids,) = read(model.task.codec, [model.asked(text, how)], how)
-    assert framed(model.task.codec, ids, how) == there
+    model, how = load(str(run)), LanguageDecoding(chat=True, temperature=0, max_new_tokens=8)
+    (ids,) = encode_prompts(model.task.codec, [model.asked(text, how)], how)
+    assert add_starts(model.task.codec, ids, how) == there
     assert [best.text for best, *_ in model.write([text], how)] == [answer]
     given = ("--model", run, "--prompt", text, "--temperature", "0", "--max-new-tokens", "8")
     done = manyheads("generate", *given, "--chat", "--device", "cpu")
@@ -121,10 +122,10 @@ def test_special_tokens_are_read_as_such_where_that_is_asked_for(
     run: Path, prompt: str, ids: list[str]
 ) -> None:
     codec = load(str(run)).task.codec
-    how = Generation(special=True)
-    (read_so,) = read(codec, [prompt], how)
-    assert framed(codec, read_so, how) == [codec.tokenizer.token_to_id(one) for one in ids]
-    (as_text,) = read(codec, [prompt], Generation())
+    how = LanguageDecoding(special=True)
+    (read_so,) = encode_prompts(codec, [prompt], how)
+    assert add_starts(codec, read_so, how) == [codec.tokenizer.token_to_id(one) for one in ids]
+    (as_text,) = encode_prompts(codec, [prompt], LanguageDecoding())
     assert not {codec.tokenizer.token_to_id(one) for one in SPECIAL} & {*as_text}
     assert codec.render(as_text) == prompt
 

@@ -12,9 +12,8 @@ import tunes
 from typed import Command, Refuses
 
 from manyheads import models
-from manyheads.tasks.music import compose as composing
 from manyheads.tasks.music.chorales import grid_of, piece_of
-from manyheads.tasks.music.commands import VOICE_LEADING, events
+from manyheads.tasks.music.commands import events
 from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import load_midi
 from manyheads.tasks.music.notes import Note, Piece, Voice
@@ -92,7 +91,6 @@ def test_without_a_file_events_are_written_as_they_come(
 def test_only_chorales_have_voices_to_lead(refuses: Refuses, piano: Path) -> None:
     given = ("generate", "--model", piano, "--voice-leading", 2, *CPU)
     refuses(f"--voice-leading is for models of chorales, {piano} is none", *given)
-    assert VOICE_LEADING == composing.VOICE_LEADING
 
 
 def test_a_line_is_a_step_or_what_happens_at_once() -> None:

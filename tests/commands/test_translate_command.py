@@ -11,9 +11,9 @@ from typing import IO
 import pytest
 from typed import SETTINGS, Command, Files, Refuses, trained
 
+from manyheads.decoding.config import DecodingConfig
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import AT_ONCE
-from manyheads.tasks.seq2seq.writing import Writing
 
 FEW = ("--max-new-tokens", "3", "--device", "cpu")
 UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"
@@ -38,7 +38,7 @@ def test_the_best_are_listed_with_their_scores(manyheads: Command, run: Path) ->
     assert cells[3] == ["2", "", ""]
     assert len({text for _, _, text in cells[:3]}) == 3
     (best, *_), *_ = load(run, "cpu").write(
-        ["ba du"], Writing(beam=4, nbest=3, length_penalty=0.5, max_new_tokens=3)
+        ["ba du"], DecodingConfig(beam=4, nbest=3, length_penalty=0.5, max_new_tokens=3)
     )
     assert best.finished
     assert float(cells[0][1]) == pytest.approx(best.score, abs=1e-4)
@@ -264,9 +264,9 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("--beam 0", "a beam has a width from 1 up, got 0"),
+        ("--beam 0", "beam is 1 or more, got 0"),
         ("--nbest 6", "6 best were asked for, a beam of 5 finds 5 at most"),
-        ("--nbest 0", "a beam of width 5 gives 1 to 5 sequences, nbest asks for 0"),
+        ("--nbest 0", "nbest is 1 or more, got 0"),
         ("--temperature -1", "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             "--temperature nan",
@@ -274,15 +274,15 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
         ),
         (
             "--temperature 1 --beam 5",
-            "a beam searches and a temperature draws; ask for one of them",
+            "a beam searches and a temperature of 1.0 draws; temperature=0 goes with a beam",
         ),
         (
             "--temperature 1 --nbest 2",
             "a --temperature draws one, --nbest lists what a beam found; ask for one",
         ),
         ("--top-p 2", "--top-p narrows what is drawn; give a --temperature too"),
-        ("--top-p 2 --temperature 1", "top_p is a probability over 0, up to 1, got 2.0"),
-        ("--top-k -2 --temperature 1", "top_k counts tokens, 0 for all of them, got -2"),
+        ("--top-p 2 --temperature 1", "top_p is 1 at most, got 2.0"),
+        ("--top-k -2 --temperature 1", "top_k is 0 or more, got -2"),
         ("--length-penalty -1", "length_penalty is 0 or more, got -1.0"),
         ("--min-new-tokens 9 --max-new-tokens 3", "min_new_tokens=9 is over max_new_tokens=3"),
         ("--records", "--records reads stdin, and texts were given too; one of them is enough"),

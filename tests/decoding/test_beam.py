@@ -1,12 +1,13 @@
 """The best of several sequences."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from writers import SOURCES, STOP, Chain, Fixed, all_sequences, begin, translator
 
-from manyheads import Beam, Bounds, CachedStep, Hypothesis, Tokens, beam, greedy, line
+from manyheads import Bounds, CachedStep, DecodingConfig, Hypothesis, Tokens, beam, greedy, line
 from manyheads.decoding.beam import Candidates
 
 BOUNDS = {
@@ -25,11 +26,12 @@ def test_a_beam_wide_enough_finds_the_best_of_all_sequences(
     for source in range(3):
         chain = Chain([source], 3)
         there_are = all_sequences(chain, source, bounds)
-        how = Beam(
-            len(there_are), nbest=min(7, len(there_are)), length_penalty=penalty, early=early
-        )
+        best, count = min(7, len(there_are)), len(there_are)
+        how = DecodingConfig(beam=count, nbest=best, length_penalty=penalty, early_stopping=early)
         (found,) = beam(chain, begin(1), bounds, how)
-        wanted = sorted(there_are, key=how.normalised_score, reverse=True)[: how.nbest]
+        wanted = sorted(there_are, key=lambda one: one.normalised_score(penalty), reverse=True)[
+            : how.nbest
+        ]
         assert [one.ids for one in found] == [one.ids for one in wanted]
         assert [one.finished for one in found] == [one.finished for one in wanted]
         assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in wanted])
@@ -43,19 +45,22 @@ def test_a_patient_search_ends_only_when_nothing_open_can_be_better() -> None:
             sure = stop if len(history) == 6 else [0.01, 0.98, 0.01]
             return torch.tensor(first if len(history) == 1 else sure).log()
 
-    bounds, patient = Bounds(STOP, longest=9), Beam(1, early=False)
-    assert beam(Late([0.0] * 3), begin(1), bounds, Beam(1))[0][0].ids == []
+    bounds, patient = Bounds(STOP, longest=9), DecodingConfig(beam=1, early_stopping=False)
+    assert beam(Late([0.0] * 3), begin(1), bounds, DecodingConfig(beam=1))[0][0].ids == []
     assert beam(Late([0.0] * 3), begin(1), bounds, patient)[0][0].ids == [1] * 5
     # Without a penalty no longer sequence can be better than the one that stopped.
     step = Late([0.0] * 3)
-    assert beam(step, begin(1), bounds, Beam(1, length_penalty=0, early=False))[0][0].ids == []
+    assert beam(step, begin(1), bounds, replace(patient, length_penalty=0))[0][0].ids == []
     assert len(step.batches) == 1
 
 
 def test_a_beam_of_one_is_greedy() -> None:
     bounds = Bounds(STOP, longest=[*range(12)] * 3, never=(3,))
     wanted = greedy(Chain([*range(36)], 6), begin(36), bounds)
-    for how in (Beam(1), Beam(1, length_penalty=0, early=False)):
+    for how in (
+        DecodingConfig(beam=1),
+        DecodingConfig(beam=1, length_penalty=0, early_stopping=False),
+    ):
         assert beam(Chain([*range(36)], 6), begin(36), bounds, how) == [[one] for one in wanted]
     assert len({one.finished for one in wanted}) == 2
     assert any(one.ids == [] and one.finished for one in wanted)  # the top token was the stop
@@ -70,7 +75,7 @@ def test_a_beam_of_one_is_greedy_in_transformers(seed: int) -> None:
         step = CachedStep(model.decoder, model.encode(SOURCES))
         wanted = greedy(step, begin(6), bounds)
         step = CachedStep(model.decoder, model.encode(SOURCES))
-        found = beam(step, begin(6), bounds, Beam(1))
+        found = beam(step, begin(6), bounds, DecodingConfig(beam=1))
         assert [one.ids for (one,) in found] == [one.ids for one in wanted]
         assert [one.finished for (one,) in found] == [one.finished for one in wanted]
 
@@ -85,7 +90,7 @@ def same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
 @pytest.mark.parametrize("early", [True, False])
 def test_a_sentence_does_not_depend_on_its_batch(early: bool) -> None:
     longest, prefix = [0, 2, 5, 9, 9, 9, 4, 9], [[], [2], [3, 3], [], [], [2], [], []]
-    how = Beam(4, nbest=3, early=early)
+    how = DecodingConfig(beam=4, nbest=3, early_stopping=early)
     step = Chain([*range(8)], 6)
     together = beam(step, begin(8), Bounds(STOP, longest, prefix=prefix), how)
     for n in range(8):
@@ -97,7 +102,7 @@ def test_a_sentence_does_not_depend_on_its_batch(early: bool) -> None:
 @torch.no_grad()
 def test_a_transformers_sentence_does_not_depend_on_its_batch() -> None:
     for seed in range(4):
-        model, bounds, how = translator(seed), Bounds(2, longest=8), Beam(3, nbest=3)
+        model, bounds, how = translator(seed), Bounds(2, longest=8), DecodingConfig(beam=3, nbest=3)
         together = beam(CachedStep(model.decoder, model.encode(SOURCES)), begin(6), bounds, how)
         for n in range(6):
             memory = model.encode(SOURCES).select(torch.tensor([n]))
@@ -110,7 +115,9 @@ def test_the_score_is_that_of_reading_the_whole_sequence() -> None:
     for seed in range(4):
         model = translator(seed)
         step = CachedStep(model.decoder, model.encode(SOURCES))
-        for n, found in enumerate(beam(step, begin(6), Bounds(2, longest=6), Beam(4, nbest=4))):
+        for n, found in enumerate(
+            beam(step, begin(6), Bounds(2, longest=6), DecodingConfig(beam=4, nbest=4))
+        ):
             memory = model.encode(SOURCES).select(torch.tensor([n]))
             for one in found:
                 wanted = [*one.ids, 2][: len(one.logs)]
@@ -139,7 +146,9 @@ def test_the_candidates_are_the_best_of_all_continuations(vocabulary: int) -> No
 
 
 def test_sequences_come_best_first_and_all_different() -> None:
-    for found in beam(Chain([*range(12)], 4), begin(12), Bounds(STOP, longest=6), Beam(5, 5)):
+    for found in beam(
+        Chain([*range(12)], 4), begin(12), Bounds(STOP, longest=6), DecodingConfig(beam=5, nbest=5)
+    ):
         assert len({(*one.ids, one.finished) for one in found}) == 5
         ranked = [one.log_prob / len(one.logs) for one in found]
         assert ranked == sorted(ranked, reverse=True)
@@ -147,7 +156,7 @@ def test_sequences_come_best_first_and_all_different() -> None:
 
 def test_a_wider_beam_finds_what_greedy_misses() -> None:
     bounds = Bounds(STOP, longest=6)
-    how = Beam(6, length_penalty=0.0)
+    how = DecodingConfig(beam=6, length_penalty=0.0)
     found = beam(Chain([*range(30)], 5), begin(30), bounds, how)
     wanted = greedy(Chain([*range(30)], 5), begin(30), bounds)
     gains = [best.log_prob - one.log_prob for (best,), one in zip(found, wanted, strict=True)]
@@ -156,31 +165,36 @@ def test_a_wider_beam_finds_what_greedy_misses() -> None:
 
 
 def test_where_there_are_fewer_sequences_than_asked_no_dead_one_fills_up() -> None:
-    (found,) = beam(Fixed([0.4, 0.6, 0.0]), begin(1), Bounds(STOP, longest=2), Beam(5, 5, 0.0))
+    (found,) = beam(
+        Fixed([0.4, 0.6, 0.0]),
+        begin(1),
+        Bounds(STOP, longest=2),
+        DecodingConfig(beam=5, nbest=5, length_penalty=0.0),
+    )
     assert [one.ids for one in found] == [[], [1, 1], [1]]
-    (only,) = beam(Fixed([1.0]), begin(1), Bounds(STOP, longest=2), Beam(2, 2))
+    (only,) = beam(Fixed([1.0]), begin(1), Bounds(STOP, longest=2), DecodingConfig(beam=2, nbest=2))
     assert [(one.ids, one.finished) for one in only] == [([], True)]
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"width": 0}, "a beam has a width from 1 up, got 0"),
-        ({"width": 3, "nbest": 4}, "a beam of width 3 gives 1 to 3 sequences, nbest asks for 4"),
-        ({"nbest": 0}, "a beam of width 5 gives 1 to 5 sequences, nbest asks for 0"),
+        ({"beam": 0}, "beam is 1 or more, got 0"),
+        ({"beam": 3, "nbest": 4}, "4 best were asked for, a beam of 3 finds 3 at most"),
+        ({"nbest": 0}, "nbest is 1 or more, got 0"),
         ({"length_penalty": -1.0}, "length_penalty is 0 or more, got -1.0"),
     ],
 )
 def test_a_beam_that_cannot_be_is_refused(settings: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Beam(**settings)
+        DecodingConfig(**settings)
 
 
 @pytest.mark.parametrize("write", [greedy, beam])
 def test_no_sequences_are_none_and_no_tokens_are_refused(write: Any) -> None:
     model = translator(0)
     step = lambda: CachedStep(model.decoder, model.encode(SOURCES))  # noqa: E731
-    how = [Beam(width=2)] if write is beam else []
+    how = [DecodingConfig(beam=2)] if write is beam else []
     assert write(step(), begin(0), Bounds(STOP, longest=4), *how) == []
     with pytest.raises(ValueError, match="from one token or more a sequence, 6 x 0 came; the sign"):
         write(step(), begin(6)[:, :0], Bounds(STOP, longest=4), *how)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from writers import STOP, Chain, Fixed, Scripted, begin
 
-from manyheads import Beam, Bounds, Hypothesis, Sampling, beam, greedy, sample
+from manyheads import Bounds, DecodingConfig, Hypothesis, Sampling, beam, greedy, sample
 
 WRITERS = {
     "greedy": greedy,
     "sample": lambda *a: sample(*a, Sampling()),
-    "beam": lambda *a: [found[0] for found in beam(*a, Beam(3))],
+    "beam": lambda *a: [found[0] for found in beam(*a, DecodingConfig(beam=3))],
 }
 every_way = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 
@@ -125,7 +125,12 @@ def test_a_loop_is_a_few_tokens_over_and_over() -> None:
     assert not Bounds(STOP, longest=99).loops([3] * 99)
 
 
-PATIENT = {**WRITERS, "beam": lambda *a: [found[0] for found in beam(*a, Beam(3, early=False))]}
+PATIENT = {
+    **WRITERS,
+    "beam": lambda *a: [
+        found[0] for found in beam(*a, DecodingConfig(beam=3, early_stopping=False))
+    ],
+}
 
 
 @pytest.mark.parametrize("write", PATIENT.values(), ids=PATIENT)

@@ -15,7 +15,7 @@ from manyheads.decoding.cuda_graph import (
     biases_apart,
     pick,
     swap_kernel,
-    weights,
+    weigh_on_device,
 )
 from manyheads.modules.build import decoder
 from manyheads.modules.config import Network
@@ -150,7 +150,7 @@ def test_weights_are_those_of_the_plain_way_in_a_large_vocabulary() -> None:
     for sharpness in (0.1, 5.0):  # where a few tokens are not enough, and where they are
         logs = (sharpness * torch.randn(3, 4 * plain.FEW)).log_softmax(-1)
         for how in CHOICES:
-            torch.testing.assert_close(weights(how, logs), how.weights(logs))
+            torch.testing.assert_close(weigh_on_device(logs, how), plain.weigh_tokens(logs, how))
 
 
 def test_a_token_is_picked_as_in_the_plain_way() -> None:

@@ -1,6 +1,7 @@
 """Tokens drawn by chance."""
 
 import math
+from math import inf
 from typing import Any
 
 import pytest
@@ -8,13 +9,13 @@ import torch
 from writers import SOURCES, STOP, Chain, Fixed, begin, translator
 
 from manyheads import Bounds, CachedStep, Sampling, greedy, sample
-from manyheads.decoding.sample import FEW, pick
+from manyheads.decoding.sample import FEW, pick, weigh_tokens
 
 CHANCES = [0.1, 0.4, 0.2, 0.3]
 
 
 def weights(how: Sampling, chances: list[float] = CHANCES) -> list[float]:
-    found = how.weights(torch.tensor([chances]).log())[0]
+    found = weigh_tokens(torch.tensor([chances]).log(), how)[0]
     return (found / found.sum()).tolist()
 
 
@@ -46,7 +47,7 @@ def test_a_share_of_a_large_vocabulary_is_the_fewest_tokens_that_make_it_up(
     sharpness: float,
 ) -> None:
     chances = (sharpness * torch.randn(3, 4 * FEW)).softmax(-1)
-    found = Sampling(top_p=0.7).weights(chances.log())
+    found = weigh_tokens(chances.log(), Sampling(top_p=0.7))
     for row, kept in zip(chances, found, strict=True):
         count = int((kept > 0).sum())
         assert torch.equal(kept > 0, row >= row.topk(count).values[-1])
@@ -112,19 +113,21 @@ def test_the_coldest_sample_of_a_transformer_is_greedy() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (
-            {"temperature": 0},
-            "temperature is over 0 and finite, got 0; greedy is the limit of temperature 0",
-        ),
-        ({"top_k": -1}, "top_k counts tokens, 0 for all of them, got -1"),
-        ({"top_p": 0.0}, "top_p is a probability over 0, up to 1, got 0.0"),
-        ({"top_p": 1.1}, "top_p is a probability over 0, up to 1, got 1.1"),
-        ({"min_p": -0.1}, "min_p is a share from 0 to 1, got -0.1"),
+        ({"temperature": inf}, r"a temperature is a finite number from 0 \(greedy\) up, got inf"),
+        ({"top_k": -1}, "top_k is 0 or more, got -1"),
+        ({"top_p": 0.0}, "top_p is above 0, got 0.0"),
+        ({"top_p": 1.1}, "top_p is 1 at most, got 1.1"),
+        ({"min_p": -0.1}, "min_p is 0 or more, got -0.1"),
     ],
 )
 def test_sampling_that_cannot_be_is_refused(settings: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Sampling(**settings)
+
+
+def test_at_temperature_0_nothing_is_drawn() -> None:
+    with pytest.raises(ValueError, match="at a temperature over 0, got 0, whose limit is greedy"):
+        sample(Chain([0], 4), begin(1), Bounds(STOP, 3), Sampling(temperature=0))
 
 
 def test_each_sequence_has_a_number() -> None:

@@ -8,11 +8,11 @@ from torch import Tensor
 from writers import STOP, Chain, Fixed, Scripted, begin
 
 from manyheads import (
-    Beam,
     Bounds,
     CachedStep,
     Causal,
     Decoder,
+    DecodingConfig,
     Embedding,
     Sampling,
     Shape,
@@ -25,7 +25,7 @@ from manyheads import (
     line,
     sample,
 )
-from manyheads.decoding.stream import stream
+from manyheads.decoding.strategies import decode, stream
 from manyheads.decoding.wrappers import Moving, Repeats
 
 
@@ -40,15 +40,12 @@ def network() -> Decoder:
 
 
 @pytest.mark.parametrize("source", range(6))
-@pytest.mark.parametrize("how", [None, Sampling(seed=3)])
-def test_a_stream_is_what_would_be_written_at_once(source: int, how: Sampling | None) -> None:
+@pytest.mark.parametrize("how", [DecodingConfig(), Sampling(seed=3)])
+def test_a_stream_is_what_would_be_written_at_once(source: int, how: Sampling) -> None:
     bounds = Bounds(STOP, longest=7, shortest=2, never=(1,))
     found = [*stream(Chain([source], 6), begin(1), bounds, how, number=source)]
     step = Chain([source], 6)
-    if how is None:
-        (wanted,) = greedy(step, begin(1), bounds)
-    else:
-        (wanted,) = sample(step, begin(1), bounds, how, numbers=[source])
+    ((wanted,),) = decode(step, begin(1), bounds, how, numbers=[source])
     assert [log for _, log in found] == wanted.logs
     assert [token for token, _ in found] == wanted.ids + [STOP] * wanted.finished
 
@@ -141,7 +138,9 @@ def test_a_penalised_sequence_does_not_depend_on_its_batch(way: str) -> None:
         if way == "sample":
             return sample(step, start, bounds, Sampling(), numbers=sources)
         return (
-            greedy(step, start, bounds) if way == "greedy" else beam(step, start, bounds, Beam(3))
+            greedy(step, start, bounds)
+            if way == "greedy"
+            else beam(step, start, bounds, DecodingConfig(beam=3))
         )
 
     together = write([*range(7)])
@@ -192,7 +191,10 @@ def test_sequences_past_the_context_do_not_depend_on_their_batch(early: bool) ->
 
     def write(some: Tensor) -> list[list[int]]:
         step = Moving(lambda: CachedStep(model), 6)
-        return [one.ids for (one,) in beam(step, some, bounds, Beam(3, early=early))]
+        return [
+            one.ids
+            for (one,) in beam(step, some, bounds, DecodingConfig(beam=3, early_stopping=early))
+        ]
 
     assert write(prompts) == [write(prompts[n : n + 1])[0] for n in range(4)]
 

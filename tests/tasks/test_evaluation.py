@@ -7,11 +7,11 @@ import pytest
 from typed import learned
 
 from manyheads.data.sources import Example
+from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.report import table
 from manyheads.models import load
 from manyheads.tasks.seq2seq.evaluation import Evaluation, evaluate_texts
 from manyheads.tasks.seq2seq.model import Translator, Written
-from manyheads.tasks.seq2seq.writing import Writing
 
 EXAMPLES = [Example("ba du", "one two", 1), Example("ki lo", "three four", 2)]
 
@@ -23,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 @pytest.fixture
 def evaluation(model: Translator) -> Evaluation:
-    return evaluate_texts(model, EXAMPLES, Writing(beam=2))
+    return evaluate_texts(model, EXAMPLES, DecodingConfig(beam=2))
 
 
 def test_what_was_written_is_worth_what_it_says(evaluation: Evaluation) -> None:
@@ -49,10 +49,10 @@ def test_all_that_is_written_is_shown_as_it_passes(model: Translator) -> None:
             seen.append(best[0].text)
             yield best
 
-    evaluation = evaluate_texts(model, EXAMPLES, Writing(), shown=shown)
+    evaluation = evaluate_texts(model, EXAMPLES, DecodingConfig(), shown=shown)
     assert seen == evaluation.outputs
 
 
 def test_nothing_to_evaluate_is_refused(model: Translator) -> None:
     with pytest.raises(ValueError, match=r"^there is nothing to evaluate: the files are empty$"):
-        evaluate_texts(model, [], Writing())
+        evaluate_texts(model, [], DecodingConfig())

@@ -12,17 +12,18 @@ from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.modules.build import decoder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.language.generate import Generation, generate, stream
+from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.generate import generate, stream
 
 CODEC = Text.train(["ein hund läuft", "日本 a b c"], "byte")
 SMALL = Network(width=16, depth=1, heads=2, inner=32, position="rotary")
-GREEDY = Generation(max_new_tokens=14, temperature=0)
+GREEDY = LanguageDecoding(max_new_tokens=14, temperature=0)
 WAYS = {
     "greedy": GREEDY,
-    "drawn": Generation(max_new_tokens=14),
-    "narrowed": Generation(max_new_tokens=14, top_k=9, top_p=0.8, min_p=0.1, seed=4),
-    "penalised": Generation(max_new_tokens=14, temperature=0, repetition_penalty=1.5),
-    "beam": Generation(max_new_tokens=10, temperature=0, beam=3, nbest=2),
+    "drawn": LanguageDecoding(max_new_tokens=14),
+    "narrowed": LanguageDecoding(max_new_tokens=14, top_k=9, top_p=0.8, min_p=0.1, seed=4),
+    "penalised": LanguageDecoding(max_new_tokens=14, temperature=0, repetition_penalty=1.5),
+    "beam": LanguageDecoding(max_new_tokens=10, temperature=0, beam=3, nbest=2),
 }
 PROMPTS = ["a b", "hund", "c a", "läuft", "e"]
 
@@ -72,7 +73,7 @@ def test_writing_goes_on_past_the_context_from_its_last_half(kind: str, context:
 def test_the_pieces_of_a_stream_are_the_text(
     seed: int, stop: tuple[str, ...], temperature: float
 ) -> None:
-    how = Generation(max_new_tokens=24, temperature=temperature, stop=stop, seed=seed)
+    how = LanguageDecoding(max_new_tokens=24, temperature=temperature, stop=stop, seed=seed)
     network = model(seed)
     ((one,),) = generate(network, CODEC, ["läuft"], how, context=16)
     found = [*stream(network, CODEC, "läuft", how, context=16)]
@@ -102,7 +103,7 @@ class Says(nn.Module):
 
 def test_a_text_ends_with_its_sign_or_before_a_stop_or_at_its_longest() -> None:
     def said(**how: Any) -> tuple[str, bool, int]:
-        ((one,),) = generate(Says("日本 a b c"), CODEC, ["x"], Generation(**how), context=99)
+        ((one,),) = generate(Says("日本 a b c"), CODEC, ["x"], LanguageDecoding(**how), context=99)
         assert one.score == pytest.approx(sum(one.logs))
         return one.text, one.finished, len(one.ids)
 
@@ -150,7 +151,7 @@ def test_what_the_host_has_a_say_in_is_not_recorded(
 
 
 def test_a_stream_says_each_character_once_it_is_whole() -> None:
-    found = stream(Says("日 a"), CODEC, "x", Generation(), context=99)
+    found = stream(Says("日 a"), CODEC, "x", LanguageDecoding(), context=99)
     assert [*found] == ["日", " ", "a"]
 
 
@@ -222,16 +223,16 @@ def test_a_beam_is_not_streamed() -> None:
         ({"temperature": 0, "top_k": 3}, "top_k, top_p and min_p narrow what is drawn; give a"),
         ({"temperature": 0, "min_p": 0.1}, "narrow what is drawn"),
         ({"temperature": 0, "beam": 2, "nbest": 3}, "3 best were asked for, a beam of 2 finds 2"),
-        ({"max_new_tokens": 0}, "max_new_tokens is 1 or more, min_new_tokens 0 or more"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 1 or more, got 0"),
         ({"max_new_tokens": 3, "min_new_tokens": 4}, "min_new_tokens=4 is over max_new_tokens=3"),
-        ({"repetition_penalty": 0}, "a repetition_penalty is over 0, and 1 changes nothing, got 0"),
+        ({"repetition_penalty": 0}, "repetition_penalty is above 0, got 0"),
         ({"stop": ("",)}, r"stop lists texts of a character or more, .* got \(''"),
         ({"stop": "ab"}, "stop lists texts of a character or more, .* got 'ab'"),
         ({"stop": ("a",), "beam": 2, "temperature": 0}, "stop ends a text that is written once"),
-        ({"top_p": 2}, "top_p is a probability"),
-        ({"beam": 0}, "a beam has a width from 1 up, got 0"),
+        ({"top_p": 2}, "top_p is 1 at most, got 2"),
+        ({"beam": 0}, "beam is 1 or more, got 0"),
     ],
 )
 def test_choices_that_do_not_go_together_are_refused(settings: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Generation(**settings)
+        LanguageDecoding(**settings)

@@ -7,8 +7,9 @@ from small import begun, pairs, recipe_in, trainer_of
 
 from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
+from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.transformer import EncoderDecoder
-from manyheads.tasks.seq2seq.writing import Writing, write
+from manyheads.tasks.seq2seq.writing import find_longest, write
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +25,15 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[EncoderDecoder, T
 SOURCES = [source for source, _ in pairs(25, seed=7)]
 
 HOW = {
-    "greedy": Writing(),
-    "beam": Writing(beam=3, nbest=2),
-    "drawn": Writing(temperature=0.9, top_k=5),
+    "greedy": DecodingConfig(),
+    "beam": DecodingConfig(beam=3, nbest=2),
+    "drawn": DecodingConfig(temperature=0.9, top_k=5),
 }
 
 
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
-    learned: tuple[EncoderDecoder, Text], how: Writing
+    learned: tuple[EncoderDecoder, Text], how: DecodingConfig
 ) -> None:
     network, codec = learned
     ids = codec.encode_all(SOURCES)
@@ -54,7 +55,7 @@ def test_what_is_forced_to_begin_begins_and_lengths_hold(
 ) -> None:
     network, codec = learned
     ids, begin = codec.encode_all(SOURCES[:4]), codec.encode_all(["six", "one two", "", "five"])
-    how = Writing(min_new_tokens=4, max_new_tokens=5)
+    how = DecodingConfig(min_new_tokens=4, max_new_tokens=5)
     for forced, (best,) in zip(begin, write(network, ids, how, prefixes=begin), strict=True):
         assert best.ids[: len(forced)] == forced
         assert 4 <= len(best.ids) <= 5
@@ -65,13 +66,13 @@ def test_a_least_length_beyond_the_likely_one_is_kept(
 ) -> None:
     network, codec = learned
     ids = codec.encode_all(["ba", "ba du ki lo me nu"])
-    ((short,), (long,)) = write(network, ids, Writing(min_new_tokens=25))
+    ((short,), (long,)) = write(network, ids, DecodingConfig(min_new_tokens=25))
     # Its own 25 and not the 32 of the other, with which it is read.
     assert len(short.ids) == 25
     assert not short.finished
     assert 25 <= len(long.ids) <= 32
-    assert Writing().longest(3) == 26
-    assert Writing(max_new_tokens=9).longest(3) == 9
+    assert find_longest(DecodingConfig(), 3) == 26
+    assert find_longest(DecodingConfig(max_new_tokens=9), 3) == 9
 
 
 def test_nothing_to_read_and_nothing_at_all(learned: tuple[EncoderDecoder, Text]) -> None:
@@ -92,23 +93,23 @@ def test_sources_of_like_length_go_together() -> None:
         ({"temperature": -1.0}, "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             {"temperature": 1.0, "beam": 2},
-            "a beam searches and a temperature draws; ask for one of them",
+            "a beam searches and a temperature of 1.0 draws; temperature=0 goes with a beam",
         ),
-        ({"top_k": 3}, "top_k and top_p narrow what is drawn; give a temperature too"),
-        ({"top_p": 0.9}, "top_k and top_p narrow what is drawn; give a temperature too"),
+        ({"top_k": 3}, "top_k, top_p and min_p narrow what is drawn; give a temperature too"),
+        ({"top_p": 0.9}, "top_k, top_p and min_p narrow what is drawn; give a temperature too"),
         ({"nbest": 2}, "2 best were asked for, a beam of 1 finds 1 at most"),
-        ({"min_new_tokens": -1}, "min_new_tokens and max_new_tokens are 0 or more"),
+        ({"min_new_tokens": -1}, "min_new_tokens is 0 or more, got -1"),
         (
             {"min_new_tokens": 9, "max_new_tokens": 5},
             "min_new_tokens=9 is over max_new_tokens=5",
         ),
-        ({"beam": 0}, "a beam has a width from 1 up, got 0"),
-        ({"temperature": 1.0, "top_p": 2.0}, "top_p is a probability over 0, up to 1, got 2.0"),
+        ({"beam": 0}, "beam is 1 or more, got 0"),
+        ({"temperature": 1.0, "top_p": 2.0}, "top_p is 1 at most, got 2.0"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(how: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        Writing(**how)
+        DecodingConfig(**how)
     assert str(error.value) == sentence
 
 

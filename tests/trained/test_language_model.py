@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.codecs.text import Text
 from manyheads.models import load
-from manyheads.tasks.language.generate import Generation
+from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel, Scored
 from manyheads.tasks.language.task import LanguageTask
 
@@ -31,13 +31,13 @@ def test_one_prompt_or_several_are_written_on_from(model: LanguageModel) -> None
 @pytest.mark.parametrize(
     "how",
     [
-        Generation(max_new_tokens=50, seed=3),  # past the context
-        Generation(max_new_tokens=20, temperature=0),
-        Generation(max_new_tokens=20, stop=("s", "e")),
-        Generation(max_new_tokens=20, repetition_penalty=1.5, top_p=0.9),
+        LanguageDecoding(max_new_tokens=50, seed=3),  # past the context
+        LanguageDecoding(max_new_tokens=20, temperature=0),
+        LanguageDecoding(max_new_tokens=20, stop=("s", "e")),
+        LanguageDecoding(max_new_tokens=20, repetition_penalty=1.5, top_p=0.9),
     ],
 )
-def test_in_pieces_it_is_the_same_text(model: LanguageModel, how: Generation) -> None:
+def test_in_pieces_it_is_the_same_text(model: LanguageModel, how: LanguageDecoding) -> None:
     (((best, *_),)) = model.write(["the old dog"], how)
     assert "".join(model.stream("the old dog", how)) == best.text
 
@@ -50,7 +50,7 @@ def test_each_prompt_draws_by_its_number_and_the_seed(model: LanguageModel) -> N
 
 
 def test_what_it_writes_it_finds_as_likely_as_it_said(model: LanguageModel) -> None:
-    ((best,),) = model.write(["the old"], Generation(max_new_tokens=9, min_new_tokens=9))
+    ((best,),) = model.write(["the old"], LanguageDecoding(max_new_tokens=9, min_new_tokens=9))
     scored = model.score("the old" + best.text)
     assert scored.logs[len("the old") :] == pytest.approx(best.logs, abs=1e-4)
 
@@ -86,7 +86,7 @@ def test_every_option_is_named_with_its_default() -> None:
         for name, one in inspect.signature(LanguageModel.generate).parameters.items()
         if one.kind is inspect.Parameter.KEYWORD_ONLY
     }
-    options = {field.name: field.default for field in dataclasses.fields(Generation)}
+    options = {field.name: field.default for field in dataclasses.fields(LanguageDecoding)}
     del options["nbest"]  # `write` gives several
     assert named == options
 

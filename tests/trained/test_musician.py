@@ -14,12 +14,12 @@ from manyheads.tasks.music.chorales import grid_of
 from manyheads.tasks.music.codec import new_codec
 from manyheads.tasks.music.compose import (
     SHORTEST,
-    Composing,
     end_after,
     make_bounds,
     melody_of,
     seconds_of_numbers,
 )
+from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretch
 from manyheads.tasks.music.performance import SHIFT
@@ -227,7 +227,7 @@ def test_what_cannot_be_composed_is_refused() -> None:
     ):
         model.compose(temperature=-1)
     with pytest.raises(ValueError, match="top_k, top_p and min_p narrow what is drawn"):
-        Composing(temperature=0, top_p=0.5)
+        MusicDecoding(temperature=0, top_p=0.5)
 
 
 def test_by_bars_a_piece_ends_with_the_first_bar_past_its_seconds() -> None:
@@ -424,7 +424,7 @@ def test_what_cannot_be_looked_at_is_refused() -> None:
 
 
 def test_every_option_is_named_with_its_default() -> None:
-    options = {field.name: field.default for field in fields(Composing)}
+    options = {field.name: field.default for field in fields(MusicDecoding)}
     for method in (Musician.compose, Musician.stream, Musician.harmonize):
         parameters = inspect.signature(method).parameters.values()
         alone = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]

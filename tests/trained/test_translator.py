@@ -9,6 +9,7 @@ from typed import learned
 
 from manyheads.cli import options
 from manyheads.codecs.text import Text
+from manyheads.decoding.config import DecodingConfig
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import (
     FIRST,
@@ -21,7 +22,6 @@ from manyheads.tasks.seq2seq.model import (
     together,
     units,
 )
-from manyheads.tasks.seq2seq.writing import Writing
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_a_list_of_texts_is_translated(model: Translator) -> None:
 
 
 def test_blank_lines_change_nothing_that_is_drawn_for_others(model: Translator) -> None:
-    how = Writing(temperature=3.0, seed=5)
+    how = DecodingConfig(temperature=3.0, seed=5)
     full = [best.text for best, *_ in model.write(["ba du", "ki", "lo me"], how)]
     some = [best.text for best, *_ in model.write(["ba du", "", "lo me"], how)]
     assert some == [full[0], "", full[2]]
@@ -98,7 +98,7 @@ def test_an_option_of_another_kind_is_refused(
 def test_python_searches_as_widely_as_the_command_line(
     model: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Writing] = []
+    asked: list[DecodingConfig] = []
     monkeypatch.setattr(model, "write", lambda texts, how, **_: asked.append(how) or [])
     model.translate(["ba"])
     model.translate(["ba"], temperature=0.5)
@@ -172,11 +172,11 @@ def test_a_prefix_begins_the_first_sentence_alone(model: Translator) -> None:
 
 def test_a_text_of_any_length_is_read_in_parts_or_its_beginning_told(model: Translator) -> None:
     many = "ba " * (2 * PART_TOKENS)
-    ((best,),) = model.write([many], Writing(max_new_tokens=1))
+    ((best,),) = model.write([many], DecodingConfig(max_new_tokens=1))
     assert [len(part.ids) for part, _ in best.parts] == [PART_TOKENS] * 2
     told: list[str] = []
     too_long = "ba " * (MOST_TOKENS + 1)
-    short = Writing(max_new_tokens=1)
+    short = DecodingConfig(max_new_tokens=1)
     ((best,), (other,)) = model.write([too_long, "ba"], short, long="truncate", told=told.append)
     assert [len(part.ids) for part, _ in best.parts] == [MOST_TOKENS]
     assert told == ["line 1 has 4,097 tokens: the first 4,096 are read"]

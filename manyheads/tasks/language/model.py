@@ -11,7 +11,8 @@ from torch import nn
 from manyheads.data.sources import whole
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
-from manyheads.tasks.language.generate import Continuation, Generation, generate, stream
+from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.generate import Continuation, generate, stream
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
@@ -67,15 +68,17 @@ class LanguageModel:
         seed: int = 0,
         beam: int = 1,
         length_penalty: float = 1.0,
+        early_stopping: bool = True,
+        strategy: str = "auto",
         truncate: bool = False,
         special: bool = False,
         chat: bool = False,
     ) -> list[str]:
         """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]
 
-        Each option is what `Generation` says of it; `write` gives several for each prompt.
+        Each option is what `LanguageDecoding` says of it; `write` gives several for each prompt.
         """
-        how = Generation(
+        how = LanguageDecoding(
             max_new_tokens=max_new_tokens,
             min_new_tokens=min_new_tokens,
             temperature=temperature,
@@ -87,6 +90,8 @@ class LanguageModel:
             seed=seed,
             beam=beam,
             length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            strategy=strategy,
             truncate=truncate,
             special=special,
             chat=chat,
@@ -95,18 +100,18 @@ class LanguageModel:
         return [best.text for best, *_ in self.write(several, how)]
 
     def write(
-        self, prompts: Sequence[str], how: Generation = Generation()
+        self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding()
     ) -> list[list[Continuation]]:
         """For each prompt the best that can be written, or what was drawn."""
         several = [self.asked(prompt, how) for prompt in prompts]
         return generate(self.network, self.task.codec, several, how, self.task.context)
 
-    def stream(self, prompt: str, how: Generation = Generation()) -> Iterator[str]:
+    def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
         """The same in pieces, as they are written."""
         prompt = self.asked(prompt, how)
         return stream(self.network, self.task.codec, prompt, how, self.task.context)
 
-    def asked(self, prompt: str, how: Generation) -> str:
+    def asked(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""
         prompt = whole(prompt, "the prompt")
         if not how.chat:

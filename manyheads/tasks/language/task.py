@@ -28,7 +28,8 @@ from manyheads.tasks.language.corpus import (
     gather_texts,
     prepare_texts,
 )
-from manyheads.tasks.language.generate import Generation, write_on
+from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.generate import write_on
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import FILES, PRESETS, LanguageRecipe, TextData, recipe_for
 from manyheads.tasks.portable import Portable
@@ -151,7 +152,7 @@ class LanguageTask(Task):
                 cut = min(READ, max(1, len(ids) // 2))  # of a short one something follows, too
                 read.append(ids[:cut])
                 follows.append(ids[cut:])
-        how = Generation(max_new_tokens=FOLLOWING, truncate=True)
+        how = LanguageDecoding(max_new_tokens=FOLLOWING, truncate=True)
         written = write_on(network, codec, read, how, self.context)
         return [
             Sample(codec.render(ids), Detokenizer(codec, ids).all(after), best.text)

@@ -19,6 +19,7 @@ from manyheads.cli.options import (
     refuse_no_folder,
     refuse_unwritable,
 )
+from manyheads.tasks.music.decoding import VOICE_LEADING as VOICE_LEADING
 
 if TYPE_CHECKING:
     from manyheads.tasks.music.model import Musician
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SOPRANO = "soprano"
 SECONDS = 30.0
-VOICE_LEADING = 5.0  # as the library has it, which is not imported to show help
 MIDI = (".mid", ".midi")
 
 

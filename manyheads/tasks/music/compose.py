@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.greedy import Over, greedy
-from manyheads.decoding.sample import Sampling, sample, sampling_for
+from manyheads.decoding.greedy import Over
 from manyheads.decoding.smc import FREE, sample_around
-from manyheads.decoding.step import CachedStep, Step
-from manyheads.decoding.stream import stream as stream_tokens
+from manyheads.decoding.step import CachedStep, RewindableStep
+from manyheads.decoding.strategies import decode
+from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
-from manyheads.tasks.checks import check_types
 from manyheads.tasks.music.chorales import (
     QUARTERS_PER_MINUTE,
     REST,
@@ -35,6 +34,7 @@ from manyheads.tasks.music.chorales import (
 )
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.corpus import encode_piece
+from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.leading import VoiceLeading
 from manyheads.tasks.music.notes import Note, Piece, Voice, quarters, seconds_at
 from manyheads.tasks.music.performance import SHIFT, Performance
@@ -43,39 +43,8 @@ from manyheads.tasks.music.settings import VOICES
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
 TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
-VOICE_LEADING = 5.0  # nats that a parallel fifth or octave and a crossing cost
 AT_ONCE = 16384  # tokens, of all pieces that are written together
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
-
-
-@dataclass(frozen=True)
-class Composing:
-    """What is left to chance; at temperature 0 the likeliest token is taken."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 0
-    truncate: bool = False  # of a beginning longer than the context, read the end
-    voice_leading: float = VOICE_LEADING  # nats; of chorales, see Leading
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        self.sampling()
-        if not 0 <= self.voice_leading < math.inf:
-            raise ValueError(
-                f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
-            )
-
-    def sampling(self) -> Sampling | None:
-        return sampling_for(
-            self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            seed=self.seed,
-        )
 
 
 class Player(NamedTuple):
@@ -102,7 +71,7 @@ def compose(
     prime: Piece | None = None,
     seconds: float = 30.0,
     count: int = 1,
-    how: Composing = Composing(),
+    how: MusicDecoding = MusicDecoding(),
     told: Callable[[float], None] | None = None,
 ) -> list[Composed]:
     """So many pieces, each with so many seconds of new music unless it ends before.
@@ -122,12 +91,7 @@ def compose(
         step, rows = make_step(player, how), start.expand(len(numbers), -1)
         over = end_after(codec, seconds, begin, len(numbers))
         over = tell_seconds(over, seconds_of_numbers(codec, prime), told)
-        sampling = how.sampling()
-        if sampling is None:
-            written = greedy(step, rows, bounds, over)
-        else:
-            written = sample(step, rows, bounds, sampling, numbers, over)
-        for one in written:
+        for one, *_ in decode(step, rows, bounds, how, numbers, over):
             piece = play_on(codec, begin, one.ids, prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))
@@ -138,7 +102,7 @@ def stream(
     player: Player,
     prime: Piece | None = None,
     seconds: float = 30.0,
-    how: Composing = Composing(),
+    how: MusicDecoding = MusicDecoding(),
     number: int = 0,
 ) -> Iterator[tuple[int, float]]:
     """The numbers that `compose` writes for the piece of this number, and their logs, one by one.
@@ -148,7 +112,7 @@ def stream(
     begin, bounds = encode_prime(player, prime), make_bounds(player, seconds, prime)
     start, step = make_start(player, begin, how), make_step(player, how)
     over = end_after(player.codec, seconds, begin, 1)
-    return stop_when(over, stream_tokens(step, start, bounds, how.sampling(), number))
+    return stop_when(over, stream_tokens(step, start, bounds, how, number))
 
 
 def stop_when(
@@ -160,10 +124,10 @@ def stop_when(
             return
 
 
-def make_step(player: Player, how: Composing) -> Step:
+def make_step(player: Player, how: MusicDecoding) -> RewindableStep:
     player.network.eval()
     beat = player.codec.beat
-    step: Step = Moving(lambda: CachedStep(player.network), player.context, beat)
+    step: RewindableStep = Moving(lambda: CachedStep(player.network), player.context, beat)
     if isinstance(player.codec, Chorales) and how.voice_leading:
         step = VoiceLeading(step, how.voice_leading)
     return WholeBeats(step, player.codec.signs.stop, beat) if beat > 1 else step
@@ -173,7 +137,7 @@ def encode_prime(player: Player, prime: Piece | None) -> list[int]:
     return [] if prime is None else encode_piece(prime, player.codec).tolist()
 
 
-def make_start(player: Player, begin: Sequence[int], how: Composing) -> Tensor:
+def make_start(player: Player, begin: Sequence[int], how: MusicDecoding) -> Tensor:
     """(1, T): what is read first, from a whole beat on where the beginning is cut."""
     ids = [*player.codec.signs.starts, *begin]
     spare = len(ids) - player.context
@@ -344,7 +308,7 @@ def harmonize(
     piece: Piece,
     voice: str = "soprano",
     particles: int = 16,
-    how: Composing = Composing(),
+    how: MusicDecoding = MusicDecoding(),
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
     track: str | None = None,
 ) -> Piece:
@@ -354,8 +318,7 @@ def harmonize(
         raise ValueError(
             f"a model of chorales harmonizes, this one writes by the codec {codec.kind}"
         )
-    sampling = how.sampling()
-    if sampling is None:
+    if not how.temperature:
         raise ValueError("voices are drawn around the given one; a temperature over 0 would do")
     melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
     notes = [note._replace(voice=number) for note in melody.notes]
@@ -369,7 +332,7 @@ def harmonize(
         make_step(player, how),
         start,
         [*given.flatten().tolist(), signs.stop],
-        sampling,
+        how,
         particles=particles,
         never=(*signs.never, signs.stop),
         shown=shown,

@@ -15,9 +15,7 @@ from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
-    VOICE_LEADING,
     Composed,
-    Composing,
     Player,
     compose,
     find_spots,
@@ -26,6 +24,7 @@ from manyheads.tasks.music.compose import (
     stream,
 )
 from manyheads.tasks.music.corpus import encode_piece
+from manyheads.tasks.music.decoding import VOICE_LEADING, MusicDecoding
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.portable import Portable
 
@@ -84,11 +83,14 @@ class Musician:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int = 0,
+        strategy: str = "auto",
         truncate: bool = False,
         voice_leading: float = VOICE_LEADING,
     ) -> list[Composed]:
         """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
-        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        how = MusicDecoding(
+            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
+        )
         return compose(self.player, prime, seconds, count, how, told)
 
     def stream(
@@ -102,11 +104,14 @@ class Musician:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int = 0,
+        strategy: str = "auto",
         truncate: bool = False,
         voice_leading: float = VOICE_LEADING,
     ) -> Iterator[tuple[str, float]]:
         """What `compose` writes as its piece of this number, event by event, with their logs."""
-        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        how = MusicDecoding(
+            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
+        )
         codec, tokens = self.task.codec, stream(self.player, prime, seconds, how, number)
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
@@ -123,11 +128,14 @@ class Musician:
         top_p: float = 1.0,
         min_p: float = 0.0,
         seed: int = 0,
+        strategy: str = "auto",
         truncate: bool = False,
         voice_leading: float = VOICE_LEADING,
     ) -> Piece:
         """The other three voices to one that is given; `shown` is handed token after token."""
-        how = Composing(temperature, top_k, top_p, min_p, seed, truncate, voice_leading)
+        how = MusicDecoding(
+            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
+        )
         return harmonize(self.player, piece, voice, particles, how, shown, track)
 
     def score(self, piece: Piece, stride: int = 0) -> PieceLikelihood:

@@ -19,7 +19,8 @@ from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, lost, whole
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.sample import Sampling, sample
+from manyheads.decoding.config import Sampling
+from manyheads.decoding.sample import sample
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.config import Network
 from manyheads.tasks.music import corpus

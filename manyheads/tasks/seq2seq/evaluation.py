@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from manyheads.data.sources import Example
+from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
 from manyheads.metrics.report import plain_scores
 from manyheads.tasks.seq2seq.kinds import measures_of
 from manyheads.tasks.seq2seq.model import Translator, Written
-from manyheads.tasks.seq2seq.writing import Writing
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
 
@@ -65,7 +65,7 @@ class Evaluation:
 def evaluate_texts(
     model: Translator,
     examples: Sequence[Example],
-    how: Writing,
+    how: DecodingConfig,
     tokenize: str = "13a",
     shown: Shown = iter,
 ) -> Evaluation:

@@ -12,6 +12,7 @@ import torch
 from manyheads.codecs.text import Signs, Text
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis
+from manyheads.decoding.config import BEAM, DecodingConfig, choose_beam
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
@@ -19,7 +20,7 @@ from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.writing import BEAM, Ids, Writing, beam_for, room, write
+from manyheads.tasks.seq2seq.writing import Ids, room, write
 
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -73,7 +74,10 @@ class Translator:
         temperature: float = 0.0,
         top_k: int = 0,
         top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
         seed: int = 0,
+        strategy: str = "auto",
         min_new_tokens: int = 0,
         max_new_tokens: int = 0,
         prefix: str = "",
@@ -85,13 +89,16 @@ class Translator:
         sentences, or of more than can be read: `split` reads each sentence by itself and is what
         translations do, `truncate` reads the beginning, `refuse` does not.
         """
-        how = Writing(
-            beam=beam_for(beam, temperature),
+        how = DecodingConfig(
+            beam=choose_beam(beam, temperature),
             length_penalty=length_penalty,
             temperature=temperature,
             top_k=top_k,
             top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
             seed=seed,
+            strategy=strategy,
             min_new_tokens=min_new_tokens,
             max_new_tokens=max_new_tokens,
         )
@@ -110,7 +117,7 @@ class Translator:
         long: Long | None = None,
     ) -> list[list[Written]]:
         """For each text the best so many, each with its text, score and log_prob, best first."""
-        how = Writing(
+        how = DecodingConfig(
             beam=max(BEAM, nbest if isinstance(nbest, int) else 0) if beam is None else beam,
             nbest=nbest,
             length_penalty=length_penalty,
@@ -122,7 +129,7 @@ class Translator:
     def write(
         self,
         texts: Iterable[str],
-        how: Writing = Writing(),
+        how: DecodingConfig = DecodingConfig(),
         *,
         prefix: str = "",
         long: Long | None = None,
@@ -173,7 +180,7 @@ class Translator:
         return [Part(text, "", ids[:most])]
 
     def written(
-        self, cut: Sequence[list[Part]], how: Writing, forced: Ids, first: int
+        self, cut: Sequence[list[Part]], how: DecodingConfig, forced: Ids, first: int
     ) -> Iterator[list[Written]]:
         """For the parts of each text the best that can be written, joined."""
         places = [(i, j) for i, parts in enumerate(cut) for j in range(len(parts))]
@@ -194,7 +201,7 @@ class Translator:
                 best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
             yield best
 
-    def joined(self, one: Written, part: Part, found: Hypothesis, how: Writing) -> Written:
+    def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:
         """What was written so far, and for a part more."""
         log_prob, tokens = one.log_prob + found.log_prob, one.tokens + len(found.logs)
         after = one.parts[-1][0].after if one.parts else ""

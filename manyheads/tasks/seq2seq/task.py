@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import encoder_decoder
@@ -37,7 +38,7 @@ from manyheads.tasks.seq2seq.settings import (
     Seq2SeqRecipe,
     recipe_for,
 )
-from manyheads.tasks.seq2seq.writing import Writing, write
+from manyheads.tasks.seq2seq.writing import write
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 from manyheads.training.run import CORPUS
@@ -139,7 +140,10 @@ class Seq2Seq(Task):
         return Translator(self, network, name)
 
     def decode(
-        self, network: EncoderDecoder, sources: Sequence[str], how: Writing = Writing()
+        self,
+        network: EncoderDecoder,
+        sources: Sequence[str],
+        how: DecodingConfig = DecodingConfig(),
     ) -> list[str]:
         read = self.codecs.source.encode_all(list(sources))
         written = write(network, read, how, signs=self.codecs.signs, tokens=self.at_once)

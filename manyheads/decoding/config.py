@@ -1,0 +1,98 @@
+"""How sequences are written: what may be chosen, and what does not go together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from manyheads.config.declare import check, check_types, setting, with_default
+
+BEAM = 5  # as wide as a search is where nothing else was asked for
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """One token after another: the likeliest at temperature 0, else one drawn by chance, of which
+    each setting leaves less, in this order. `Repeats` changes the logits before all of them.
+    """
+
+    temperature: float = setting(
+        1.0, "0: the likeliest each time; above 0: draw, more boldly the higher."
+    )
+    top_k: int = setting(0, "Only the likeliest so many; 0: all.", least=0)
+    top_p: float = setting(1.0, "Only the likeliest that make up this share.", above=0, most=1)
+    min_p: float = setting(
+        0.0, "Only those with this share of the likeliest one's chance.", least=0, most=1
+    )
+    seed: int = setting(0, "The same seed draws the same.")
+    strategy: str = setting(
+        "auto", "What writes: greedy, sample, beam or one that was added; auto: as the rest says."
+    )
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check(self, self.contradictions())
+
+    def contradictions(self) -> Iterator[str]:
+        if not 0 <= self.temperature < math.inf:
+            yield f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
+        if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
+            yield "top_k, top_p and min_p narrow what is drawn; give a temperature too"
+
+    @property
+    def chosen(self) -> str:
+        """The strategy, also where none was named."""
+        if self.strategy != "auto":
+            return self.strategy
+        return "sample" if self.temperature else "greedy"
+
+
+@dataclass(frozen=True)
+class DecodingConfig(Sampling):
+    """Greedy unless a beam of more than 1 or a temperature is asked for."""
+
+    temperature: float = with_default(Sampling, "temperature", 0.0)
+    beam: int = setting(1, "Go on with so many beginnings at once.", least=1)
+    nbest: int = setting(1, "Write the best so many of a beam.", least=1)
+    length_penalty: float = setting(
+        1.0,
+        "The best has the highest log-probability / length ** this; 0 favours short ones.",
+        least=0,
+    )
+    # Otherwise a search may take as many steps as its longest sequence has tokens.
+    early_stopping: bool = setting(
+        True, "A beam ends with as many texts as it is wide; else once none can become better."
+    )
+    repetition_penalty: float = setting(
+        1.0, "Above 1: what was read or written is less likely.", above=0
+    )
+    min_new_tokens: int = setting(0, "Write no fewer than this.", least=0)
+    max_new_tokens: int = setting(0, "Write no more than this; 0: by the source's length.", least=0)
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.temperature and self.beam > 1:
+            yield (
+                f"a beam searches and a temperature of {self.temperature} draws; "
+                "temperature=0 goes with a beam"
+            )
+        if self.nbest > max(1, self.beam):
+            yield (
+                f"{self.nbest} best were asked for, a beam of {self.beam} finds {self.beam} at most"
+            )
+        if 0 < self.max_new_tokens < self.min_new_tokens:
+            yield (
+                f"min_new_tokens={self.min_new_tokens} is over max_new_tokens={self.max_new_tokens}"
+            )
+
+    @property
+    def chosen(self) -> str:
+        return "beam" if self.strategy == "auto" and self.beam > 1 else super().chosen
+
+
+def choose_beam(asked: int | None, temperature: float) -> int:
+    """As wide as was asked for; else the usual, where nothing is drawn."""
+    if asked is not None:
+        return asked
+    return 1 if temperature else BEAM

@@ -1,0 +1,81 @@
+"""The ways to write with a step, by their names in a config.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from manyheads.decoding.beam import beam
+from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.config import DecodingConfig, Sampling
+from manyheads.decoding.greedy import Over, choose_likeliest, greedy, write_rounds
+from manyheads.decoding.sample import choose_by_chance, sample
+from manyheads.decoding.step import Step
+
+Found: TypeAlias = list[list[Hypothesis]]  # for each sequence one or more, the best first
+# A step, where it starts (B, T), bounds, the config, the numbers of the sequences in the whole
+# input, by which each draws, and what ends one before its bounds do.
+Strategy: TypeAlias = Callable[[Step, Tensor, Bounds, Any, Sequence[int], Over | None], Found]
+
+
+def search(
+    step: Step, start: Tensor, bounds: Bounds, how: Any, numbers: Sequence[int], over: Over | None
+) -> Found:
+    if over is not None or not isinstance(how, DecodingConfig):
+        raise ValueError(
+            "a beam is as wide as a DecodingConfig says and ends with its bounds alone; greedy and "
+            "sample write what ends otherwise"
+        )
+    return beam(step, start, bounds, how)
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "greedy": lambda step, start, bounds, how, numbers, over: [
+        [one] for one in greedy(step, start, bounds, over)
+    ],
+    "sample": lambda *given: [[one] for one in sample(*given)],
+    "beam": search,
+}
+
+
+def decode(
+    step: Step,
+    start: Tensor,
+    bounds: Bounds,
+    how: Sampling,
+    numbers: Sequence[int] | None = None,
+    over: Over | None = None,
+) -> Found:
+    """Write on from `start` (B, T) by the strategy that the config names, or implies."""
+    if how.chosen not in STRATEGIES:
+        there = ", ".join(STRATEGIES)
+        raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
+    numbers = range(len(start)) if numbers is None else numbers
+    return STRATEGIES[how.chosen](step, start, bounds, how, numbers, over)
+
+
+def stream(
+    step: Step,
+    start: Tensor,
+    bounds: Bounds,
+    how: Sampling = DecodingConfig(),
+    number: int = 0,
+) -> Iterator[tuple[int, float]]:
+    """The tokens that `decode` writes from `start` (1, T), each with its log, one by one.
+
+    The stop is the last where it was reached. Nothing is computed before it is asked for.
+    """
+    if how.chosen not in ("greedy", "sample"):
+        raise ValueError(
+            f"a {how.chosen} knows its text only at the end; stream without it, or generate"
+        )
+    if len(start) != 1:
+        raise ValueError(f"one sequence is streamed at a time, {len(start)} came")
+    choose = choose_likeliest if how.chosen == "greedy" else choose_by_chance(how, [number])
+    rounds = write_rounds(step, start, bounds, choose)
+    return ((one.token, one.log) for (one,) in rounds)

@@ -1,0 +1,30 @@
+"""How the text of a language model is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from manyheads.config.declare import setting, with_default
+from manyheads.decoding.config import DecodingConfig
+
+
+@dataclass(frozen=True)
+class LanguageDecoding(DecodingConfig):
+    """Drawn at random unless the temperature is 0: then the likeliest token, or a beam."""
+
+    temperature: float = with_default(DecodingConfig, "temperature", 0.8)
+    max_new_tokens: int = setting(256, "Write no more than this.", least=1)
+    stop: tuple[str, ...] = setting((), "End before this text; may be given again.")
+    truncate: bool = setting(
+        False, "Take the end of a prompt longer than the context; else refuse it."
+    )
+    special: bool = setting(False, "Read special tokens in the prompt as such, not as text.")
+    chat: bool = setting(False, "Answer the prompt, put into the model's own chat template.")
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if isinstance(self.stop, str) or not all(self.stop):
+            yield f'stop lists texts of a character or more, as ("\\n",), got {self.stop!r}'
+        if self.stop and self.chosen == "beam":
+            yield "stop ends a text that is written once; leave it out with a beam"
