@@ -11,8 +11,8 @@ import numpy as np
 from manyheads.config import write
 from manyheads.interop.export import TEXTS
 from manyheads.interop.exports import save_codecs
-from manyheads.interop.huggingface import convert, own
-from manyheads.interop.huggingface.folders import read_chat
+from manyheads.interop.huggingface import own
+from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.parity import SAME, Parity, worst
 from manyheads.models import load
 from manyheads.tasks.portable import Portable, portable
@@ -30,11 +30,9 @@ def import_folder(
     """
     run = Run(out)
     with run.created():
-        imported = convert.read(folder)
-        chat = read_chat(folder) if imported.kind == "language" else None
-        model, notes = imported.portable(chat), imported.notes
-        write_tensors(run / WEIGHTS, imported.weights, {"imported": str(folder)})
-        del imported
+        model, weights, notes = read_folder(folder)
+        write_tensors(run / WEIGHTS, weights, {"imported": str(folder)})
+        del weights  # a run loads its own
         save_codecs(model.codecs, run.folder)
         recipe = find_task(model.kind).adopt(model, folder.resolve(), run.folder)
         run.text(RECIPE, write(recipe))

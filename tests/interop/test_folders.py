@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,18 @@ import torch
 from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.huggingface.convert import FAMILIES, read, write
-from manyheads.interop.huggingface.family import Kind, built, skeleton
-from manyheads.interop.huggingface.names import TensorNames, given, taken
+from manyheads.interop.huggingface.exporter import write_folder
+from manyheads.interop.huggingface.families import FAMILIES
+from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface.importer import (
+    ARCHITECTURES,
+    build_network,
+    list_weights,
+    read_folder,
+)
+from manyheads.interop.huggingface.tensors import TensorNames, give_tensors, take_tensors
 from manyheads.modules.config import Network
+from manyheads.tasks.portable import Portable, VectorSettings
 from manyheads.training.averages import weights_of
 
 LINES = [" ".join(f"w{i + j}" for j in range(9)) for i in range(18)]
@@ -44,10 +53,10 @@ NETWORKS: dict[str, tuple[Kind, Network]] = {
     "pegasus": ("translation", Network(**SHAPE)),
     "marian": ("translation", Network(**SHAPE, order="post", tied=False, head_bias=True)),
 }
-JUDGES: dict[Kind, tuple[int, Any]] = {
-    "classification": (3, "first"),
-    "regression": (1, "first"),
-    "labelling": (3, None),
+JUDGES: dict[Kind, dict[str, Any]] = {
+    "classification": {"labels": ("a", "b", "c"), "pooling": "first"},
+    "regression": {"pooling": "first"},
+    "labelling": {"labels": ("a", "b", "c")},
 }
 WEIGHTS = "model.safetensors"
 
@@ -59,19 +68,25 @@ def codec(kind: Kind) -> Text:
     return Text(text.tokenizer, Signs(opens=(1,)))
 
 
+def described(kind: Kind, design: Network, *codecs: Text, **more: Any) -> Portable:
+    """A model without a network."""
+    architecture = ARCHITECTURES.get(kind, "encoder")
+    return Portable(architecture, kind, design, codecs or (codec(kind),), **{"context": 24, **more})
+
+
+def made(kind: Kind, design: Network, *codecs: Text, **more: Any) -> Portable:
+    """A model of random weights."""
+    model = described(kind, design, *codecs, **more)
+    return replace(model, network=build_network(model).eval())
+
+
 def folder_of(family: str, folder: Path) -> Path:
-    kind, network = NETWORKS[family]
-    weights = weights_of(built(kind, network, (30,)))
-    write(folder, kind, network, weights, [codec(kind)], context=24)
+    write_folder(made(*NETWORKS[family]), folder)
     return folder
 
 
 def judging(kind: Kind, folder: Path) -> Path:
-    outcomes, pooling = JUDGES[kind]
-    network = Network(**BERT, scaled=False)
-    weights = weights_of(built(kind, network, (30,), outcomes, pooling))
-    labels = ["a", "b", "c"][:outcomes] if outcomes > 1 else []
-    write(folder, kind, network, weights, [codec(kind)], context=24, labels=labels, pooling=pooling)
+    write_folder(made(kind, Network(**BERT, scaled=False), **JUDGES[kind]), folder)
     return folder
 
 
@@ -97,7 +112,7 @@ def put(folder: Path, **tensors: Any) -> None:
 
 def refused(folder: Path, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        read(folder)
+        read_folder(folder)
     assert str(error.value) == sentence.replace("FOLDER", str(folder))
 
 
@@ -126,40 +141,40 @@ def test_rows_before_the_first_place_are_empty_there_and_left_out_here() -> None
 
 @pytest.mark.parametrize("family", NETWORKS)
 def test_a_family_names_every_tensor_once(family: str, tmp_path: Path) -> None:
-    kind, network = NETWORKS[family]
-    weights = weights_of(built(kind, network, (30,)))
-    pairs = FAMILIES[family].pairs(network, kind, True)
-    assert sorted(pair.ours for pair in pairs) == sorted(weights)
+    model = made(*NETWORKS[family])
+    weights = weights_of(model.network)
+    pairs = FAMILIES[family].pairs(weights, model.design)
+    assert [pair.ours for pair in pairs] == [*weights]
     names = [name for pair in pairs for name in pair.theirs]
     assert len(names) == len(set(names))
-    back = taken(given(weights, pairs), pairs, skeleton(kind, network, (30,)), tmp_path)
+    back = take_tensors(give_tensors(weights, pairs), pairs, list_weights(model), tmp_path)
     assert all(torch.equal(back[name], tensor) for name, tensor in weights.items())
 
 
 @pytest.mark.parametrize("family", NETWORKS)
 def test_what_was_written_is_read_as_it_was(family: str, tmp_path: Path) -> None:
-    kind, network = NETWORKS[family]
     torch.manual_seed(0)
-    weights = weights_of(built(kind, network, (30,)))
+    model = made(*NETWORKS[family])
+    weights = weights_of(model.network)
     if "decoder.head.bias" in weights:
         weights["decoder.head.bias"] += 1.0
-    write(tmp_path, kind, network, weights, [codec(kind)], context=24)
-    back = read(tmp_path)
-    assert (back.kind, back.context, back.network.longest) == (kind, 24, network.longest)
-    assert back.codecs()[0].encode("w3 w4") == codec(kind).encode("w3 w4")
-    assert back.signs == (codec(kind).signs,)
-    assert back.weights.keys() == weights.keys()
+    write_folder(model, tmp_path)
+    back, held, _ = read_folder(tmp_path)
+    assert (back.kind, back.context) == (model.kind, 24)
+    assert back.design.longest == model.design.longest
+    assert back.codecs[0].encode("w3 w4") == model.codecs[0].encode("w3 w4")
+    assert back.signs == model.signs
+    assert held.keys() == weights.keys()
     for name, tensor in weights.items():
-        assert torch.equal(back.weights[name], tensor), name
+        assert torch.equal(held[name], tensor), name
 
 
 @pytest.mark.parametrize("kind", JUDGES)
 def test_a_judge_comes_back_with_its_labels(kind: Kind, tmp_path: Path) -> None:
-    back = read(judging(kind, tmp_path))
+    back = read_folder(judging(kind, tmp_path)).load()
     assert back.kind == kind
-    assert back.labels == (() if kind == "regression" else ("a", "b", "c"))
-    assert back.pooling == JUDGES[kind][1]
-    back.module()
+    assert back.labels == JUDGES[kind].get("labels", ())
+    assert back.pooling == JUDGES[kind].get("pooling")
 
 
 # ---- as others save it -----------------------------------------------------------------------
@@ -167,11 +182,11 @@ def test_a_judge_comes_back_with_its_labels(kind: Kind, tmp_path: Path) -> None:
 
 def test_a_tied_head_may_be_there_twice_or_under_its_other_name(tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)
-    table = read(folder).weights["embedding.table.weight"]
+    table = read_folder(folder).weights["embedding.table.weight"]
     put(folder, lm_head__weight=table.clone())
-    assert torch.equal(read(folder).weights["embedding.table.weight"], table)
+    assert torch.equal(read_folder(folder).weights["embedding.table.weight"], table)
     put(folder, transformer__wte__weight=None)
-    assert torch.equal(read(folder).weights["embedding.table.weight"], table)
+    assert torch.equal(read_folder(folder).weights["embedding.table.weight"], table)
     put(folder, transformer__wte__weight=table + 1)
     refused(
         folder,
@@ -181,7 +196,7 @@ def test_a_tied_head_may_be_there_twice_or_under_its_other_name(tmp_path: Path) 
 
 def test_an_old_bert_is_read(tmp_path: Path) -> None:
     folder = folder_of("bert", tmp_path)
-    before = read(folder).weights
+    before = read_folder(folder).weights
     held = safetensors.torch.load_file(folder / WEIGHTS)
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     rename(folder, {n: n.replace(k, v) for n in held for k, v in old.items() if k in n})
@@ -191,7 +206,7 @@ def test_an_old_bert_is_read(tmp_path: Path) -> None:
         cls__seq_relationship__weight=torch.zeros(2, 16),
         bert__pooler__dense__weight=torch.zeros(16, 16),
     )
-    after = read(folder).weights
+    after = read_folder(folder).weights
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
@@ -200,37 +215,37 @@ def test_a_half_precise_model_is_read_as_float32(tmp_path: Path) -> None:
     held = safetensors.torch.load_file(folder / WEIGHTS)
     small = {name: tensor.bfloat16() for name, tensor in held.items()}
     safetensors.torch.save_file(small, folder / WEIGHTS)
-    assert {tensor.dtype for tensor in read(folder).weights.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in read_folder(folder).weights.values()} == {torch.float32}
 
 
 def test_a_language_model_begins_as_its_tokenizer_does(tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)
-    assert read(folder).signs[0].starts == (1,)
+    assert read_folder(folder).model.signs.starts == (1,)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.save(str(folder / "tokenizer.json"))
     change(folder / "config.json", pad_token_id=None)
     change(folder / "generation_config.json", pad_token_id=...)
     change(folder / "tokenizer_config.json", pad_token=...)
-    signs = read(folder).signs[0]
+    signs = read_folder(folder).model.signs
     assert (signs.starts, signs.pad, signs.stop) == ((), 2, 2)
 
 
 def test_of_several_ends_the_tokenizers_own_is_first_and_all_end_a_text(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
     change(folder / "generation_config.json", eos_token_id=[5, 2])
-    assert read(folder).signs[0].stops == (2, 5)
+    assert read_folder(folder).model.signs.stops == (2, 5)
     change(folder / "tokenizer_config.json", eos_token=...)
-    assert read(folder).signs[0].stops == (5, 2)
+    assert read_folder(folder).model.signs.stops == (5, 2)
 
 
 def test_what_may_not_be_written_is_not_written(tmp_path: Path) -> None:
     folder = folder_of("marian", tmp_path)
     # As every published Marian has it: its padding, and nothing else.
     change(folder / "generation_config.json", bad_words_ids=[[0]], suppress_tokens=None)
-    assert read(folder).signs[0] == Signs()
+    assert read_folder(folder).model.signs == Signs()
     change(folder / "generation_config.json", bad_words_ids=[[0], [7], [2]], suppress_tokens=[9])
-    assert read(folder).signs[0].never == (0, 1, 7, 9)
+    assert read_folder(folder).model.signs.never == (0, 1, 7, 9)
     change(folder / "generation_config.json", bad_words_ids=[[7, 8]])
     refused(
         folder,
@@ -243,27 +258,25 @@ def test_what_may_not_be_written_is_not_written(tmp_path: Path) -> None:
 def test_where_one_file_says_how_to_write_the_other_is_not_asked(tmp_path: Path) -> None:
     folder = folder_of("marian", tmp_path)
     change(folder / "config.json", bad_words_ids=[[7]], num_beams=6)
-    assert read(folder).signs[0] == Signs()
-    assert read(folder).notes == ("max_length: 24 (--max-new-tokens counts what is new)",)
+    assert read_folder(folder).model.signs == Signs()
+    assert read_folder(folder).notes == ["max_length: 24 (--max-new-tokens counts what is new)"]
     (folder / "generation_config.json").unlink()
-    assert read(folder).signs[0].forbidden == (7,)
-    assert read(folder).notes == ("num_beams: 6 (--beam)",)
+    assert read_folder(folder).model.signs.forbidden == (7,)
+    assert read_folder(folder).notes == ["num_beams: 6 (--beam)"]
 
 
 def test_writing_may_begin_with_two_signs(tmp_path: Path) -> None:
     folder = folder_of("pegasus", tmp_path)
     change(folder / "generation_config.json", decoder_start_token_id=2, forced_bos_token_id=0)
-    assert read(folder).signs[0].starts == (2, 0)
+    assert read_folder(folder).model.signs.starts == (2, 0)
 
 
 def test_states_are_pooled_as_sentence_transformers_says(tmp_path: Path) -> None:
-    network = Network(**BERT, scaled=False)
-    weights = weights_of(built("embedding", network, (30,)))
-    codecs = [codec("embedding")]
-    write(tmp_path, "embedding", network, weights, codecs, context=24, pooling="first")
-    assert read(tmp_path).pooling == "first"
+    how = VectorSettings("first")
+    write_folder(made("embedding", Network(**BERT, scaled=False), vectors=how), tmp_path)
+    assert read_folder(tmp_path).model.vectors == replace(how, context=24)
     change(tmp_path / "sentence_bert_config.json", max_seq_length=12)
-    assert read(tmp_path).context == 12
+    assert read_folder(tmp_path).model.context == 12
     pooling = tmp_path / "1_Pooling" / "config.json"
     change(pooling, pooling_mode_max_tokens=True)
     refused(
@@ -303,7 +316,7 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[:-10])
     with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file \("):
-        read(folder)
+        read_folder(folder)
     (folder / WEIGHTS).unlink()
     refused(folder, "FOLDER holds no weights; model.safetensors is wanted")
     (folder / "pytorch_model.bin").write_bytes(b"\x80")
@@ -321,7 +334,7 @@ def test_an_index_names_files_of_its_own_folder(tmp_path: Path) -> None:
     (folder / WEIGHTS).rename(folder / "model-1.safetensors")
     index = folder / "model.safetensors.index.json"
     change(index, weight_map={"transformer.wte.weight": "model-1.safetensors"})
-    read(folder)
+    read_folder(folder)
     change(index, weight_map={"more": "model-1.safetensors"})
     refused(folder, "FOLDER/model.safetensors.index.json lists more, which none of its files holds")
     change(index, weight_map={"more": "../model-1.safetensors"})
@@ -510,23 +523,22 @@ def test_a_network_that_no_family_holds_is_refused_by_its_setting(
     kind: Kind, network: Network, sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError) as error:
-        write(tmp_path / "out", kind, network, {}, [codec(kind)], context=24, pooling="mean")
+        write_folder(described(kind, network, pooling="mean"), tmp_path / "out")
     assert str(error.value) == sentence
     assert not (tmp_path / "out").exists()
 
 
 def test_no_more_is_promised_than_learned_positions_reach(tmp_path: Path) -> None:
-    kind, network = NETWORKS["gpt2"]
-    weights = weights_of(built(kind, network, (30,)))
-    write(tmp_path, kind, network, weights, [codec(kind)], context=512)
+    model = made(*NETWORKS["gpt2"], context=512)
+    write_folder(model, tmp_path)
     said = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert said["model_max_length"] == network.longest == 24
+    assert said["model_max_length"] == model.design.longest == 24
 
 
 def test_two_vocabularies_are_marians_alone(tmp_path: Path) -> None:
     codecs = [codec("translation")] * 2
     with pytest.raises(ValueError) as error:
-        write(tmp_path, "translation", Network(**SHAPE), {}, codecs, context=24)
+        write_folder(described("translation", Network(**SHAPE), *codecs), tmp_path)
     assert str(error.value) == (
         "two vocabularies have no counterpart in pegasus; marian has them, which is "
         "network.order: post and network.position: sinusoidal"
@@ -536,7 +548,7 @@ def test_two_vocabularies_are_marians_alone(tmp_path: Path) -> None:
 def test_a_kind_that_is_none_is_refused(tmp_path: Path) -> None:
     kind: Any = "song"
     with pytest.raises(ValueError) as error:
-        write(tmp_path, kind, Network(), {}, [codec("language")], context=24)
+        write_folder(described(kind, Network()), tmp_path)
     assert str(error.value) == (
         "there is no kind 'song'; there are language, masked, embedding, classification, "
         "regression, labelling, translation"
@@ -544,8 +556,6 @@ def test_a_kind_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_writing_begins_with_one_sign_or_two(tmp_path: Path) -> None:
-    network = Network(**SHAPE)
-    weights = weights_of(built("translation", network, (30,)))
     text = Text(codec("translation").tokenizer, Signs(starts=(1, 3, 3)))
     with pytest.raises(ValueError, match=r"begins with 1 or 2 signs in .* models, here with 3"):
-        write(tmp_path, "translation", network, weights, [text], context=24)
+        write_folder(made("translation", Network(**SHAPE), text), tmp_path)

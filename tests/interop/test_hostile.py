@@ -17,7 +17,7 @@ from toys import classifying, speaking
 
 from manyheads.codecs.text import Text
 from manyheads.interop.export import TEXTS, export
-from manyheads.interop.huggingface.convert import read
+from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.interop.parity import Runtime, compare, worst
 from manyheads.models import load
@@ -63,7 +63,7 @@ def test_a_size_that_no_tensor_has_is_refused(
     folder = folder_of(family, tmp_path)
     change(folder / "config.json", **values)
     with pytest.raises(ValueError) as error:
-        read(folder)
+        read_folder(folder)
     assert str(error.value).startswith(f"{folder}: config.json: {sentence}")
 
 
@@ -93,7 +93,7 @@ def test_a_value_of_another_form_is_refused(
     (folder / "generation_config.json").unlink()
     change(folder / file, **{name: value})
     with pytest.raises(ValueError) as error:
-        read(folder)
+        read_folder(folder)
     assert str(error.value).startswith(f"{folder}: {file}: {sentence}")
 
 
@@ -168,7 +168,7 @@ def test_places_that_are_no_sine_waves_are_refused(tmp_path: Path) -> None:
 def test_a_triangle_that_is_none_is_refused(tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)
     put(folder, transformer__h__0__attn__bias=torch.ones(1, 1, 24, 24).tril())
-    read(folder)
+    read_folder(folder)
     put(folder, transformer__h__0__attn__bias=torch.ones(1, 1, 24, 24))
     refused(
         folder,
@@ -201,10 +201,10 @@ def test_a_tokenizer_is_as_its_settings_say(tmp_path: Path) -> None:
         "w11; AutoTokenizer.from_pretrained(...).save_pretrained(...) makes them one",
     )
     change(folder / "tokenizer_config.json", added_tokens_decoder={}, add_eos_token=True)
-    read(folder)
+    read_folder(folder)
     change(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizer")
     with pytest.raises(ValueError, match=r"add_eos_token: True, where tokenizer.json has F"):
-        read(folder)
+        read_folder(folder)
 
 
 # ---- no numbers ------------------------------------------------------------------------------

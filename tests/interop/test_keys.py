@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
 from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY
-from manyheads.interop.huggingface.convert import key_tables, read
 from manyheads.interop.huggingface.exporter import Transformers
+from manyheads.interop.huggingface.families import document_keys
 from manyheads.interop.huggingface.family import Kind
-from manyheads.interop.huggingface.folders import Config
-from manyheads.interop.huggingface.keys import WRITING, Idle, Left, Only, Read
+from manyheads.interop.huggingface.file_keys import WRITING
+from manyheads.interop.huggingface.importer import read_folder
+from manyheads.interop.huggingface.keys import Config, Idle, Left, Only, Read
 from manyheads.modules.transformer import Tokens
 
 transformers = pytest.importorskip(
@@ -135,12 +135,11 @@ def their_scores(folder: Path, family: str) -> list[Tensor]:
 
 @torch.no_grad()
 def our_scores(folder: Path) -> list[Tensor]:
-    imported = read(folder)
-    module: Any = imported.module()
-    if imported.kind == "translation":
+    model = read_folder(folder).load()
+    if model.kind == "translation":
         both = Tokens.padded(READ_IDS), Tokens.padded([[1, 9, 8], [1, 6, 5]])
-        return list(module(*both))
-    out = module(Tokens.padded(READ_IDS))
+        return list(model.network(*both))
+    out = model.network(Tokens.padded(READ_IDS))
     return cut(out, READ_IDS) if out.dim() == 3 else list(out)
 
 
@@ -216,7 +215,7 @@ def test_a_way_to_write_is_read_told_or_refused(
         new = {name: other(name, plain.get(name, value))}
         change(folder / "generation_config.json", **new)
         try:
-            notes = read(folder).notes
+            notes = read_folder(folder).notes
         except ValueError as error:
             refused.append((name, str(error)))
             continue
@@ -241,9 +240,8 @@ NOT_FASTER = ("bos_token_id", "forced_eos_token_id", "remove_invalid_values")
 @torch.no_grad()
 def written(folder: Path, family: str) -> tuple[list[int], list[int]]:
     """What both write by taking the likeliest token."""
-    imported = read(folder)
-    model = replace(imported.portable(), network=imported.module())
-    rows = [(READ_IDS[0], [1])[: 2 if imported.kind == "translation" else 1]]
+    model = read_folder(folder).load()
+    rows = [(READ_IDS[0], [1])[: 2 if model.kind == "translation" else 1]]
     return model.write(rows, 12)[0], Transformers(model, folder).write(rows, 12)[0]
 
 
@@ -260,7 +258,7 @@ def test_what_a_table_calls_read_is_asked_for(
 
     monkeypatch.setattr(Config, "get", get)
     for folder in folders.values():
-        read(folder)
+        read_folder(folder)
     every = [item for keys in CONFIG_KEYS.values() for item in keys.items()]
     listed = {name for name, key in every if isinstance(key, Read)}
     # One model here has but one vocabulary.
@@ -269,4 +267,4 @@ def test_what_a_table_calls_read_is_asked_for(
 
 def test_the_docs_have_the_tables_that_the_code_reads_by() -> None:
     page = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
-    assert key_tables() in page
+    assert document_keys() in page

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_folders import BERT, change
+from test_folders import BERT, change, made
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.interop.export import export
-from manyheads.interop.huggingface.convert import read, write
-from manyheads.interop.huggingface.family import built
+from manyheads.interop.huggingface.exporter import write_folder
+from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.models import load
 from manyheads.modules.config import Network
-from manyheads.training.averages import weights_of
 
 library = pytest.importorskip("sentence_transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library are not ours
@@ -25,16 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library are no
 SENTENCES = ["A dog runs.", "Ein Hund rennt", "the film was long; a DOG The"]
 
 
-def made(folder: Path) -> Path:
+def folder_of(folder: Path) -> Path:
     words = Text(Text.train(SENTENCES, "character", 40).tokenizer, Signs(opens=(1,)))
     network = Network(**{**BERT, "longest": 200}, scaled=False)
-    weights = weights_of(built("embedding", network, (words.size,)))
-    write(folder, "embedding", network, weights, [words], context=200, pooling="mean")
+    write_folder(made("embedding", network, words, context=200), folder)
     return folder
 
 
 def test_a_text_becomes_the_vector_that_sentence_transformers_gives(tmp_path: Path) -> None:
-    folder = made(tmp_path / "in")
+    folder = folder_of(tmp_path / "in")
     texts = ["a DOG runs.", "The film", "ein"]
     changes: list[tuple[str, dict[str, Any]]] = [
         ("sentence_bert_config.json", {"do_lower_case": True}),
@@ -101,14 +99,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_what_changes_a_vector_is_refused_by_its_name(
     file: str, values: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
-    folder = made(tmp_path)
+    folder = folder_of(tmp_path)
     change(folder / file, **values)
     with pytest.raises(ValueError) as error:
-        read(folder)
+        read_folder(folder)
     assert sentence in str(error.value)
 
 
 def test_prompts_that_stand_before_no_text_are_told(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = folder_of(tmp_path)
     change(folder / "config_sentence_transformers.json", prompts={"query": "query: ", "text": ""})
-    assert read(folder).notes == ("prompts: query (put them before a text)",)
+    assert read_folder(folder).notes == ["prompts: query (put them before a text)"]

@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from test_folders import made
 from torch import Tensor
 
 from manyheads.codecs.text import Signs, Text
-from manyheads.interop.huggingface.convert import Imported, read, write
-from manyheads.interop.huggingface.family import Kind, built
+from manyheads.interop.huggingface import special_tokens
+from manyheads.interop.huggingface.exporter import write_folder
+from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface.importer import read_folder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.training.averages import load_weights, weights_of
+from manyheads.tasks.portable import Portable
+from manyheads.training.averages import weights_of
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; pip install transformers"
@@ -143,17 +147,15 @@ def saved(name: str, folder: Path) -> Any:
 
 
 def dressed(text: Text, kind: Kind, folder: Path) -> None:
-    from manyheads.interop.huggingface import special_tokens as signs
-
-    (folder / "tokenizer.json").write_text(signs.dressed(text, kind).to_str())
+    (folder / "tokenizer.json").write_text(special_tokens.frame_tokenizer(text, kind))
 
 
-def scores(module: Any, kind: Kind) -> list[Tensor]:
+def scores(model: Portable) -> list[Tensor]:
     """Ours, each sequence cut to its own length."""
     tokens = Tokens.padded(READ)
-    if kind == "translation":
-        return cut(module(tokens, Tokens.padded(WRITTEN)), WRITTEN)
-    out = module(tokens)
+    if model.kind == "translation":
+        return cut(model.network(tokens, Tokens.padded(WRITTEN)), WRITTEN)
+    out = model.network(tokens)
     return cut(out, READ) if out.dim() == 3 else list(out)
 
 
@@ -188,38 +190,23 @@ def loaded(folder: Path, name: str) -> Any:
     return model.eval()
 
 
-def sent(imported: Imported, folder: Path) -> str:
-    return write(
-        folder,
-        imported.kind,
-        imported.network,
-        imported.weights,
-        imported.codecs(),
-        context=imported.context,
-        labels=imported.labels,
-        pooling=imported.pooling,
-    ).name
-
-
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_a_model_computes_the_same_here_and_again_there(name: str, tmp_path: Path) -> None:
-    model = saved(name, tmp_path / "theirs")
-    imported = read(tmp_path / "theirs")
-    theirs = their_scores(model, imported.kind)
-    assert_same(scores(imported.module(), imported.kind), theirs)
-    assert sent(imported, tmp_path / "ours") == model.config.model_type
+    library = saved(name, tmp_path / "theirs")
+    imported = read_folder(tmp_path / "theirs")
+    model = imported.load()
+    theirs = their_scores(library, model.kind)
+    assert_same(scores(model), theirs)
+    assert imported.weights.keys() == weights_of(model.network).keys()
+    assert write_folder(model, tmp_path / "ours").name == library.config.model_type
     again = loaded(tmp_path / "ours", MODELS[name][0])
-    assert_same(their_scores(again, imported.kind), theirs)
-    back = read(tmp_path / "ours")
-    assert (back.network, back.signs, back.kind) == (
-        imported.network,
-        imported.signs,
-        imported.kind,
-    )
-    assert back.weights.keys() == imported.weights.keys()
+    assert_same(their_scores(again, model.kind), theirs)
+    back, weights, _ = read_folder(tmp_path / "ours")
+    assert (back.design, back.signs, back.kind) == (model.design, model.signs, model.kind)
+    assert weights.keys() == imported.weights.keys()
     for key, tensor in imported.weights.items():
-        assert torch.equal(back.weights[key], tensor), key
+        assert torch.equal(weights[key], tensor), key
 
 
 PRE = Network(width=16, depth=2, heads=4, inner=40, dropout=0.1)
@@ -269,37 +256,30 @@ OURS: dict[str, tuple[Kind, Network, str, str]] = {
 def test_a_model_of_ours_computes_the_same_there(name: str, tmp_path: Path) -> None:
     kind, network, family, auto = OURS[name]
     torch.manual_seed(0)
-    labels = ("bad", "good", "so-so") if kind == "classification" else ()
-    pooling: Any = "first" if labels else None
-    module = built(kind, network, (30,), len(labels), pooling).eval()
-    for parameter in module.parameters():
+    judge: Any = {"labels": ("bad", "good", "so-so"), "pooling": "first"}
+    more = judge if kind == "classification" else {}
+    model = made(kind, network, codec(kind), **more)
+    for parameter in model.network.parameters():
         parameter.add_(0.1 * torch.randn_like(parameter))
-    weights = weights_of(module)
-    codecs = [codec(kind)]
-    written = write(
-        tmp_path, kind, network, weights, codecs, context=24, labels=labels, pooling=pooling
-    )
-    assert written.name == family
-    model = loaded(tmp_path, auto)
-    assert_same(their_scores(model, kind), scores(module, kind))
-    back = read(tmp_path)
-    assert_same(scores(back.module(), kind), scores(module, kind))
-    assert (back.labels, back.context, back.signs[0]) == (labels, 24, codecs[0].signs)
+    assert write_folder(model, tmp_path).name == family
+    ours = scores(model)
+    assert_same(their_scores(loaded(tmp_path, auto), kind), ours)
+    imported = read_folder(tmp_path)
+    back = imported.load()
+    assert_same(scores(back), ours)
+    assert (back.labels, back.context, back.signs) == (model.labels, 24, model.signs)
     if name == "language, tied and scaled":
-        assert (back.network.tied, back.network.scaled) == (True, True)
-        assert torch.equal(
-            back.weights["embedding.table.weight"], weights["embedding.table.weight"]
-        )
+        assert (back.design.tied, back.design.scaled) == (True, True)
+        table = "embedding.table.weight"
+        assert torch.equal(imported.weights[table], weights_of(model.network)[table])
 
 
 @pytest.mark.parametrize("kind", ["translation", "language", "masked", "classification"])
 def test_a_written_tokenizer_lays_out_a_text_as_we_do(kind: Kind, tmp_path: Path) -> None:
     network = {"translation": PRE, "language": OURS["language, a window"][1]}.get(kind, BERT)
     text = codec(kind)
-    labels = ("a", "b") if kind == "classification" else ()
-    pooling: Any = "first" if labels else None
-    weights = weights_of(built(kind, network, (30,), len(labels), pooling))
-    write(tmp_path, kind, network, weights, [text], context=24, labels=labels, pooling=pooling)
+    judge: Any = {"labels": ("a", "b"), "pooling": "first"}
+    write_folder(made(kind, network, text, **(judge if kind == "classification" else {})), tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     line = f"w3 </s> {WORDS[7]}" if kind != "masked" else "w3 w7"
     signs, (ids,) = text.signs, text.encode_special([line])
@@ -314,18 +294,15 @@ def test_a_written_tokenizer_lays_out_a_text_as_we_do(kind: Kind, tmp_path: Path
 @torch.no_grad()
 def test_greedy_writing_there_is_greedy_writing_here(tmp_path: Path) -> None:
     torch.manual_seed(3)
-    module: Any = built("translation", PRE, (30,)).eval()
     text = codec("translation")
-    write(tmp_path, "translation", PRE, weights_of(module), [text], context=24)
+    ours = made("translation", PRE, text)
+    write_folder(ours, tmp_path)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
     source = [[*text.encode(LINES[4]), 2]]
     written = model.generate(torch.tensor(source), max_new_tokens=8, do_sample=False)[0].tolist()
-    ours = [1]
-    while len(ours) < 9 and ours[-1] != 2:
-        row = module(Tokens.padded(source), Tokens.padded([ours]))[0, -1]
-        row[list(text.signs.never)] = float("-inf")
-        ours.append(int(row.argmax()))
-    assert written == ours
+    row = (source[0], [])
+    ids = ours.write([row], 8)[0]
+    assert written == [1, *ids, *([2] if len(ids) < 8 else [])]
 
 
 @torch.no_grad()
@@ -337,9 +314,9 @@ def test_a_table_that_was_rounded_up_keeps_all_its_rows(tmp_path: Path) -> None:
     model = getattr(transformers, model_class)(config).eval()
     model.save_pretrained(tmp_path)
     dressed(codec("language"), "language", tmp_path)
-    imported = read(tmp_path)
-    assert imported.codecs()[0].size == 32
-    assert_same(scores(imported.module(), "language"), their_scores(model, "language"))
+    ours = read_folder(tmp_path).load()
+    assert ours.codecs[0].size == 32
+    assert_same(scores(ours), their_scores(model, "language"))
 
 
 @torch.no_grad()
@@ -348,7 +325,7 @@ def test_a_model_in_several_files_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     model.save_pretrained(tmp_path, max_shard_size="10KB")
     assert (tmp_path / "model.safetensors.index.json").exists()
-    assert_same(scores(read(tmp_path).module(), "language"), their_scores(model, "language"))
+    assert_same(scores(read_folder(tmp_path).load()), their_scores(model, "language"))
 
 
 @torch.no_grad()
@@ -356,10 +333,10 @@ def test_a_body_saved_alone_is_read_with_its_tied_head(tmp_path: Path) -> None:
     model = saved("gpt2", tmp_path)
     model.transformer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="GPT2Model has no head, so it scores no words; saved as"):
-        read(tmp_path)
+        read_folder(tmp_path)
     model.config.architectures = ["GPT2LMHeadModel"]
     model.config.save_pretrained(tmp_path)
-    assert_same(scores(read(tmp_path).module(), "language"), their_scores(model, "language"))
+    assert_same(scores(read_folder(tmp_path).load()), their_scores(model, "language"))
 
 
 @torch.no_grad()
@@ -367,34 +344,21 @@ def test_types_of_tokens_mean_the_same(tmp_path: Path) -> None:
     model = saved("bert", tmp_path)
     tokens = Tokens.padded([READ[0]])
     types = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
-    ours = read(tmp_path).module()(Tokens(tokens.ids, tokens.at, tokens.seen, types))
+    ours = read_folder(tmp_path).load().network(Tokens(tokens.ids, tokens.at, tokens.seen, types))
     theirs = model(input_ids=tokens.ids, token_type_ids=types).last_hidden_state
     torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
 @torch.no_grad()
 def test_two_vocabularies_go_out_and_come_back(tmp_path: Path) -> None:
-    network = Network(**SHAPE, order="post", dropout=0.1)
-    module = built("translation", network, (30, 25)).eval()
     codecs = [codec("translation"), Text.train(LINES, "word", 25)]
-    assert write(tmp_path, "translation", network, weights_of(module), codecs, context=24).name == (
-        "marian"
-    )
-    assert_same(
-        their_scores(loaded(tmp_path, "MarianMTModel"), "translation"),
-        scores(module, "translation"),
-    )
+    model = made("translation", Network(**SHAPE, order="post", dropout=0.1), *codecs)
+    assert write_folder(model, tmp_path).name == "marian"
+    theirs = their_scores(loaded(tmp_path, "MarianMTModel"), "translation")
+    assert_same(theirs, scores(model))
     target = transformers.AutoTokenizer.from_pretrained(tmp_path / "target")
     assert target("w3")["input_ids"] == [*codecs[1].encode("w3"), 2]
-    back = read(tmp_path)
-    assert back.network.tied
-    assert [each.size for each in back.codecs()] == [30, 25]
-    assert_same(scores(back.module(), "translation"), scores(module, "translation"))
-
-
-def test_load_weights_takes_what_was_imported(tmp_path: Path) -> None:
-    saved("marian", tmp_path)
-    imported = read(tmp_path)
-    module = built(imported.kind, imported.network, (30,))
-    load_weights(module, imported.weights)
-    assert imported.weights.keys() == weights_of(module).keys()
+    back = read_folder(tmp_path).load()
+    assert back.design.tied
+    assert [each.size for each in back.codecs] == [30, 25]
+    assert_same(scores(back), scores(model))

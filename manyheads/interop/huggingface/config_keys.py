@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from manyheads.interop.huggingface.keys import (
+from manyheads.interop.huggingface.file_keys import (
+    AROUND,
     BACK,
-    GIVEN,
-    LEARNING,
-    PLACES,
-    SIGN,
     SPEED,
+    TOKENIZER_READ,
     WRITING,
-    Idle,
-    Key,
-    Keys,
-    Left,
-    Only,
-    Read,
-    Same,
+    name_keys,
 )
+from manyheads.interop.huggingface.keys import Field, Idle, Key, Keys, Left, Only, Read, Same
+
+LEARNING = Idle("only while it learns, which here has a dropout of its own")
+PLACES = Idle("an older version's; what there is, is as the family has it")
+
+CONTEXT, BOTH = ", and the context", ", the same on both sides"
+
+# Theirs to ours; of several names for one, the last is written.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_new": "gelu-tanh",
+    "swish": "silu",
+    "silu": "silu",
+}
+GATES = {"gelu": "geglu", "swish": "swiglu", "silu": "swiglu"}
 
 EVERY: dict[str, Key] = {
     **WRITING,
@@ -27,58 +36,50 @@ EVERY: dict[str, Key] = {
     "tie_word_embeddings": Read("whether the table that reads words also scores them", "flag"),
     "unk_token_id": Read("the sign of what is unknown", null=True),
     "mask_token_id": Read("the sign of a hidden word", null=True),
-    "dtype": Idle("weights are read as 32 bits, whatever they are kept as"),
-    "torch_dtype": Idle("weights are read as 32 bits, whatever they are kept as"),
-    **dict.fromkeys(("sep_token_id", "cls_token_id"), Idle(SIGN)),
-    **dict.fromkeys(("_name_or_path", "name_or_path", "finetuning_task"), Idle("where it is from")),
-    **dict.fromkeys(("return_dict", "use_return_dict", "torchscript", "output_past"), Idle(BACK)),
-    **dict.fromkeys(("initializer_range", "init_std", "initializer_factor"), Idle(GIVEN)),
-    **dict.fromkeys(
-        (
-            "_attn_implementation",
-            "_attn_implementation_autoset",
-            "attn_implementation",
-            "gradient_checkpointing",
-            "use_bfloat16",
-            "xla_device",
-            "pretraining_tp",
-        ),
-        Idle(SPEED),
+    **name_keys(
+        Idle("weights are read as 32 bits, whatever they are kept as"), "dtype torch_dtype"
     ),
-    **dict.fromkeys(
-        ("id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
-        Idle("it gives no labels"),
+    **name_keys(AROUND, "sep_token_id cls_token_id"),
+    **name_keys(Idle("where it is from"), "_name_or_path name_or_path finetuning_task"),
+    **name_keys(BACK, "return_dict use_return_dict torchscript output_past"),
+    **name_keys(Idle("the weights are given"), "initializer_range init_std initializer_factor"),
+    **name_keys(
+        SPEED,
+        """
+        _attn_implementation _attn_implementation_autoset attn_implementation
+        gradient_checkpointing use_bfloat16 xla_device pretraining_tp
+        """,
+    ),
+    **name_keys(
+        Idle("it gives no labels"), "id2label label2id num_labels _num_labels problem_type"
     ),
     "task_specific_params": Idle("what a pipeline asks for, by the name of a task"),
-    "tokenizer_class": Idle("tokenizer.json is read"),
+    "tokenizer_class": TOKENIZER_READ,
     "transformers.js_config": Idle("for another library"),
     "prefix": Left("put it before a text", (None, "")),
     "chunk_size_feed_forward": Only((0,)),
     "pruned_heads": Only((None, {})),
-    "add_cross_attention": Only((False,)),
-    "cross_attention_hidden_size": Only((None,)),
-    "tie_encoder_decoder": Only((False,)),
-    "quantization_config": Only((None,)),
-    "auto_map": Only((None,)),
+    **name_keys(Only((False,)), "add_cross_attention tie_encoder_decoder"),
+    **name_keys(Only((None,)), "cross_attention_hidden_size quantization_config auto_map"),
 }
 
-# ---- each family ------------------------------------------------------------------------------
+# ---- each family -----------------------------------------------------------------------------
 
 GPT2: dict[str, Key] = {
     **EVERY,
     "is_encoder_decoder": Only((False,)),
     "is_causal": Only((True,)),
     "is_decoder": Idle("it is one"),
-    "n_embd": Read("width", "size"),
-    "n_layer": Read("depth", "layers"),
-    "n_head": Read("heads", "size"),
+    "n_embd": Field("width", "size", default=768),
+    "n_layer": Field("depth", "layers", default=12),
+    "n_head": Field("heads", "size", default=12),
     "n_inner": Read("inner; null: four times the width", "size", null=True),
-    "n_positions": Read("longest, and the context", "size"),
-    "activation_function": Read("feed_forward", "word"),
-    "layer_norm_epsilon": Read("norm_epsilon"),
-    "resid_pdrop": Read("dropout"),
-    "attn_pdrop": Read("attention_dropout"),
-    "embd_pdrop": Idle(LEARNING),
+    "n_positions": Field("longest", "size", default=1024, more=CONTEXT),
+    "activation_function": Field("feed_forward", "word", default="gelu_new", values=ACTIVATIONS),
+    "layer_norm_epsilon": Field("norm_epsilon", default=1e-5),
+    "resid_pdrop": Field("dropout", default=0.1),
+    "attn_pdrop": Field("attention_dropout", default=0.1),
+    "embd_pdrop": LEARNING,
     "scale_attn_weights": Only((True,)),
     "scale_attn_by_inverse_layer_idx": Only((False,)),
     "reorder_and_upcast_attn": Idle("in 32 bits the same"),
@@ -87,23 +88,17 @@ GPT2: dict[str, Key] = {
     "num_hidden_layers": Same("n_layer"),
     "num_attention_heads": Same("n_head"),
     "max_position_embeddings": Same("n_positions"),
-    **dict.fromkeys(
-        (
-            "summary_type",
-            "summary_use_proj",
-            "summary_activation",
-            "summary_proj_to_labels",
-            "summary_first_dropout",
-            "n_special",
-            "predict_special_tokens",
-        ),
+    **name_keys(
         Idle("of a head that is not this one"),
+        """
+        summary_type summary_use_proj summary_activation summary_proj_to_labels
+        summary_first_dropout n_special predict_special_tokens
+        """,
     ),
 }
 
 ROTARY: dict[str, Key] = {
-    "rope_type": Only((None, "default")),
-    "type": Only((None, "default")),
+    **name_keys(Only((None, "default")), "rope_type type"),
     "rope_theta": Read("longest_wave"),
     "partial_rotary_factor": Only((None, 1.0)),
 }
@@ -112,47 +107,45 @@ LLAMA: dict[str, Key] = {
     "is_encoder_decoder": Only((False,)),
     "is_causal": Only((True,)),
     "is_decoder": Idle("it is one"),
-    "hidden_size": Read("width", "size"),
-    "num_hidden_layers": Read("depth", "layers"),
-    "num_attention_heads": Read("heads", "size"),
+    "hidden_size": Field("width", "size"),
+    "num_hidden_layers": Field("depth", "layers"),
+    "num_attention_heads": Field("heads", "size"),
     "num_key_value_heads": Read("key_heads; null: as many as heads", "size", null=True),
     "head_dim": Read("refused unless it is width / heads, or null", null=True),
-    "intermediate_size": Read("inner", "size"),
-    "hidden_act": Read("feed_forward", "word"),
-    "rms_norm_eps": Read("norm_epsilon"),
+    "intermediate_size": Field("inner", "size"),
+    "hidden_act": Field("feed_forward", "word", default="silu", values=GATES),
+    "rms_norm_eps": Field("norm_epsilon", default=1e-6),
     "max_position_embeddings": Read("the context", "span"),
-    "attention_dropout": Read("attention_dropout"),
+    "attention_dropout": Field("attention_dropout", default=0.0),
     "rope_theta": Read("longest_wave"),
     "rope_parameters": Read("longest_wave", "object", null=True),
     "rope_scaling": Read("as rope_parameters, which it must agree with", "object", null=True),
     "partial_rotary_factor": Only((None, 1.0)),
     "rope_interleaved": Only((False,)),
-    "attention_bias": Read("bias", "flag"),
+    "attention_bias": Field("bias", "flag", default=False),
     "mlp_bias": Read("refused unless it is attention_bias", "flag"),
-    **dict.fromkeys(("max_sequence_length", "is_llama_config"), Idle("of another program")),
+    **name_keys(Idle("of another program"), "max_sequence_length is_llama_config"),
 }
 MISTRAL: dict[str, Key] = {
     **LLAMA,
-    "attention_bias": Only((False,)),
-    "mlp_bias": Only((False,)),
+    **name_keys(Only((False,)), "attention_bias mlp_bias"),
     "sliding_window": Read("window; null: none", "span", null=True),
 }
 
 BERT: dict[str, Key] = {
     **EVERY,
-    "is_encoder_decoder": Only((False,)),
-    "is_decoder": Only((False,)),
-    "hidden_size": Read("width", "size"),
-    "num_hidden_layers": Read("depth", "layers"),
-    "num_attention_heads": Read("heads", "size"),
-    "intermediate_size": Read("inner", "size"),
-    "hidden_act": Read("feed_forward", "word"),
-    "layer_norm_eps": Read("norm_epsilon"),
-    "max_position_embeddings": Read("longest, and the context", "size"),
-    "type_vocab_size": Read("types", "size"),
-    "hidden_dropout_prob": Read("dropout"),
-    "attention_probs_dropout_prob": Read("attention_dropout"),
-    "classifier_dropout": Idle(LEARNING),
+    **name_keys(Only((False,)), "is_encoder_decoder is_decoder"),
+    "hidden_size": Field("width", "size", default=768),
+    "num_hidden_layers": Field("depth", "layers", default=12),
+    "num_attention_heads": Field("heads", "size", default=12),
+    "intermediate_size": Field("inner", "size", default=3072),
+    "hidden_act": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
+    "layer_norm_eps": Field("norm_epsilon", default=1e-12),
+    "max_position_embeddings": Field("longest", "size", default=512, more=CONTEXT),
+    "type_vocab_size": Field("types", "size", default=2),
+    "hidden_dropout_prob": Field("dropout", default=0.1),
+    "attention_probs_dropout_prob": Field("attention_dropout", default=0.1),
+    "classifier_dropout": LEARNING,
     "position_embedding_type": Only(("absolute",)),
     "id2label": Read("the labels", "object", null=True),
     "label2id": Idle("id2label is read"),
@@ -163,59 +156,43 @@ BERT: dict[str, Key] = {
         "scores are given as they are", (None, "torch.nn.modules.linear.Identity")
     ),
     "sentence_transformers": Left("scores are given as they are"),
-    **dict.fromkeys(
-        (
-            "directionality",
-            "pooler_fc_size",
-            "pooler_num_attention_heads",
-            "pooler_num_fc_layers",
-            "pooler_size_per_head",
-            "pooler_type",
-        ),
-        Idle(PLACES),
+    **name_keys(
+        PLACES,
+        """
+        directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+        pooler_size_per_head pooler_type
+        """,
     ),
 }
 
-SIDES = ("encoder", "decoder")
-BOTH = "the same on both sides"
 BART: dict[str, Key] = {
     **EVERY,
     "is_encoder_decoder": Only((True,)),
     "is_decoder": Only((False,)),
-    "d_model": Read("width", "size"),
-    **dict.fromkeys([f"{side}_layers" for side in SIDES], Read(f"depth, {BOTH}", "layers")),
-    **dict.fromkeys([f"{side}_attention_heads" for side in SIDES], Read(f"heads, {BOTH}", "size")),
-    **dict.fromkeys([f"{side}_ffn_dim" for side in SIDES], Read(f"inner, {BOTH}", "size")),
-    "activation_function": Read("feed_forward", "word"),
+    "d_model": Field("width", "size"),
+    **name_keys(Field("depth", "layers", more=BOTH), "encoder_layers decoder_layers"),
+    **name_keys(
+        Field("heads", "size", more=BOTH), "encoder_attention_heads decoder_attention_heads"
+    ),
+    **name_keys(Field("inner", "size", more=BOTH), "encoder_ffn_dim decoder_ffn_dim"),
+    "activation_function": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
     "max_position_embeddings": Read("longest, and the context", "span"),
-    "dropout": Read("dropout"),
-    "attention_dropout": Read("attention_dropout"),
-    "scale_embedding": Read("scaled", "flag"),
+    "dropout": Field("dropout", default=0.1),
+    "attention_dropout": Field("attention_dropout", default=0.0),
+    "scale_embedding": Field("scaled", "flag", default=False),
     "hidden_size": Same("d_model"),
     "num_hidden_layers": Same("encoder_layers"),
     "num_attention_heads": Same("encoder_attention_heads"),
-    **dict.fromkeys(
-        (
-            "activation_dropout",
-            "classif_dropout",
-            "classifier_dropout",
-            "encoder_layerdrop",
-            "decoder_layerdrop",
-        ),
-        Idle(LEARNING),
+    **name_keys(
+        LEARNING,
+        "activation_dropout classif_dropout classifier_dropout encoder_layerdrop decoder_layerdrop",
     ),
-    **dict.fromkeys(
-        (
-            "static_position_embeddings",
-            "extra_pos_embeddings",
-            "normalize_before",
-            "normalize_embedding",
-            "add_final_layer_norm",
-            "add_bias_logits",
-            "do_blenderbot_90_layernorm",
-            "save_step",
-        ),
-        Idle(PLACES),
+    **name_keys(
+        PLACES,
+        """
+        static_position_embeddings extra_pos_embeddings normalize_before normalize_embedding
+        add_final_layer_norm add_bias_logits do_blenderbot_90_layernorm save_step
+        """,
     ),
     "force_bos_token_to_be_generated": Idle("an older version's; forced_bos_token_id is read"),
 }

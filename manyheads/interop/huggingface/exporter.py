@@ -12,50 +12,124 @@ import torch
 from torch import Tensor
 
 from manyheads.interop.exports import Exporter, needed
-from manyheads.interop.huggingface import convert
-from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface import special_tokens
+from manyheads.interop.huggingface.families import FAMILIES
+from manyheads.interop.huggingface.family import KINDS, Family, Kind, find_lacking
 from manyheads.interop.huggingface.folders import (
     CHAT_TEMPLATE,
+    GENERATION,
+    TARGET,
+    TOKENIZER,
     TOKENIZER_CONFIG,
     read_config,
-    read_json,
     write_json,
+    write_weights,
 )
+from manyheads.interop.huggingface.importer import list_weights, read_folder
+from manyheads.interop.huggingface.keys import CONFIG
+from manyheads.interop.huggingface.sentence_vectors import write_vectors
 from manyheads.interop.parity import Runtime, real
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.portable import Portable, Row
+from manyheads.tasks.portable import Portable, Row, VectorSettings
 from manyheads.training.averages import weights_of
-from manyheads.training.files import write_text
+from manyheads.training.files import fitting, write_text
 
 
 class HuggingFace(Exporter):
     """A folder that transformers loads, where it is installed; else it is read back."""
 
     def write(self, model: Portable, folder: Path, quantization: str) -> None:
-        convert.write(
-            folder,
-            kind_of(model),
-            model.design,
-            weights_of(model.network),
-            model.codecs,
-            context=model.context,
-            labels=model.labels,
-            pooling=model.pooling,
-            vectors=model.vectors,
-        )
-        if model.chat is not None:
-            write_text(folder / CHAT_TEMPLATE, model.chat.template)
-            held = read_json(folder / TOKENIZER_CONFIG)
-            write_json(folder / TOKENIZER_CONFIG, {**model.chat.tokens, **held})
+        write_folder(model, folder)
 
     def open(self, model: Portable, folder: Path) -> Runtime:
         return (ReadBack if find_spec("transformers") is None else Transformers)(model, folder)
 
 
-def kind_of(model: Portable) -> Kind:
-    """What its classes are told apart by: a summary is written as a translation is."""
+# ---- writing ---------------------------------------------------------------------------------
+
+
+def write_folder(model: Portable, folder: Path) -> Family:
+    """A folder that transformers loads; the family that it was written as."""
+    # What its classes are told apart by: a summary is written as a translation is.
     kinds: dict[str, Kind] = {"encoder-decoder": "translation", "decoder": "language"}
-    return kinds.get(model.architecture, model.kind)  # type: ignore[arg-type]
+    kind: Any = kinds.get(model.architecture, model.kind)
+    design, codecs, context = model.design, model.codecs, model.context
+    joint = len(codecs) == 1
+    family = choose_family(design, kind, joint)
+    if kind in ("classification", "regression") and model.pooling != "first":
+        raise ValueError(
+            f"pooling: {model.pooling} has no counterpart in Hugging Face's models; first has"
+        )
+    if design.position == "learned":
+        context = min(context, design.longest)
+    weights = weights_of(model.network)
+    fitting(weights, list_weights(model), folder)
+    config = {
+        "model_type": family.name,
+        **family.write_config(design, kind, joint, context),
+        "vocab_size": codecs[0].size,
+        **({} if joint else {"decoder_vocab_size": codecs[1].size}),
+        **special_tokens.list_numbers(codecs[-1], kind),
+        **list_labels(model),
+        "dtype": "float32",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_weights(folder, family.write_tensors(weights, design, kind, context))
+    for codec, below in zip(codecs, (folder, folder / TARGET), strict=False):
+        said = special_tokens.describe_tokenizer(codec, kind, context, design.types)
+        chat = {} if model.chat is None else model.chat.tokens
+        write_json(below / TOKENIZER_CONFIG, {**chat, **said})
+        write_text(below / TOKENIZER, special_tokens.frame_tokenizer(codec, kind))
+    if model.chat is not None:
+        write_text(folder / CHAT_TEMPLATE, model.chat.template)
+    if model.writes:
+        write_json(folder / GENERATION, special_tokens.describe_writing(codecs[-1], kind, context))
+    if kind == "embedding":
+        how = replace(model.vectors or VectorSettings(), context=context)
+        write_vectors(folder, design.width, how)
+    write_json(folder / CONFIG, config)
+    return family
+
+
+def choose_family(network: Network, kind: Kind, joint: bool) -> Family:
+    """The first family that has all of a network's settings."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
+    of_kind = "classification" if kind == "regression" else kind
+    families = [family for family in FAMILIES.values() if of_kind in family.kinds.values()]
+    nearest = min(families, key=lambda family: len(find_lacking(family, network, kind)))
+    for name, values in find_lacking(nearest, network, kind).items():
+        raise ValueError(
+            f"network.{name}: {getattr(network, name)} has no counterpart in Hugging Face's "
+            f"models; {nearest.name}, the nearest, has {' or '.join(map(str, values))}"
+        )
+    if not joint and nearest.name != "marian":
+        raise ValueError(
+            f"two vocabularies have no counterpart in {nearest.name}; marian has them, which is "
+            "network.order: post and network.position: sinusoidal"
+        )
+    even = {"sinusoidal": network.width, "rotary": network.width // network.heads}
+    if even.get(network.position, 0) % 2:
+        raise ValueError(
+            f"network.position: {network.position} over {even[network.position]} channels has no "
+            "counterpart in Hugging Face's models; an even number has"
+        )
+    return nearest
+
+
+def list_labels(model: Portable) -> dict[str, Any]:
+    if model.kind == "regression":
+        return {"id2label": {"0": "LABEL_0"}, "problem_type": "regression"}
+    if not model.labels:
+        return {}
+    return {
+        "id2label": {str(i): label for i, label in enumerate(model.labels)},
+        "label2id": {label: i for i, label in enumerate(model.labels)},
+    }
+
+
+# ---- running ---------------------------------------------------------------------------------
 
 
 class ReadBack(Runtime):
@@ -65,7 +139,7 @@ class ReadBack(Runtime):
 
     def __init__(self, model: Portable, folder: Path):
         super().__init__(model)
-        self.there = replace(model, network=convert.read(folder).module())
+        self.there = replace(model, network=read_folder(folder).load().network)
 
     def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
         found: Tensor = self.there.network(*batch)
@@ -80,7 +154,7 @@ class Transformers(Runtime):
 
     def __init__(self, model: Portable, folder: Path):
         super().__init__(model)
-        self.library = load(folder)
+        self.library = load_library(folder)
 
     def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
         given: dict[str, Any] = {"input_ids": batch[0].ids, "attention_mask": real(batch[0])}
@@ -90,9 +164,9 @@ class Transformers(Runtime):
         return found
 
     def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
-        return [self.written(row, longest) for row in rows]
+        return [self.write_one(row, longest) for row in rows]
 
-    def written(self, row: Row, longest: int) -> list[int]:
+    def write_one(self, row: Row, longest: int) -> list[int]:
         ids, start, signs = torch.tensor(row[:1]), self.model.start(row), self.model.signs
         found = self.library.generate(
             ids,
@@ -106,7 +180,7 @@ class Transformers(Runtime):
         return written[: ends[0]] if ends else written
 
 
-def load(folder: Path) -> Any:
+def load_library(folder: Path) -> Any:
     """The model of a folder, by transformers."""
     library = needed("transformers")
     library.logging.set_verbosity_error()

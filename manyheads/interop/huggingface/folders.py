@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,103 +14,37 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from manyheads.interop.huggingface.config_keys import CONFIG_KEYS
-from manyheads.interop.huggingface.keys import (
-    MODULES,
-    NORMALIZE,
-    POOLING,
-    SPECIAL_TOKENS,
-    TOKENIZING,
-    Keys,
-    Measure,
-    Read,
-    check,
-)
+from manyheads.interop.huggingface.file_keys import SPECIAL_TOKENS, TOKENIZING
+from manyheads.interop.huggingface.keys import CONFIG, Config, Measure, check_keys
 from manyheads.tasks.language.chat import Chat
-from manyheads.training.files import measured as measured_file
-from manyheads.training.files import opened, write_text, write_whole
+from manyheads.training.files import measured, opened, write_text, write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CONFIG, GENERATION = "config.json", "generation_config.json"
+GENERATION = "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
-SENTENCES_CONFIG, READING_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 MOST_BYTES = 2**28  # of a file that is not weights
 TARGET = "target"  # the folder of the second tokenizer, where a model writes another vocabulary
 
-# ---- settings --------------------------------------------------------------------------------
-
-
-class Config:
-    """The settings of a config.json, each asked for with what holds where it is not said.
-
-    Only what its table lists as read can be asked for.
-    """
-
-    def __init__(self, held: dict[str, Any], keys: Keys):
-        self.held, self.keys = held, keys
-
-    def get(self, name: str, default: Any = None) -> Any:
-        if not isinstance(self.keys[name], Read):
-            raise KeyError(name)
-        value = self.held.get(name)
-        return default if value is None else value
-
-    def whole(self, name: str, default: int | None = None) -> int:
-        value = self.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{CONFIG}: {name} is a whole number from 1 up, got {value!r}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not finite(value):
-            raise ValueError(f"{CONFIG}: {name} is a number, got {value!r}")
-        return float(value)
-
-    def only(self, name: str, value: Any) -> None:
-        """Refuse every value but this one, which is also what holds where none is said."""
-        if (got := self.get(name, value)) != value:
-            raise ValueError(f"{CONFIG}: {name}: {got} is not computed here; {value} would do")
-
-    def same(self, *names: str) -> int:
-        """One whole number that several settings agree on."""
-        values = [self.whole(name) for name in names]
-        if len(set(values)) > 1:
-            said = ", ".join(f"{n}: {v}" for n, v in zip(names, values, strict=True))
-            raise ValueError(f"{CONFIG}: {said}; a network here has the same on both sides")
-        return values[0]
-
-    def named(self, name: str, table: dict[str, Any], default: str) -> Any:
-        if not isinstance(value := self.get(name, default), str) or value not in table:
-            raise ValueError(
-                f"{CONFIG}: {name}: {value} is not computed here; there are {', '.join(table)}"
-            )
-        return table[value]
-
-
 # ---- reading ---------------------------------------------------------------------------------
-
-
-def finite(value: float) -> bool:
-    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def check_folder(folder: Path) -> None:
     """Refuse what its settings, the sizes of its tensors or its tokenizer say, without torch."""
-    with naming(folder):
+    with name_folder(folder):
         read_settings(folder)
         read_tokenizers(folder)
-        read_dressing(folder)
+        read_sign_names(folder)
 
 
 @contextlib.contextmanager
-def naming(folder: Path) -> Iterator[None]:
-    """What is refused within is so by a sentence that names the folder."""
+def name_folder(folder: Path) -> Iterator[None]:
+    """What is refused meanwhile is so by a sentence that names the folder."""
     try:
         yield
     except ValueError as error:
@@ -129,8 +62,8 @@ def read_settings(folder: Path) -> tuple[Config, Measure, list[str]]:
         )
     if held.get("quantization_config"):
         raise ValueError(f"{CONFIG}: its weights are quantized; those before that would do")
-    measure, keys = measured(folder), CONFIG_KEYS[name]
-    notes = check(held, keys, CONFIG, measure)
+    measure, keys = measure_weights(folder), CONFIG_KEYS[name]
+    notes = check_keys(held, keys, CONFIG, measure)
     return Config(held, keys), measure, notes
 
 
@@ -148,27 +81,22 @@ def read_json(path: Path) -> dict[str, Any]:
     """An object of settings; nothing where there is no such file."""
     if not path.exists():
         return {}
-    held = parsed(path)
+    held = parse_json(path)
     if not isinstance(held, dict):
         raise ValueError(f"{path} is not a JSON object")
     return held
 
 
-def parsed(path: Path) -> Any:
+def parse_json(path: Path) -> Any:
+    check_file(path)
     try:
-        return json.loads(text_of(path))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        refuse_odd(path)
         raise ValueError(f"{path} is not JSON") from None
 
 
-def text_of(path: Path) -> str:
-    refuse_odd(path)
-    return path.read_text(encoding="utf-8")
-
-
-def refuse_odd(path: Path) -> None:
-    """A folder, a pipe that nobody writes to, or more than any settings are."""
+def check_file(path: Path) -> None:
+    """Refuse a folder, a pipe that nobody writes to, or more than any settings are."""
     if not path.is_file():
         raise ValueError(f"{path} is no file")
     if path.stat().st_size > MOST_BYTES:
@@ -179,15 +107,16 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor of the folder by its name there, from one file or from several."""
     held: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        held |= read_safetensors(path)
-    if missing := [name for name in listed(folder) if name not in held]:
+        with opened(path) as file:
+            held |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if missing := [name for name in read_index(folder) if name not in held]:
         raise ValueError(f"{folder / INDEX} lists {missing[0]}, which none of its files holds")
     return held
 
 
-def measured(folder: Path) -> Measure:
+def measure_weights(folder: Path) -> Measure:
     """How large its tensors are, from what their files say of them: none of them is read."""
-    sizes, counts = zip(*map(measured_file, weight_files(folder)), strict=True)
+    sizes, counts = zip(*map(measured, weight_files(folder)), strict=True)
     return Measure(max(sizes), sum(counts))
 
 
@@ -195,7 +124,7 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).exists():
         return [folder / WEIGHTS]
     if (folder / INDEX).exists():
-        names = sorted(set(listed(folder).values()))
+        names = sorted(set(read_index(folder).values()))
         if odd := [name for name in names if Path(name).name != name]:
             raise ValueError(f"{folder / INDEX} names {odd[0]!r}, which is no file of its folder")
         return [folder / name for name in names]
@@ -208,7 +137,7 @@ def weight_files(folder: Path) -> list[Path]:
     raise ValueError(f"{folder} holds no weights; {WEIGHTS} is wanted")
 
 
-def listed(folder: Path) -> dict[str, str]:
+def read_index(folder: Path) -> dict[str, str]:
     """Which file holds which tensor, where there are several files."""
     if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
         return {}
@@ -216,11 +145,6 @@ def listed(folder: Path) -> dict[str, str]:
     if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
         raise ValueError(f"{folder / INDEX} has no weight_map")
     return names
-
-
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    with opened(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def read_tokenizers(folder: Path) -> list[Tokenizer]:
@@ -236,26 +160,26 @@ def read_tokenizer(folder: Path) -> Tokenizer:
             f"{folder} holds no {TOKENIZER}; a fast tokenizer writes one: "
             "AutoTokenizer.from_pretrained(..., use_fast=True).save_pretrained(...)"
         )
+    check_file(path)
     try:
-        tokenizer = Tokenizer.from_str(text_of(path))
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception:  # the library raises plain Exception for a file it cannot read
-        refuse_odd(path)
         raise ValueError(f"{path} is not a tokenizer.json") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
 
 
-def read_dressing(folder: Path) -> tuple[dict[str, Any], list[str]]:
+def read_sign_names(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """What is said of the tokenizer beside it, {"eos_token": "</s>", ...}, and notes."""
     special = read_json(folder / SPECIAL)
-    check(special, SPECIAL_TOKENS, SPECIAL)
+    check_keys(special, SPECIAL_TOKENS, SPECIAL)
     said = read_json(folder / TOKENIZER_CONFIG)
-    notes = check(said, TOKENIZING, TOKENIZER_CONFIG)
+    notes = check_keys(said, TOKENIZING, TOKENIZER_CONFIG)
     return special | said, notes
 
 
-def content(sign: Any) -> str | None:
+def sign_text(sign: Any) -> str | None:
     """ "</s>" and {"content": "</s>", ...} -> "</s>" """
     text = sign.get("content") if isinstance(sign, dict) else sign
     if not isinstance(text, str | None):
@@ -270,30 +194,15 @@ def read_chat(folder: Path) -> Chat | None:
     if isinstance(said, list):  # several, by name
         named = {each.get("name"): each.get("template") for each in said if isinstance(each, dict)}
         said = named.get("default")
-    template = text_of(path) if path.exists() else said
-    if not isinstance(template, str):
+    if path.exists():
+        check_file(path)
+        said = path.read_text(encoding="utf-8")
+    if not isinstance(said, str):
         return None
-    dressing, _ = read_dressing(folder)
+    dressing, _ = read_sign_names(folder)
     names = [name for name in SPECIAL_TOKENS if name.endswith("_token")]
-    signs = {name: content(dressing.get(name)) for name in names}
-    return Chat(template, {name: sign for name, sign in signs.items() if sign is not None})
-
-
-def read_modules(folder: Path, measure: Measure) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What sentence-transformers puts on a model: ("Pooling", its settings), ..."""
-    path = folder / "modules.json"
-    held = parsed(path) if path.exists() else []
-    if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
-        raise ValueError(f"{path} is not a list of modules")
-    for each in held:
-        check(each, MODULES, path.name)
-        name, within = each.get("type", "").rpartition(".")[2], each.get("path", "")
-        if within != Path(within).name:
-            raise ValueError(f"{path} names {within!r}, which is no folder of its own")
-        tables: dict[str, Keys] = {"Pooling": POOLING, "Normalize": NORMALIZE}
-        said = read_json(folder / within / CONFIG) if within and name in tables else {}
-        check(said, tables.get(name, {}), f"{within}/{CONFIG}", measure)
-        yield name, said
+    signs = {name: sign_text(dressing.get(name)) for name in names}
+    return Chat(said, {name: sign for name, sign in signs.items() if sign is not None})
 
 
 # ---- writing ---------------------------------------------------------------------------------

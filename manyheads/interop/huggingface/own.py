@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from manyheads.interop.exports import needed
-from manyheads.interop.huggingface.exporter import load
+from manyheads.interop.huggingface.exporter import load_library
 from manyheads.interop.parity import Parity, worst
 from manyheads.tasks.portable import Portable
 
@@ -29,7 +29,7 @@ def own_output(folder: Path, model: Portable, texts: Sequence[str], most: int) -
     """By transformers, of each text: the numbers it is read as, at `most` so many, and what comes
     of them.
     """
-    library, codec = load(folder), model.codecs[-1]
+    library, codec = load_library(folder), model.codecs[-1]
     try:
         tokenizer = needed("transformers").AutoTokenizer.from_pretrained(str(folder))
     except Exception:  # a class that asks for files or libraries that are not here

@@ -12,15 +12,14 @@ from tokenizers import Tokenizer, processors
 
 from manyheads.codecs.text import Signs, Text
 from manyheads.interop.huggingface.family import Kind
+from manyheads.interop.huggingface.file_keys import SIGN_NAMES, WRITING
 from manyheads.interop.huggingface.folders import (
-    CONFIG,
     GENERATION,
     TOKENIZER_CONFIG,
-    Config,
-    content,
     read_json,
+    sign_text,
 )
-from manyheads.interop.huggingface.keys import SIGN_NAMES, WRITING, check
+from manyheads.interop.huggingface.keys import CONFIG, Config, check_keys
 
 # ---- in --------------------------------------------------------------------------------------
 
@@ -32,169 +31,178 @@ def read_writing(folder: Path, config: Config) -> tuple[Config, list[str]]:
     if not (folder / GENERATION).exists():
         return config, []
     held = read_json(folder / GENERATION)
-    notes = check(held, WRITING, GENERATION)
+    notes = check_keys(held, WRITING, GENERATION)
     said = {name: value for name, value in held.items() if value is not None}
     kept = {name: value for name, value in config.held.items() if name.endswith("_token_id")}
     return Config(kept | said, config.keys), notes
 
 
-def read_signs(
-    dressing: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind
-) -> Signs:
-    """The signs of a model's own tokenizer: laid around a text as it lays them.
+class SignNumbers:
+    """The numbers of signs, as the settings say them, else as the tokenizer's names do."""
 
-    A language model that begins with no sign has no `starts`.
-    """
-    named = {name: content(dressing.get(name)) for name in SIGN_NAMES}
-    size = tokenizer.get_vocab_size()
+    def __init__(self, names: dict[str, Any], tokenizer: Tokenizer, writing: Config):
+        self.called = {name: sign_text(names.get(name)) for name in SIGN_NAMES}
+        self.tokenizer, self.writing = tokenizer, writing
 
-    def number(name: str, value: Any) -> int:
+    def check(self, name: str, value: Any) -> int:
+        size = self.tokenizer.get_vocab_size()
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
             raise ValueError(f"{CONFIG}: {name} is 0 to {size - 1}, got {value!r}")
         return value
 
-    def several(name: str) -> list[int]:
-        """The numbers that the settings give, else that of the sign so called, which is first."""
-        value = writing.get(f"{name}_token_id")
-        called = named.get(f"{name}_token")
-        own = None if called is None else tokenizer.token_to_id(called)
-        given = value if isinstance(value, list) else [own if value is None else value]
-        found = [number(f"{name}_token_id", one) for one in given if one is not None]
+    def all(self, name: str) -> list[int]:
+        """Those that the settings give, that of the sign so called first."""
+        called = self.called.get(f"{name}_token")
+        own = None if called is None else self.tokenizer.token_to_id(called)
+        value = self.writing.get(f"{name}_token_id", own)
+        given = value if isinstance(value, list) else [value]
+        found = [self.check(f"{name}_token_id", one) for one in given if one is not None]
         return sorted(dict.fromkeys(found), key=lambda one: one != own)
 
-    def sign(name: str) -> int | None:
-        found = several(name)
+    def one(self, name: str) -> int | None:
+        found = self.all(name)
         if len(found) > 1:
             raise ValueError(f"{CONFIG}: {name}_token_id is one number, got {found}")
         return found[0] if found else None
 
-    before, after = around(tokenizer)
-    stops: list[int] = []
-    if kind == "language":
-        stops, starts = several("eos"), before
-        stop = ending(stops[0] if stops else None)
-    else:
-        stop, starts = one_sign(tokenizer, after), before
-    if kind == "translation":
-        starts = started(sign("decoder_start"), sign("forced_bos"))
-        stops = several("eos")
-        if stops and stop not in stops:
+    def unwritten(self, signs: Signs) -> tuple[int, ...]:
+        """The tokens that may not be written, beside signs that are not."""
+        found = set()
+        for words in self.writing.get("bad_words_ids", []):
+            if not isinstance(words, list) or len(words) != 1:
+                raise ValueError(
+                    f"bad_words_ids: {words} is not computed here; lists of one token each would do"
+                )
+            found.add(self.check("bad_words_ids", words[0]))
+        found -= {*signs.stops}
+        for one in self.writing.get("suppress_tokens", []):
+            found.add(self.check("suppress_tokens", one))
+        if ended := found & {*signs.stops}:
             raise ValueError(
-                f"what is read ends with number {stop} and what is written with {stops[0]}; "
-                "one sign ends both here"
+                f"suppress_tokens forbids {min(ended)}, which ends a text; nothing would"
             )
-    pad = sign("pad")
+        return tuple(sorted(found - {*signs.never}))
+
+
+def read_signs(names: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind) -> Signs:
+    """The signs of a model's own tokenizer: laid around a text as it lays them.
+
+    A language model that begins with no sign has no `starts`.
+    """
+    numbers = SignNumbers(names, tokenizer, writing)
+    before, after = find_frame(tokenizer)
+    stops = numbers.all("eos") if kind in ("language", "translation") else []
+    starts = find_starts(numbers) if kind == "translation" else before
+    if kind == "language":
+        if not stops:
+            raise ValueError(f"{CONFIG} names no eos_token_id, the sign that ends a text")
+        stop = stops[0]
+    else:
+        stop = check_end(tokenizer, after)
+    if stops and stop not in stops:
+        raise ValueError(
+            f"what is read ends with number {stop} and what is written with {stops[0]}; "
+            "one sign ends both here"
+        )
+    pad = numbers.one("pad")
     signs = Signs(
         pad=stop if pad is None else pad,
         stop=stop,
         starts=starts,
         opens=() if kind == "language" else before,
-        unknown=sign("unk"),
-        mask=sign("mask"),
+        unknown=numbers.one("unk"),
+        mask=numbers.one("mask"),
         ends=tuple(end for end in stops if end != stop),
     )
     if kind not in ("language", "translation"):
         return signs
-    unwritten = {number("bad_words_ids", one) for one in single(writing)} - {*signs.stops}
-    unwritten |= {number("suppress_tokens", one) for one in writing.get("suppress_tokens", [])}
-    if ended := unwritten & {*signs.stops}:
-        raise ValueError(f"suppress_tokens forbids {min(ended)}, which ends a text; nothing would")
-    return replace(signs, forbidden=tuple(sorted(unwritten - {*signs.never})))
+    return replace(signs, forbidden=numbers.unwritten(signs))
 
 
-def single(writing: Config) -> Iterator[Any]:
-    """The tokens that may not be written."""
-    for words in writing.get("bad_words_ids", []):
-        if not isinstance(words, list) or len(words) != 1:
-            raise ValueError(
-                f"bad_words_ids: {words} is not computed here; lists of one token each would do"
-            )
-        yield words[0]
+def find_starts(numbers: SignNumbers) -> tuple[int, ...]:
+    start, forced = numbers.one("decoder_start"), numbers.one("forced_bos")
+    if start is None:
+        raise ValueError(f"{CONFIG} names no decoder_start_token_id, which all writing begins with")
+    return (start,) if forced is None else (start, forced)
 
 
-def agree(tokenizer: Tokenizer, dressing: dict[str, Any]) -> None:
-    """Refuse what is said of a tokenizer that is otherwise: others change it accordingly."""
-    state = json.loads(tokenizer.to_str())
-    table = {
-        "do_lower_case": ("normalizer", "BertNormalizer", "lowercase"),
-        "strip_accents": ("normalizer", "BertNormalizer", "strip_accents"),
-        "tokenize_chinese_chars": ("normalizer", "BertNormalizer", "handle_chinese_chars"),
-        "add_prefix_space": ("pre_tokenizer", "ByteLevel", "add_prefix_space"),
-    }
-    for name, (part, kind, field) in table.items():
-        for one in parts(state[part]):
-            if one["type"] == kind and dressing.get(name) not in (None, one[field]):
-                differ(name, dressing[name], one[field])
-    if "Llama" in str(dressing.get("tokenizer_class")):
-        for name, laid in zip(("add_bos_token", "add_eos_token"), around(tokenizer), strict=True):
-            if dressing.get(name) not in (None, bool(laid)):
-                differ(name, dressing[name], bool(laid))
-    for number, sign in dressing.get("added_tokens_decoder", {}).items():
-        here = tokenizer.id_to_token(int(number)) if number.isdecimal() else None
-        if here != content(sign):
-            differ(f"added_tokens_decoder: {number}", content(sign), here)
-    for name in ("additional_special_tokens", "extra_special_tokens"):
-        more = dressing.get(name) or []
-        for sign in more.values() if isinstance(more, dict) else more:
-            if tokenizer.token_to_id(str(content(sign))) is None:
-                differ(name, content(sign), None)
-
-
-def differ(name: str, there: Any, here: Any) -> None:
-    raise ValueError(
-        f"{TOKENIZER_CONFIG}: {name}: {there}, where tokenizer.json has {here}; "
-        "AutoTokenizer.from_pretrained(...).save_pretrained(...) makes them one"
-    )
-
-
-def parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A normalizer or a pre-tokenizer, or those that it is a sequence of."""
-    if state is None:
-        return
-    yield state
-    for name in ("normalizers", "pretokenizers"):
-        for one in state.get(name, []):
-            yield from parts(one)
-
-
-def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def find_frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The numbers that it puts before and after a text."""
     for text in ("a", "1", *tokenizer.get_vocab()):
-        laid = tokenizer.encode(text, add_special_tokens=True)
-        own = [i for i, sign in enumerate(laid.special_tokens_mask) if not sign]
-        if (
-            own
-            and laid.ids[own[0] : own[-1] + 1]
-            == tokenizer.encode(text, add_special_tokens=False).ids
-        ):
-            return tuple(laid.ids[: own[0]]), tuple(laid.ids[own[-1] + 1 :])
+        framed = tokenizer.encode(text, add_special_tokens=True)
+        own = [i for i, sign in enumerate(framed.special_tokens_mask) if not sign]
+        bare = tokenizer.encode(text, add_special_tokens=False).ids
+        if own and framed.ids[own[0] : own[-1] + 1] == bare:
+            return tuple(framed.ids[: own[0]]), tuple(framed.ids[own[-1] + 1 :])
     raise ValueError("its tokenizer.json knows no text at all")
 
 
-def one_sign(tokenizer: Tokenizer, after: tuple[int, ...]) -> int:
+def check_end(tokenizer: Tokenizer, after: tuple[int, ...]) -> int:
     if len(after) != 1:
         names = " ".join(str(tokenizer.id_to_token(i)) for i in after) or "none"
         raise ValueError(f"a text is read with one sign after it, its tokenizer puts {names} there")
     return after[0]
 
 
-def ending(stop: int | None) -> int:
-    if stop is None:
-        raise ValueError(f"{CONFIG} names no eos_token_id, the sign that ends a text")
-    return stop
+# ---- a tokenizer and what is said of it ------------------------------------------------------
+
+PARTS = {
+    "do_lower_case": ("normalizer", "BertNormalizer", "lowercase"),
+    "strip_accents": ("normalizer", "BertNormalizer", "strip_accents"),
+    "tokenize_chinese_chars": ("normalizer", "BertNormalizer", "handle_chinese_chars"),
+    "add_prefix_space": ("pre_tokenizer", "ByteLevel", "add_prefix_space"),
+}
 
 
-def started(start: int | None, forced: int | None) -> tuple[int, ...]:
-    if start is None:
-        raise ValueError(f"{CONFIG} names no decoder_start_token_id, which all writing begins with")
-    return (start,) if forced is None else (start, forced)
+def check_tokenizer(tokenizer: Tokenizer, names: dict[str, Any]) -> None:
+    """Refuse what is said of a tokenizer that is otherwise: others change it accordingly."""
+    for name, there, here in compare_tokenizer(tokenizer, names):
+        if there != here:
+            raise ValueError(
+                f"{TOKENIZER_CONFIG}: {name}: {there}, where tokenizer.json has {here}; "
+                "AutoTokenizer.from_pretrained(...).save_pretrained(...) makes them one"
+            )
+
+
+def compare_tokenizer(
+    tokenizer: Tokenizer, names: dict[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """What is said of it, by its name, and what it is."""
+    state = json.loads(tokenizer.to_str())
+    found = [
+        (name, one[field])
+        for name, (part, kind, field) in PARTS.items()
+        for one in walk_parts(state[part])
+        if one["type"] == kind
+    ]
+    if "Llama" in str(names.get("tokenizer_class")):
+        before, after = find_frame(tokenizer)
+        found += [("add_bos_token", bool(before)), ("add_eos_token", bool(after))]
+    yield from ((name, names[name], here) for name, here in found if names.get(name) is not None)
+    for number, sign in names.get("added_tokens_decoder", {}).items():
+        here = tokenizer.id_to_token(int(number)) if number.isdecimal() else None
+        yield f"added_tokens_decoder: {number}", sign_text(sign), here
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        more = names.get(name) or []
+        for sign in more.values() if isinstance(more, dict) else more:
+            text = sign_text(sign)
+            yield name, text, None if tokenizer.token_to_id(str(text)) is None else text
+
+
+def walk_parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A normalizer or a pre-tokenizer, or those that it is a sequence of."""
+    if state is not None:
+        yield state
+        for name in ("normalizers", "pretokenizers"):
+            for one in state.get(name, []):
+                yield from walk_parts(one)
 
 
 # ---- out -------------------------------------------------------------------------------------
 
 
-def dressed(codec: Text, kind: Kind) -> Tokenizer:
-    """Its tokenizer, which now lays the signs around a text by itself."""
+def frame_tokenizer(codec: Text, kind: Kind) -> str:
+    """tokenizer.json, which now lays the signs around a text by itself."""
     tokenizer = Tokenizer.from_str(codec.tokenizer.to_str())
     signs, names = codec.signs, lambda i: str(tokenizer.id_to_token(i))
     before = [names(i) for i in (signs.starts if kind == "language" else signs.opens)]
@@ -204,10 +212,12 @@ def dressed(codec: Text, kind: Kind) -> Tokenizer:
         pair=[*before, "$A", *after, "$B:1", *(f"{name}:1" for name in after)],
         special_tokens=[(name, tokenizer.token_to_id(name)) for name in {*before, *after}],
     )
-    return tokenizer
+    text: str = tokenizer.to_str(pretty=True)
+    return text
 
 
-def tokenizer_config(codec: Text, kind: Kind, context: int, types: int) -> dict[str, Any]:
+def describe_tokenizer(codec: Text, kind: Kind, context: int, types: int) -> dict[str, Any]:
+    """tokenizer_config.json"""
     signs, names = codec.signs, codec.tokenizer.id_to_token
     begin = signs.starts if kind in ("language", "translation") else signs.opens
     numbers = {"pad": signs.pad, "eos": signs.stop, "unk": signs.unknown, "mask": signs.mask}
@@ -224,7 +234,7 @@ def tokenizer_config(codec: Text, kind: Kind, context: int, types: int) -> dict[
     }
 
 
-def settings(codec: Text, kind: Kind) -> dict[str, Any]:
+def list_numbers(codec: Text, kind: Kind) -> dict[str, Any]:
     """The signs by their numbers, for config.json."""
     signs = codec.signs
     held: dict[str, Any] = {"pad_token_id": signs.pad}
@@ -243,8 +253,8 @@ def settings(codec: Text, kind: Kind) -> dict[str, Any]:
     return held
 
 
-def generation(codec: Text, kind: Kind, context: int) -> dict[str, Any]:
-    """How it writes: the same signs, and those not written that are not here."""
-    held = {name: value for name, value in settings(codec, kind).items() if value is not None}
+def describe_writing(codec: Text, kind: Kind, context: int) -> dict[str, Any]:
+    """generation_config.json: the same signs, and those not written that are not here."""
+    held = {name: value for name, value in list_numbers(codec, kind).items() if value is not None}
     never = [i for i in codec.signs.never if i != held.get("forced_bos_token_id")]
     return {**held, "max_length": context, **({"suppress_tokens": never} if never else {})}

@@ -42,16 +42,9 @@ class TensorNames:
         return [(part.t() if self.turned else part).contiguous() for part in parts]
 
 
-def both(ours: str, *theirs: str, bias: bool = True, **how: object) -> list[TensorNames]:
-    """The weight, and the bias where there is one, of a linear layer or a norm."""
-    kinds = ("weight", "bias") if bias else ("weight",)
-    return [
-        TensorNames(f"{ours}.{kind}", tuple(f"{name}.{kind}" for name in theirs), **how)  # type: ignore[arg-type]
-        for kind in kinds
-    ]
-
-
-def taken(held: Tensors, pairs: Iterable[TensorNames], wanted: Tensors, folder: Path) -> Tensors:
+def take_tensors(
+    held: Tensors, pairs: Iterable[TensorNames], wanted: Tensors, folder: Path
+) -> Tensors:
     """Tensors from there under the names here; `wanted` are those a network here asks for."""
     weights: Tensors = {}
     used: set[str] = set()
@@ -74,7 +67,7 @@ def taken(held: Tensors, pairs: Iterable[TensorNames], wanted: Tensors, folder: 
     return {name: weights[name] for name in wanted}
 
 
-def given(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
+def give_tensors(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
     """Tensors from here under the names there."""
     return {
         name: part
@@ -83,13 +76,13 @@ def given(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
     }
 
 
-def own_head(held: Tensors, name: str) -> None:
+def require_head(held: Tensors, name: str) -> None:
     """Refuse to make up a head that is said to be no other table, and is not there."""
     if name not in held:
         raise ValueError(f"there is no tensor {name}, and tie_word_embeddings says it is its own")
 
 
-def without_known(held: Tensors, names: str, holds: Callable[[Tensor], bool]) -> Tensors:
+def drop_computed(held: Tensors, names: str, holds: Callable[[Tensor], bool]) -> Tensors:
     """Without tensors that hold what the family computes anyway; refused where they do not."""
     for name in held:
         if re.search(names, name) and not holds(held[name].float()):
@@ -100,7 +93,7 @@ def without_known(held: Tensors, names: str, holds: Callable[[Tensor], bool]) ->
 # ---- tables that are one ---------------------------------------------------------------------
 
 
-def one_of(held: Tensors, names: Sequence[str]) -> Tensors:
+def merge_tables(held: Tensors, names: Sequence[str]) -> Tensors:
     """Tensors that are said to be one, under the first name alone."""
     found = [name for name in names if name in held]
     for name in found[1:]:
@@ -110,12 +103,12 @@ def one_of(held: Tensors, names: Sequence[str]) -> Tensors:
     return kept | ({names[0]: held[found[0]]} if found else {})
 
 
-def scaled_up(table: Tensor) -> Tensor:
+def scale_table(table: Tensor) -> Tensor:
     """As a scaled embedding gives it: for a family that scales nothing."""
     return table * table.shape[1] ** 0.5
 
 
-def unscaled(held: Tensors, table: str, head: str) -> tuple[Tensors, bool, bool]:
+def find_scaled(held: Tensors, table: str, head: str) -> tuple[Tensors, bool, bool]:
     """The tensors, whether table and head are one, and whether the table is a scaled one.
 
     A tied and scaled table is written as two, of which the one read is the root of the width times
@@ -127,7 +120,7 @@ def unscaled(held: Tensors, table: str, head: str) -> tuple[Tensors, bool, bool]
         return held, False, False
     for scaled in (False, True):
         score = held[head].float()
-        if torch.equal(held[table].float(), scaled_up(score) if scaled else score):
+        if torch.equal(held[table].float(), scale_table(score) if scaled else score):
             kept = {name: tensor for name, tensor in held.items() if name != head}
             return kept | {table: held[head]}, True, scaled
     return held, False, False

@@ -1,0 +1,193 @@
+"""What becomes of every key of the files beside config.json."""
+
+from __future__ import annotations
+
+from manyheads.interop.huggingface.keys import Idle, Key, Left, Only, Read
+
+
+def name_keys(key: Key, names: str) -> dict[str, Key]:
+    """Several names of which the same becomes."""
+    return dict.fromkeys(names.split(), key)
+
+
+BACK = Idle("what a call gives back beside the result")
+SPEED = Idle("faster, not other")
+AROUND = Idle("laid around a text as tokenizer.json says")
+TOKENIZER_READ = Idle("tokenizer.json is read")
+
+# What a call does unless told otherwise: generation_config.json, and config.json where there is
+# no such file.
+WRITING: dict[str, Key] = {
+    "pad_token_id": Read("the sign that fills a row", null=True),
+    "eos_token_id": Read("the sign that ends a text; several: each ends it", null=True),
+    "bos_token_id": AROUND,
+    "decoder_start_token_id": Read("the sign that all writing begins with", null=True),
+    "forced_bos_token_id": Read("the sign that follows it", null=True),
+    "forced_eos_token_id": Idle("a text as long as it may be ends there"),
+    "bad_words_ids": Read("not written; of single tokens alone", null=True),
+    "suppress_tokens": Read("not written", null=True),
+    "max_length": Left("--max-new-tokens counts what is new", (None, 20)),
+    "max_new_tokens": Left("--max-new-tokens"),
+    "min_length": Left("--min-new-tokens counts what is new", (None, 0)),
+    "min_new_tokens": Left("--min-new-tokens", (None, 0)),
+    "early_stopping": Left("a beam ends with as many texts as it is wide", (None, False, True)),
+    "do_sample": Left("--temperature draws", (None, False)),
+    "num_beams": Left("--beam", (None, 1)),
+    "temperature": Left("--temperature", (None, 1.0)),
+    "top_k": Left("--top-k", (None, 0, 50)),
+    "top_p": Left("--top-p", (None, 1.0)),
+    "min_p": Left("--min-p", (None, 0.0)),
+    "repetition_penalty": Left("--repetition-penalty of `generate`", (None, 1.0)),
+    "no_repeat_ngram_size": Left("not done here: what is written may repeat itself", (None, 0)),
+    "length_penalty": Left("--length-penalty", (None, 1.0)),
+    "num_return_sequences": Left("--nbest or --count", (None, 1)),
+    "stop_strings": Left("--stop"),
+    "max_time": Left("not done here"),
+    "renormalize_logits": Left("scores are the model's own", (None, False)),
+    **name_keys(
+        Only((None,)), "top_h exponential_decay_length_penalty watermarking_config dola_layers"
+    ),
+    **name_keys(Only((None, 1.0)), "typical_p encoder_repetition_penalty guidance_scale"),
+    **name_keys(Only((None, 0.0)), "epsilon_cutoff eta_cutoff penalty_alpha diversity_penalty"),
+    "encoder_no_repeat_ngram_size": Only((None, 0)),
+    **name_keys(
+        Only((None, [])), "begin_suppress_tokens forced_decoder_ids constraints force_words_ids"
+    ),
+    "sequence_bias": Only((None, {}, [])),
+    "token_healing": Only((None, False)),
+    "num_beam_groups": Only((None, 1)),
+    "remove_invalid_values": Idle("weights that are no numbers are refused"),
+    **name_keys(
+        SPEED,
+        """
+        use_cache cache_implementation cache_config max_cache_len return_legacy_cache use_mtp
+        is_assistant num_assistant_tokens num_assistant_tokens_schedule
+        assistant_confidence_threshold assistant_early_exit assistant_lookbehind
+        assistant_ensemble_weight target_lookbehind prompt_lookup_num_tokens
+        max_matching_ngram_size speculation_type compile_config disable_compile
+        continuous_batching_config low_memory prefill_chunk_size
+        """,
+    ),
+    **name_keys(
+        BACK,
+        "output_attentions output_hidden_states output_scores output_logits "
+        "return_dict_in_generate",
+    ),
+    **name_keys(Idle("where it came from"), "_from_model_config _commit_hash"),
+    "transformers_version": Idle("who wrote it"),
+}
+
+# ---- the tokenizer's files -------------------------------------------------------------------
+
+SIGN_NAMES = ("eos_token", "pad_token", "unk_token", "mask_token")
+
+SPECIAL_TOKENS: dict[str, Key] = {
+    **dict.fromkeys(SIGN_NAMES, Read("the sign, where no number is said", null=True)),
+    **name_keys(AROUND, "bos_token cls_token sep_token"),
+    "additional_special_tokens": Read("each is in tokenizer.json", null=True),
+}
+
+AGREES = "refused unless tokenizer.json has the same"
+TOKENIZING: dict[str, Key] = {
+    **SPECIAL_TOKENS,
+    "added_tokens_decoder": Read("each is in tokenizer.json by its number", "object"),
+    "extra_special_tokens": Read("each is in tokenizer.json", null=True),
+    **name_keys(
+        Read(AGREES, "flag", null=True),
+        "do_lower_case strip_accents tokenize_chinese_chars add_prefix_space",
+    ),
+    "tokenizer_class": Read("whether add_bos_token and add_eos_token change it", null=True),
+    **name_keys(Read(AGREES + ", of a Llama's", "flag", null=True), "add_bos_token add_eos_token"),
+    "clean_up_tokenization_spaces": Left("spaces are as tokenizer.json has them", (None, False)),
+    "chat_template": Read("how `generate --chat` lays out a prompt", null=True),
+    "auto_map": Only((None,)),
+    **name_keys(
+        Idle("how much is read at once is the model's"),
+        "model_max_length max_len max_length padding truncation stride",
+    ),
+    **name_keys(
+        Idle("how a call lays out a batch or a text"),
+        """
+        padding_side truncation_side truncation_strategy pad_to_multiple_of pad_token_type_id
+        model_input_names split_special_tokens spaces_between_special_tokens trim_offsets errors
+        return_token_type_ids
+        """,
+    ),
+    **name_keys(
+        Idle("where it came from"),
+        """
+        name_or_path _name_or_path tokenizer_file special_tokens_map_file vocab_file merges_file
+        source_spm target_spm target_vocab_file processor_class backend is_local local_files_only
+        use_fast from_slow trust_remote_code use_auth_token token revision cache_dir
+        force_download device_map torch_dtype transformers_version
+        """,
+    ),
+    **name_keys(
+        TOKENIZER_READ,
+        """
+        do_basic_tokenize never_split wordpieces_prefix legacy sp_model_kwargs
+        use_default_system_prompt source_lang target_lang src_lang tgt_lang language_codes
+        separate_vocabs offset mask_token_sent
+        """,
+    ),
+}
+
+# ---- sentence-transformers' files ------------------------------------------------------------
+
+MODULES: dict[str, Key] = {
+    "idx": Idle("they come in their order"),
+    "name": Idle("a name"),
+    "path": Read("the folder of its settings", "word"),
+    "type": Read("Transformer, Pooling or Normalize", "word"),
+    "kwargs": Only((None, [], {})),
+}
+SENTENCES: dict[str, Key] = {
+    "__version__": Idle("who wrote it"),
+    "model_type": Only((None, "SentenceTransformer")),
+    "prompts": Read("what stands before a text, by a name", "object", null=True),
+    "default_prompt_name": Read("which of them stands before every text", "word", null=True),
+    "truncate_dim": Read("so many numbers of a vector, the first", "size", null=True),
+    "similarity_fn_name": Left(
+        "two vectors are compared by whoever has them", (None, "cosine", "dot")
+    ),
+}
+PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+READING: dict[str, Key] = {
+    "max_seq_length": Read("tokens of a text that are read", "span", null=True),
+    "do_lower_case": Read("a text is read in small letters", "flag"),
+    "transformer_task": Only((None, "feature-extraction")),
+    "modality_config": Only((None, PLAIN_TEXT)),
+    "module_output_name": Only((None, "token_embeddings")),
+    "unpad_inputs": SPEED,
+    **name_keys(
+        Only((None, {})),
+        """
+        processing_kwargs model_args tokenizer_args config_args model_kwargs processor_kwargs
+        config_kwargs
+        """,
+    ),
+    **name_keys(
+        Only((None,)), "query_length document_length query_expansion tokenizer_name_or_path"
+    ),
+}
+MODES = {"cls": "cls_token", "mean": "mean_tokens"}  # since version 6, and before
+POOLING: dict[str, Key] = {
+    **name_keys(
+        Read("the width of the model", "size"), "word_embedding_dimension embedding_dimension"
+    ),
+    "pooling_mode": Read("cls or mean"),
+    **name_keys(
+        Read("the one that is true", "flag"), "pooling_mode_cls_token pooling_mode_mean_tokens"
+    ),
+    **name_keys(
+        Read("refused where it is true", "flag"),
+        """
+        pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens
+        pooling_mode_weightedmean_tokens pooling_mode_lasttoken
+        """,
+    ),
+    "include_prompt": Only((True,)),
+}
+NORMALIZE: dict[str, Key] = name_keys(
+    Only((None, "sentence_embedding")), "module_input_name module_output_name"
+)
