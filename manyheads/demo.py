@@ -20,14 +20,14 @@ from manyheads.training.run import Run
 
 CORPUS = BUILT_IN / "tatoeba-short.tsv.gz"
 BEAM = 5
-LONG = ("Kannst du mir bitte sagen, wo der Bahnhof ist?", "Wenn es regnet, bleiben wir zu Hause.")
-SHORT = (
+LONG = ["Kannst du mir bitte sagen, wo der Bahnhof ist?", "Wenn es regnet, bleiben wir zu Hause."]
+SHORT = [
     "Ich bin müde.",
     "Wo ist mein Buch?",
     "Er kommt heute nicht.",
     "Tom will nach Hause gehen.",
     "Was hast du heute gemacht?",
-)
+]
 SHOWN = "Ich habe gestern ein neues Buch gekauft."
 
 # Small enough for two cores and a minute.
@@ -82,7 +82,9 @@ def trained(run: Run, console: Console, steps: int | None) -> Translator:
     begin(recipe, run)
     with Screen(console, shown=1) as screen:
         go_on(run, callback=screen)
-    return load(run.folder, "cpu")
+    learned = load(run.folder, "cpu")
+    assert isinstance(learned, Translator)
+    return learned
 
 
 def side_by_side(model: Translator, learned: Translator) -> Table:

@@ -7,7 +7,7 @@ codec.json and its weights.safetensors alone; those that come with the package a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal, overload
 
 from manyheads.modules.config import Network
 from manyheads.tasks.table import load_recipe
@@ -16,10 +16,21 @@ from manyheads.training.distributed import chosen
 from manyheads.training.files import fitting, measured, read_tensors, refuse_what_is_no_number
 from manyheads.training.run import RECIPE, WEIGHTS
 
+if TYPE_CHECKING:
+    from manyheads.tasks.model import Model
+    from manyheads.tasks.music.model import Musician
+    from manyheads.tasks.seq2seq.model import Translator
+
 BUILT_IN = Path(__file__).parent / "builtin"
 
 
-def load(model: str | Path, device: str | None = None) -> Any:
+@overload
+def load(model: Literal["de-en", "en-de"], device: str | None = None) -> Translator: ...
+@overload
+def load(model: Literal["chorales"], device: str | None = None) -> Musician: ...
+@overload
+def load(model: str | Path, device: str | None = None) -> Model: ...
+def load(model: str | Path, device: str | None = None) -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
     folder = found(model)
     recipe, task = load_recipe(folder / RECIPE)

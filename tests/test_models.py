@@ -77,6 +77,24 @@ def test_a_smaller_folder_is_a_model_too(run: Run, base: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("run", [run for run, *_ in KINDS])
+def test_a_model_that_is_saved_is_the_model_that_is_loaded(
+    run: Run, base: Path, tmp_path: Path
+) -> None:
+    model, folder = load(run(base), "cpu"), tmp_path / "a" / "b"
+    with torch.no_grad():
+        next(model.network.parameters()).add_(1)  # what is saved is what it is now
+    model.to("cpu").save(folder)
+    back = load(folder)
+    assert (type(back), back.kind, back.device) == (type(model), model.kind, model.device)
+    assert back.task.recipe == model.task.recipe
+    one, other = weights_of(model.network), weights_of(back.network)
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    with pytest.raises(ValueError) as error:
+        model.save(folder)
+    assert str(error.value) == f"a model is saved into a new folder, {folder} is there already"
+
+
+@pytest.mark.parametrize("run", [run for run, *_ in KINDS])
 def test_a_folder_without_weights_is_refused(run: Run, base: Path, tmp_path: Path) -> None:
     folder = copytree(run(base), tmp_path / "run")
     (folder / WEIGHTS).unlink()

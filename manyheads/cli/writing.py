@@ -335,10 +335,10 @@ def measured_examples(model: str, path: Path, device: str | None) -> dict[str, A
     """By the task itself, where it knows how; else by labels."""
     from manyheads.data.sources import lines
     from manyheads.models import load
-    from manyheads.tasks.task import Model
+    from manyheads.tasks.model import Predictor
 
     loaded = load(model, device)
-    if not isinstance(loaded, Model):
+    if not isinstance(loaded, Predictor):
         return measured_labels(model, path, device)
     began, found = time.perf_counter(), loaded.evaluate(path)
     return {

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
 
-import torch
 from torch import Tensor, nn
 
+from manyheads.tasks.model import Model, Predictor
 from manyheads.tasks.recipe import Choice
 
 
@@ -126,7 +126,7 @@ class Task(ABC):
 
     @classmethod
     def open(cls, recipe: Any, folder: Path) -> Self:
-        """The task of a run, or of a model, from its folder alone."""
+        """The task of a run, or of a model: from its folder's recipe and .json files alone."""
         return cls(recipe, folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
@@ -147,9 +147,9 @@ class Task(ABC):
     def validate(self, network: Any) -> Validation:
         """On what was held out."""
 
-    def model(self, network: Any, name: str = "") -> Any:
+    def model(self, network: Any, name: str = "") -> Model:
         """What a user gets of a network."""
-        return Model(self, network, name)
+        return Predictor(self, network, name)
 
     # ---- from a model to what it says ----------------------------------------------------------
 
@@ -170,30 +170,6 @@ class Task(ABC):
             total += sum(term.item() for term in terms.values())
             counted += batches.count(rows)
         return total / counted
-
-
-class Model:
-    """A trained network with its task: what `load` gives where a task has no class of its own."""
-
-    def __init__(self, task: Task, network: nn.Module, name: str = ""):
-        self.task, self.network, self.name = task, network.eval(), name
-
-    @property
-    def kind(self) -> str:
-        return str(self.task.recipe.task)
-
-    def to(self, device: torch.device | str) -> Self:
-        self.network.to(device)
-        return self
-
-    @torch.no_grad()
-    def predict(self, lines: Sequence[str]) -> list[str]:
-        """model.predict(["3 1 2"]) -> ["1 2 3"]"""
-        return self.task.predict(self.network, lines)
-
-    @torch.no_grad()
-    def evaluate(self, path: Path | str) -> dict[str, float]:
-        return self.task.evaluate(self.network, Path(path))
 
 
 class Examples(list[Any]):

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 if TYPE_CHECKING:
     from torch import Tensor
 
+RECIPE, WEIGHTS = "recipe.yaml", "weights.safetensors"  # what makes a folder a model
 NOTE = "manyheads"  # the key of our own note among a safetensors file's words
 
 

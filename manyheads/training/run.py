@@ -29,6 +29,8 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.training.files import RECIPE as RECIPE
+from manyheads.training.files import WEIGHTS as WEIGHTS
 from manyheads.training.files import read_tensors, write_tensors, write_text
 from manyheads.training.learner import Learner
 
@@ -37,8 +39,7 @@ try:
 except ImportError:  # a system without it: nothing keeps two processes apart there
     fcntl = None  # type: ignore[assignment]
 
-RECIPE, WEIGHTS, CHECKPOINT = "recipe.yaml", "weights.safetensors", "checkpoint.safetensors"
-START = "start.safetensors"
+CHECKPOINT, START = "checkpoint.safetensors", "start.safetensors"
 METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
 LOCK = ".manyheads.lock"
 LOGS = (METRICS, TIMES, SAMPLES)

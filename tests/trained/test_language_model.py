@@ -24,7 +24,7 @@ def test_one_prompt_or_several_are_written_on_from(model: LanguageModel) -> None
     prompts = ["the old", "a dog", "the"]
     several = model.generate(prompts, max_new_tokens=9, temperature=0)
     alone = [model.generate(prompt, max_new_tokens=9, temperature=0) for prompt in prompts]
-    assert [[one] for one in several] == alone
+    assert several == alone
     assert all(several)
 
 
@@ -59,6 +59,7 @@ def test_a_text_is_scored_by_token(model: LanguageModel) -> None:
     scored = model.score("the old dog")
     assert "".join(scored.pieces) == "the old dog"
     assert len(scored.logs) == scored.bytes == 11
+    assert model.score(["the old dog"]) == [scored]
     assert scored.bits_per_byte == pytest.approx(-sum(scored.logs) / math.log(2) / 11)
 
 

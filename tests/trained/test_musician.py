@@ -364,6 +364,7 @@ def test_each_token_is_scored_by_what_came_before_it(network: dict[str, object])
 def test_past_the_context_every_token_is_scored_once_from_a_whole_step_on() -> None:
     model, piece = singer(24, types=4, relative="score", position="none"), chorale(31)
     assert len(model.score(piece).logs) == 31 * 4 + 1
+    assert model.score([piece]) == [model.score(piece)]
     assert len(model.score(piece, stride=4).logs) == 31 * 4 + 1
     with pytest.raises(ValueError, match="context of 24 tokens in whole steps of 4, got 6"):
         model.score(piece, stride=6)

@@ -139,8 +139,12 @@ def test_what_cannot_be_read_is_refused_after_what_came_before(model: Translator
         list(model.write(["ba", 7]))  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"^line 1: '.ud800' is half of a character"):
         list(model.write(["\ud800"]))
-    with pytest.raises(ValueError, match=r"^texts come as a list, got a str"):
-        model.translate("ba")
+
+
+def test_one_text_gives_one_and_a_list_gives_a_list(model: Translator) -> None:
+    assert model.translate("ba du", beam=3) == "one two"
+    assert model.translate(["ba du"], beam=3) == ["one two"]
+    assert model.translate_nbest(["ba du"], 2) == [model.translate_nbest("ba du", 2)]
 
 
 def test_sentences_on_one_line_are_written_one_by_one(model: Translator) -> None:

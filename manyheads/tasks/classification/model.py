@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
 from manyheads.tasks.classification.predictions import AnyPrediction
-from manyheads.tasks.masked.model import EncoderModel, readable
-from manyheads.tasks.portable import Portable
+from manyheads.tasks.masked.model import EncoderModel, refuse_no_texts
+from manyheads.tasks.model import as_list
+from manyheads.tasks.portable import Portable, VectorSettings
 
 if TYPE_CHECKING:
     from manyheads.tasks.classification.task import ClassificationTask
@@ -18,16 +19,31 @@ if TYPE_CHECKING:
 class Classifier(EncoderModel):
     """It has learned to say something about a text."""
 
-    def __init__(self, task: ClassificationTask, network: nn.Module, name: str = ""):
-        super().__init__(task.codec, network, name)
-        self.task, self.kind, self.pooling = task, task.kind, task.pooling
+    task: ClassificationTask
 
+    def __init__(self, task: ClassificationTask, network: nn.Module, name: str = ""):
+        super().__init__(task, network, name)
+        self.vectors = VectorSettings(task.pooling)
+
+    @overload
+    def classify(self, texts: str) -> AnyPrediction: ...
+    @overload
     def classify(
-        self, texts: Sequence[Any], progress: Callable[[int], object] = lambda more: None
-    ) -> list[AnyPrediction]:
-        """model.classify(["A lovely film."]) -> [Prediction("positive", 0.98, ...)]"""
-        readable(texts)
-        return self.task.decode(self.network, texts, progress=progress)
+        self, texts: Sequence[Any], progress: Callable[[int], object] = ...
+    ) -> list[AnyPrediction]: ...
+    def classify(
+        self,
+        texts: str | Sequence[Any],
+        progress: Callable[[int], object] = lambda more: None,
+    ) -> AnyPrediction | list[AnyPrediction]:
+        """model.classify("A lovely film.") -> Prediction("positive", 0.98, ...); of a list, a list.
+
+        In a list there may be pairs of texts, and texts that are lists of words.
+        """
+        several = as_list(texts)
+        refuse_no_texts(several)
+        found = self.task.decode(self.network, several, progress=progress)
+        return found[0] if isinstance(texts, str) else found
 
     def portable(self) -> Portable:
         task = self.task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from torch import nn
 
@@ -13,6 +13,7 @@ from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.generate import Continuation, generate, stream
+from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
@@ -43,19 +44,20 @@ class Scored(NamedTuple):
 NOTHING = Scored([], [], 0)
 
 
-class LanguageModel:
+class LanguageModel(Model):
     """A trained network that writes on."""
 
-    kind = "language"
+    task: LanguageTask
 
     def __init__(
         self, task: LanguageTask, network: nn.Module, name: str = "", chat: Chat | None = None
     ):
-        self.task, self.network, self.name, self.chat = task, network.eval(), name, chat
+        super().__init__(task, network, name)
+        self.chat = chat
 
     def generate(
         self,
-        prompts: str | Sequence[str],
+        prompts: Texts,
         *,
         max_new_tokens: int = 256,
         min_new_tokens: int = 0,
@@ -73,8 +75,8 @@ class LanguageModel:
         truncate: bool = False,
         special: bool = False,
         chat: bool = False,
-    ) -> list[str]:
-        """model.generate("ROMEO:", max_new_tokens=50) -> [" What lady is that ..."]
+    ) -> Texts:
+        """model.generate("ROMEO:", max_new_tokens=50) -> " What lady ..."; of a list, a list.
 
         Each option is what `LanguageDecoding` says of it; `write` gives several for each prompt.
         """
@@ -96,8 +98,8 @@ class LanguageModel:
             special=special,
             chat=chat,
         )
-        several = [prompts] if isinstance(prompts, str) else list(prompts)
-        return [best.text for best, *_ in self.write(several, how)]
+        found = [best.text for best, *_ in self.write(as_list(prompts), how)]
+        return found[0] if isinstance(prompts, str) else found
 
     def write(
         self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding()
@@ -123,12 +125,22 @@ class LanguageModel:
             )
         return self.chat.ask(prompt)
 
-    def score(self, text: str, stride: int = 0, given: str = "") -> Scored:
+    @overload
+    def score(self, texts: str, stride: int = 0, given: str = "") -> Scored: ...
+    @overload
+    def score(self, texts: list[str], stride: int = 0, given: str = "") -> list[Scored]: ...
+    def score(
+        self, texts: str | list[str], stride: int = 0, given: str = ""
+    ) -> Scored | list[Scored]:
         """How likely a text is after what is `given`, which is not scored itself.
 
         Past the context, each token sees the half of it before at least; a `stride` says by how
         many tokens the window moves: the fewer, the more each token sees.
         """
+        found = [self.score_one(text, stride, given) for text in as_list(texts)]
+        return found[0] if isinstance(texts, str) else found
+
+    def score_one(self, text: str, stride: int, given: str) -> Scored:
         if not text:
             raise ValueError("a text to score has at least one character, an empty one came")
         codec, context = self.task.codec, self.task.context

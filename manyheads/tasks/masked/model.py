@@ -14,6 +14,7 @@ from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
 from manyheads.modules.config import Pooling
 from manyheads.tasks.masked.vectors import embed
+from manyheads.tasks.model import Model, as_list
 from manyheads.tasks.portable import Portable, VectorSettings
 
 if TYPE_CHECKING:
@@ -23,60 +24,62 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 
 
-class EncoderModel:
+class EncoderModel(Model):
     """A trained network that sees both ways."""
 
-    kind: str
-    longest = sys.maxsize  # tokens of a text that are read, where the network could read more
-    pooling: Pooling = "mean"
-    normalised = True
-    prompt = ""  # stands before every text
-    dimensions = 0  # so many numbers of a vector, the first; 0: all
+    vectors = VectorSettings()
 
-    def __init__(self, codec: Text, network: nn.Module, name: str = ""):
-        self.codec, self.network, self.name = codec, network.eval(), name
+    @property
+    def codec(self) -> Text:
+        codec: Text = self.task.codec
+        return codec
 
     def embed(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         pooling: Pooling | None = None,
         normalise: bool | None = None,
     ) -> Vectors:
-        """A vector for each text, (N, D): close where the texts are."""
-        readable(texts)
-        how = pooling or self.pooling
-        length = self.normalised if normalise is None else normalise
-        read = [self.prompt + text for text in texts]
-        vectors = embed(self.network, self.codec, read, how, length, longest=self.longest)
-        if self.dimensions and normalise:  # asked for, it is the length of what is given
-            kept = vectors[:, : self.dimensions]
-            return kept / np.linalg.norm(kept, axis=1, keepdims=True).clip(1e-12)
-        return vectors[:, : self.dimensions] if self.dimensions else vectors
+        """A vector for each text, (N, D): close where the texts are; of one text, (D,)."""
+        how, several = self.vectors, as_list(texts)
+        refuse_no_texts(several)
+        vectors = embed(
+            self.network,
+            self.codec,
+            [how.prompt + text for text in several],
+            pooling or how.pooling,
+            how.normalised if normalise is None else normalise,
+            longest=how.context or sys.maxsize,
+        )
+        if how.dimensions:
+            vectors = vectors[:, : how.dimensions]
+            if normalise:  # asked for, it is the length of what is given
+                vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        return vectors[0] if isinstance(texts, str) else vectors
 
 
 class Embedder(EncoderModel):
     """It was made for vectors, elsewhere."""
 
-    kind = "embedding"
+    task: EmbeddingTask
 
     def __init__(self, task: EmbeddingTask, network: nn.Module, name: str = ""):
-        super().__init__(task.codec, network, name)
-        recipe = self.recipe = task.recipe
-        self.longest, self.pooling = recipe.data.context, recipe.pooling
-        self.normalised, self.prompt = recipe.normalised, recipe.prompt
-        self.dimensions = recipe.dimensions
+        super().__init__(task, network, name)
+        said, context = task.recipe, task.recipe.data.context
+        self.vectors = VectorSettings(
+            said.pooling, said.normalised, said.prompt, said.dimensions, context
+        )
 
     def portable(self) -> Portable:
-        how = self.pooling, self.normalised, self.prompt, self.dimensions, self.longest
         return Portable(
             "encoder",
             self.kind,
-            self.recipe.network,
+            self.task.recipe.network,
             (self.codec,),
-            self.longest,
+            self.vectors.context,
             self.network,
             self.name,
-            vectors=VectorSettings(*how),
+            vectors=self.vectors,
             embed=self.embed,
         )
 
@@ -84,11 +87,7 @@ class Embedder(EncoderModel):
 class MaskedLM(EncoderModel):
     """It has learned to guess hidden words."""
 
-    kind = "masked"
-
-    def __init__(self, task: MaskedTask, network: nn.Module, name: str = ""):
-        super().__init__(task.codec, network, name)
-        self.task = task
+    task: MaskedTask
 
     def portable(self) -> Portable:
         design = self.task.design
@@ -97,10 +96,8 @@ class MaskedLM(EncoderModel):
         )
 
 
-def readable(texts: Sequence[Any]) -> None:
-    """Refuse what is no list of texts, of pairs of them or of lists of words."""
-    if isinstance(texts, str):
-        raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
+def refuse_no_texts(texts: Sequence[Any]) -> None:
+    """Refuse what are no texts, pairs of them or lists of words."""
     for number, one in enumerate(texts, start=1):
         for part in [one] if isinstance(one, str) else one:
             whole(part, f"text {number}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import torch
-from torch import nn
 
 from manyheads.attention.places import line
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.model import Model
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
     Composed,
@@ -53,13 +53,10 @@ class PieceLikelihood(NamedTuple):
         return math.exp(min(self.loss, 700))
 
 
-class Musician:
+class Musician(Model):
     """A trained network that plays on."""
 
-    kind = "music"
-
-    def __init__(self, task: MusicTask, network: nn.Module, name: str = ""):
-        self.task, self.network, self.name = task, network.eval(), name
+    task: MusicTask
 
     @property
     def player(self) -> Player:
@@ -138,11 +135,22 @@ class Musician:
         )
         return harmonize(self.player, piece, voice, particles, how, shown, track)
 
-    def score(self, piece: Piece, stride: int = 0) -> PieceLikelihood:
+    @overload
+    def score(self, pieces: Piece, stride: int = 0) -> PieceLikelihood: ...
+    @overload
+    def score(self, pieces: Sequence[Piece], stride: int = 0) -> list[PieceLikelihood]: ...
+    def score(
+        self, pieces: Piece | Sequence[Piece], stride: int = 0
+    ) -> PieceLikelihood | list[PieceLikelihood]:
         """How likely a piece is; past the context, each token sees the half of it before at least.
 
         A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
         """
+        if isinstance(pieces, Piece):
+            return self.score_one(pieces, stride)
+        return [self.score_one(piece, stride) for piece in pieces]
+
+    def score_one(self, piece: Piece, stride: int) -> PieceLikelihood:
         codec, context = self.task.codec, self.task.context
         stride = stride or self.stride
         if not 0 < stride <= context or stride % codec.beat:
@@ -169,7 +177,7 @@ class Musician:
         query = find_query(where, at)
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
-        read = torch.tensor([ids[begin : query + 1]], device=next(self.network.parameters()).device)
+        read = torch.tensor([ids[begin : query + 1]], device=self.device)
         with recording(self.network) as seen:
             self.network(Tokens(read, line(read.shape[1], device=read.device)))
         if not seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 
@@ -17,6 +17,7 @@ from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
@@ -58,16 +59,19 @@ class Written(NamedTuple):
 NOTHING = Written("", 0.0, 0.0, [], True)
 
 
-class Translator:
+class Translator(Model):
     """A trained network with its vocabularies."""
 
-    def __init__(self, task: Seq2Seq, network: EncoderDecoder, name: str = ""):
-        self.task, self.network, self.name = task, network.eval(), name
-        self.kind, self.signs = task.kind, task.codecs.signs
+    task: Seq2Seq
+    network: EncoderDecoder
+
+    @property
+    def signs(self) -> tuple[Signs, Signs]:
+        return self.task.codecs.signs
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Texts,
         *,
         beam: int | None = None,
         length_penalty: float = 1.0,
@@ -82,8 +86,8 @@ class Translator:
         max_new_tokens: int = 0,
         prefix: str = "",
         long: Long | None = None,
-    ) -> list[str]:
-        """model.translate(["Ein Hund rennt."]) -> ["A dog is running."]
+    ) -> Texts:
+        """model.translate("Ein Hund rennt.") -> "A dog is running."; of a list, a list.
 
         By a beam of 5 unless a temperature is given. `long` is what becomes of a text of several
         sentences, or of more than can be read: `split` reads each sentence by itself and is what
@@ -102,11 +106,13 @@ class Translator:
             min_new_tokens=min_new_tokens,
             max_new_tokens=max_new_tokens,
         )
-        return [best.text for best, *_ in self.write(listed(texts), how, prefix=prefix, long=long)]
+        several = self.write(as_list(texts), how, prefix=prefix, long=long)
+        found = [best.text for best, *_ in several]
+        return found[0] if isinstance(texts, str) else found
 
     def translate_nbest(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         nbest: int = BEAM,
         *,
         beam: int | None = None,
@@ -115,8 +121,10 @@ class Translator:
         max_new_tokens: int = 0,
         prefix: str = "",
         long: Long | None = None,
-    ) -> list[list[Written]]:
-        """For each text the best so many, each with its text, score and log_prob, best first."""
+    ) -> list[Any]:
+        """Of one text the best so many Written, each with its text, score and log_prob, best first;
+        of a list of texts a list of such lists.
+        """
         how = DecodingConfig(
             beam=max(BEAM, nbest if isinstance(nbest, int) else 0) if beam is None else beam,
             nbest=nbest,
@@ -124,7 +132,8 @@ class Translator:
             min_new_tokens=min_new_tokens,
             max_new_tokens=max_new_tokens,
         )
-        return list(self.write(listed(texts), how, prefix=prefix, long=long))
+        found = list(self.write(as_list(texts), how, prefix=prefix, long=long))
+        return found[0] if isinstance(texts, str) else found
 
     def write(
         self,
@@ -274,12 +283,6 @@ class Aligned(NamedTuple):
     read: list[str]
     written: list[str]
     links: list[tuple[int, int]]
-
-
-def listed(texts: Sequence[str]) -> Sequence[str]:
-    if isinstance(texts, str):
-        raise ValueError('texts come as a list, got a str; ["..."] is a list of one')
-    return texts
 
 
 def units(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:

@@ -1,0 +1,74 @@
+"""What a user gets: a trained network with all that it needs to be used."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import nn
+
+from manyheads.config import write
+from manyheads.training.averages import weights_of
+from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
+
+Texts = TypeVar("Texts", str, list[str])  # one in gives one, a list gives a list
+
+
+class Model:
+    """A trained network with its task, under the name or the folder it was loaded by."""
+
+    task: Any  # a Task, which knows of this class
+    network: Any
+
+    def __init__(self, task: Any, network: nn.Module, name: str = ""):
+        self.task, self.network, self.name = task, network.eval(), name
+
+    @property
+    def kind(self) -> str:
+        """The task that it was trained for: translation, language, ..."""
+        return str(self.task.recipe.task)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = next(self.network.parameters()).device
+        return device
+
+    def to(self, device: torch.device | str) -> Self:
+        self.network.to(device)
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """model.save("de-en") makes a folder that `load` opens: weights, recipe, codecs."""
+        source, folder = self.task.held_in(), Path(folder)
+        if not source.is_dir():
+            raise ValueError(f"{source} is gone, and with it the codecs that are saved beside")
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise ValueError(f"a model is saved into a new folder, {folder} is there already")
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in [*source.glob("*.json"), *source.glob("README.md")]:
+            shutil.copyfile(path, folder / path.name)
+        write_tensors(folder / WEIGHTS, weights_of(self.network), {})
+        write_text(folder / RECIPE, write(self.task.recipe))  # last: then it is a model
+
+
+class Predictor(Model):
+    """A model of a task that has no class of its own for it."""
+
+    @torch.no_grad()
+    def predict(self, lines: Texts) -> Texts:
+        """model.predict("3 1 2") -> "1 2 3" """
+        found: list[str] = self.task.predict(self.network, as_list(lines))
+        return found[0] if isinstance(lines, str) else found
+
+    @torch.no_grad()
+    def evaluate(self, path: Path | str) -> dict[str, float]:
+        found: dict[str, float] = self.task.evaluate(self.network, Path(path))
+        return found
+
+
+def as_list(texts: str | Sequence[str]) -> list[str]:
+    """ "one" -> ["one"]"""
+    return [texts] if isinstance(texts, str) else list(texts)
