@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, reduce
+from functools import reduce
 from operator import and_, or_
 from typing import Any, ClassVar, Self, TypeAlias, dataclass_transform
 
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import WORDS, Verdict
-from manyheads.attention.places import Graph, Grid, Pair, Pairs, end_to_end, grid, time_of
+from manyheads.attention.intervals import Verdict
+from manyheads.attention.places import Graph, Pair, Pairs, end_to_end, time_of
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -49,22 +49,22 @@ class Pattern:
 
     def to(self, device: torch.device | str) -> Self:
         """The same with its tensors on that device."""
-        return self.changed(lambda part: part.to(device))
+        return self.replace_parts(lambda part: part.to(device))
 
     def select(self, rows: Tensor) -> Self:
         """The same for these sequences of the batch; its tensors have the batch first."""
-        return self.changed(lambda p: p[rows] if isinstance(p, Tensor) else p.select(rows))
+        return self.replace_parts(lambda p: p[rows] if isinstance(p, Tensor) else p.select(rows))
 
-    def changed(self, change: Callable[[Any], Any]) -> Self:
+    def replace_parts(self, change: Callable[[Any], Any]) -> Self:
         """The same with every tensor and every pattern in it changed."""
 
-        def anew(value: Any) -> Any:
+        def replaced(value: Any) -> Any:
             if isinstance(value, tuple):
-                return tuple(map(anew, value))
+                return tuple(map(replaced, value))
             return change(value) if isinstance(value, Tensor | Pattern) else value
 
         mine: Any = self
-        values = {f.name: anew(getattr(self, f.name)) for f in fields(mine)}
+        values = {f.name: replaced(getattr(self, f.name)) for f in fields(mine)}
         return mine if self.fixed else replace(mine, **values)
 
     def parts(self) -> tuple[Pattern, ...]:
@@ -72,10 +72,10 @@ class Pattern:
         return (self,)
 
     def __and__(self, other: Pattern) -> Pattern:
-        return every((*self.parts(), *a_pattern(other, "&").parts()))
+        return all_of((*self.parts(), *as_pattern(other, "&").parts()))
 
     def __or__(self, other: Pattern) -> Pattern:
-        return any_of((*alternatives(self), *alternatives(a_pattern(other, "|"))))
+        return any_of((*alternatives(self), *alternatives(as_pattern(other, "|"))))
 
     def __invert__(self) -> Pattern:
         return self.pattern if isinstance(self, Not) else Not(self)
@@ -87,7 +87,7 @@ class Pattern:
         if type(self) is not type(other):
             return False
         mine, theirs = values_of(self), values_of(other)
-        return len(mine) == len(theirs) and all(map(same, mine, theirs))
+        return len(mine) == len(theirs) and all(map(equal, mine, theirs))
 
     def __hash__(self) -> int:
         return hash(
@@ -95,7 +95,7 @@ class Pattern:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(written, values_of(self)))})"
+        return f"{type(self).__name__}({', '.join(map(show_value, values_of(self)))})"
 
 
 def values_of(pattern: Any) -> list[Any]:
@@ -112,17 +112,17 @@ def inner(pattern: Pattern) -> tuple[Pattern, ...]:
     return tuple(each for each in flat if isinstance(each, Pattern))
 
 
-def same(a: Any, b: Any) -> bool:
+def equal(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
 
 
-def written(value: Any) -> str:
+def show_value(value: Any) -> str:
     if isinstance(value, Tensor) and value.numel() > 64:
         return f"<{' x '.join(map(str, value.shape))} numbers>"
     return repr(value.tolist() if isinstance(value, Tensor) else value)
 
 
-def a_pattern(value: Any, sign: str) -> Pattern:
+def as_pattern(value: Any, sign: str) -> Pattern:
     if isinstance(value, Pattern):
         return value
     called = f"; {value.__name__}(...) is one" if isinstance(value, type) else ""
@@ -178,22 +178,16 @@ class Not(Pattern):
         return ~self.pattern.allows(pair)
 
     def __repr__(self) -> str:
-        return (
-            f"~({self.pattern})"
-            if inner(self.pattern) and not isinstance(self.pattern, Not)
-            else f"~{self.pattern}"
-        )
+        joined = inner(self.pattern) and not isinstance(self.pattern, Not)
+        return f"~({self.pattern})" if joined else f"~{self.pattern}"
 
 
-def every(parts: Sequence[Pattern]) -> Pattern:
+def all_of(parts: Sequence[Pattern]) -> Pattern:
     """The shortest pattern that says the same: repeats go, one part stands for itself."""
     distinct = tuple(dict.fromkeys(parts))
-    match distinct:
-        case ():
-            return Everything()
-        case (only,):
-            return only
-    return Both(distinct)
+    if not distinct:
+        return Everything()
+    return distinct[0] if len(distinct) == 1 else Both(distinct)
 
 
 def any_of(parts: Sequence[Pattern]) -> Pattern:
@@ -219,12 +213,7 @@ class Causal(Pattern):
         return pair.k.order <= pair.q.order
 
     def refuses(self, pairs: Pairs) -> str:
-        if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
-            return (
-                "Causal() needs tokens with an order, the nodes of a "
-                "graph have none; Window(hops) limits a graph"
-            )
-        return ""
+        return refuse_graph(pairs, "Causal() needs tokens with an order")
 
 
 class Window(Pattern):
@@ -236,7 +225,7 @@ class Window(Pattern):
     radius: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        checked("Window", "a radius", self.radius, least=0)
+        check_numbers("Window", "a radius", self.radius, least=0)
 
     def allows(self, pair: Pair) -> Verdict:
         steps = pair.apart
@@ -251,7 +240,7 @@ class Window(Pattern):
                 f"{self} measures steps within one geometry, but "
                 f"queries are on {q.name} and keys on {k.name}"
             )
-        return few_axes(self, self.radius, pairs)
+        return refuse_axes(self, self.radius, pairs)
 
 
 class Blocks(Pattern):
@@ -265,8 +254,8 @@ class Blocks(Pattern):
     memory: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        checked("Blocks", "a query block", self.query, least=1)
-        checked("Blocks", "a memory", self.memory, least=0)
+        check_numbers("Blocks", "a query block", self.query, least=1)
+        check_numbers("Blocks", "a memory", self.memory, least=0)
         if len(as_tuple(self.query)) != len(as_tuple(self.memory)) or (
             type(self.query) is not type(self.memory)
         ):
@@ -287,12 +276,8 @@ class Blocks(Pattern):
         return reduce(and_, near)
 
     def refuses(self, pairs: Pairs) -> str:
-        if isinstance(pairs.queries, Graph) or isinstance(pairs.keys, Graph):
-            return (
-                f"{self} cuts tokens that have an order, the nodes of a "
-                "graph have none; Window(hops) limits a graph"
-            )
-        return few_axes(self, self.query, pairs)
+        graph = refuse_graph(pairs, f"{self} cuts tokens that have an order")
+        return graph or refuse_axes(self, self.query, pairs)
 
 
 class Prefix(Pattern):
@@ -302,19 +287,20 @@ class Prefix(Pattern):
 
     def __post_init__(self) -> None:
         if isinstance(self.length, int):
-            checked("Prefix", "a length", self.length, least=0)
+            check_numbers("Prefix", "a length", self.length, least=0)
         else:
-            object.__setattr__(self, "length", whole_numbers("Prefix", self.length, dims=1))
+            object.__setattr__(self, "length", as_whole_numbers("Prefix", self.length, dims=1))
 
     def allows(self, pair: Pair) -> Verdict:
         length = self.length if isinstance(self.length, int) else self.length[pair.b]
         return (time_of(pair.k) < length) | (pair.k.order <= pair.q.order)
 
     def refuses(self, pairs: Pairs) -> str:
-        wrong = (
-            "" if isinstance(self.length, int) else wrong_batch("Prefix", len(self.length), pairs)
-        )
-        return wrong or Causal().refuses(pairs).replace("Causal()", "Prefix(length)")
+        if isinstance(self.length, Tensor) and (
+            wrong := refuse_batch("Prefix", len(self.length), pairs)
+        ):
+            return wrong
+        return refuse_graph(pairs, "Prefix(length) needs tokens with an order")
 
 
 # ---- patterns of one batch -------------------------------------------------------------------
@@ -326,13 +312,13 @@ class Lengths(Pattern):
     lengths: Tensor  # (B,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lengths", whole_numbers("Lengths", self.lengths, dims=1))
+        object.__setattr__(self, "lengths", as_whole_numbers("Lengths", self.lengths, dims=1))
 
     def allows(self, pair: Pair) -> Verdict:
         return pair.k.order < self.lengths[pair.b]
 
     def refuses(self, pairs: Pairs) -> str:
-        return wrong_batch("Lengths", len(self.lengths), pairs)
+        return refuse_batch("Lengths", len(self.lengths), pairs)
 
 
 class Segments(Pattern):
@@ -350,9 +336,9 @@ class Segments(Pattern):
     PADDING: ClassVar[int] = -1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", whole_numbers("Segments", self.ids, dims=2))
+        object.__setattr__(self, "ids", as_whole_numbers("Segments", self.ids, dims=2))
         if self.keys is not None:
-            object.__setattr__(self, "keys", whole_numbers("Segments", self.keys, dims=2))
+            object.__setattr__(self, "keys", as_whole_numbers("Segments", self.keys, dims=2))
 
     @staticmethod
     def of(lengths: Sequence[Sequence[int]], width: int) -> Segments:
@@ -379,16 +365,13 @@ class Segments(Pattern):
 
     def refuses(self, pairs: Pairs) -> str:
         keys = self.ids if self.keys is None else self.keys
-        have, want = (
-            (self.ids.shape[1], keys.shape[1]),
-            (len(pairs.queries), len(pairs.keys)),
-        )
+        have, want = (self.ids.shape[1], keys.shape[1]), pairs.shape[2:]
         if have != want:
             return (
                 f"Segments names {have[0]} queries and {have[1]} keys, "
                 f"but {want[0]} and {want[1]} arrived"
             )
-        return wrong_batch("Segments", len(self.ids), pairs)
+        return refuse_batch("Segments", len(self.ids), pairs)
 
 
 Documents: TypeAlias = tuple[tuple[int, ...], ...]  # the lengths of each row's documents
@@ -401,7 +384,7 @@ def as_tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def checked(name: str, what: str, value: object, *, least: int) -> None:
+def check_numbers(name: str, what: str, value: object, *, least: int) -> None:
     numbers = value if isinstance(value, tuple) and value else (value,)
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in numbers)
     if not whole or not all(least <= n < 2**31 for n in numbers):
@@ -410,7 +393,7 @@ def checked(name: str, what: str, value: object, *, least: int) -> None:
         )
 
 
-def whole_numbers(name: str, value: Any, *, dims: int) -> Tensor:
+def as_whole_numbers(name: str, value: Any, *, dims: int) -> Tensor:
     kind = "one a sequence, as in [3, 5]" if dims == 1 else "a row a sequence, as in [[0, 0, 1]]"
     try:
         tensor = value if isinstance(value, Tensor) else torch.tensor(value)
@@ -422,13 +405,19 @@ def whole_numbers(name: str, value: Any, *, dims: int) -> Tensor:
     return tensor
 
 
-def wrong_batch(name: str, count: int, pairs: Pairs) -> str:
+def refuse_batch(name: str, count: int, pairs: Pairs) -> str:
     if count == pairs.batch:
         return ""
     return f"{name} describes {count} sequences, but a batch of {pairs.batch} arrived"
 
 
-def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> str:
+def refuse_graph(pairs: Pairs, need: str) -> str:
+    if not isinstance(pairs.queries, Graph) and not isinstance(pairs.keys, Graph):
+        return ""
+    return f"{need}, the nodes of a graph have none; Window(hops) limits a graph"
+
+
+def refuse_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> str:
     for at in (pairs.queries, pairs.keys):
         if not isinstance(sizes, int) and len(sizes) > len(at.axes):
             return (
@@ -436,119 +425,6 @@ def few_axes(pattern: Pattern, sizes: int | tuple[int, ...], pairs: Pairs) -> st
                 f"one number would do, or a grid of {len(sizes)} axes"
             )
     return ""
-
-
-# ---- evaluating a pattern -----------------------------------------------------------------------
-
-
-def check(pattern: Pattern, pairs: Pairs) -> None:
-    """Raise the sentence that says why places or pattern do not fit."""
-    batch = pairs.batch
-    if reason := pairs.queries.misfit(batch) or pairs.keys.misfit(batch) or pattern.refuses(pairs):
-        raise ValueError(reason)
-
-
-def evaluated(pattern: Pattern, pair: Pair) -> Tensor:
-    """Yes or no for all the pairs that this one broadcasts over."""
-    try:
-        allowed = pattern.allows(pair)
-    except NotImplementedError:
-        raise TypeError(f"{type(pattern).__name__} has no allows(self, pair)") from None
-    except RuntimeError as error:
-        if "Boolean value of Tensor" not in str(error):
-            raise
-        raise TypeError(WORDS) from None
-    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
-        kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
-        raise TypeError(f"allows of {pattern} gives a tensor of yes and no, {kind} came")
-    return allowed
-
-
-def simplified(pattern: Pattern, pairs: Pairs) -> Pattern:
-    """Without the parts that allow every pair here, as far as that is known for free.
-
-    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` in
-    a cache of fewer than 64.
-    """
-
-    def says_something(part: Pattern) -> bool:
-        if not part.fixed:
-            return True
-        try:
-            return not part.allows(pairs.whole()).all
-        except (LookupError, TypeError, AttributeError, NotImplementedError):
-            return True
-
-    return every([part for part in pattern.parts() if says_something(part)])
-
-
-# ---- looking ahead ------------------------------------------------------------------------------
-
-NEAR = 32  # places that are looked at one by one
-WIDEST = 24  # rows and columns of a grid that is looked at
-
-
-def horizon(pattern: Pattern) -> int | None:
-    """A key that comes later than the query is seen only below this place: 0 where none is.
-
-    None where that does not follow from what the pattern is made of. Classes are asked for by
-    themselves: one made from them may allow something else.
-    """
-    if type(pattern) is Causal:
-        return 0
-    if type(pattern) is Prefix:
-        return pattern.length if isinstance(pattern.length, int) else int(pattern.length.max())
-    if type(pattern) is Both:
-        known = [horizon(part) for part in pattern.patterns]
-        return min((place for place in known if place is not None), default=None)
-    if type(pattern) is Either:
-        known = [horizon(part) for part in pattern.patterns]
-        return None if None in known else max(place for place in known if place is not None)
-    return None
-
-
-@cache
-def looks_ahead(pattern: Pattern, heads: int = 1) -> str:
-    """A later token that some token sees: "token 0 sees token 1"; empty where there is none.
-
-    A pattern that is made of what never looks ahead is known not to. Any other, one's own among
-    them, is tried on a line and on grids, near the numbers it is written with.
-    """
-    if horizon(pattern) == 0:
-        return ""
-    for places in trial_places(pattern):
-        pairs = Pairs(1, heads, places, places)
-        if pattern.refuses(pairs):
-            continue
-        try:
-            allowed = evaluated(pattern, pairs.everywhere())
-        except (ValueError, LookupError):  # a table of one's own, made for other places
-            continue
-        order = places.order
-        ahead = (allowed & (order > order[:, None])).flatten(0, -3).any(0)
-        if bool(ahead.any()):
-            q, k = (int(order[i]) for i in ahead.nonzero()[0])
-            return f"token {q} sees token {k}"
-    return ""
-
-
-def trial_places(pattern: Pattern) -> list[Grid]:
-    """A line with places near the pattern's numbers, and grids of two and of three axes."""
-    numbers = numbers_of(pattern)
-    about = {times * n + step for n in numbers for times in (1, 2) for step in range(-2, 3)}
-    order = torch.tensor(sorted({*range(NEAR), *(place for place in about if place >= 0)}))
-    side = min(2 * max(numbers, default=0) + 2, WIDEST)
-    along = Grid(order, (order,), (int(order[-1]) + 1,))
-    return [along, grid(side, side), grid(min(side, 8), min(side, 8), 3)]
-
-
-def numbers_of(value: Any) -> set[int]:
-    """The whole numbers that a pattern is written with."""
-    if isinstance(value, Pattern):
-        return set().union(*map(numbers_of, values_of(value)))
-    if isinstance(value, tuple):
-        return set().union(*map(numbers_of, value))
-    return {value} if isinstance(value, int) else set()
 
 
 PATTERNS: dict[str, type[Pattern]] = {

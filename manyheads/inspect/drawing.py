@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.patterns import Pattern, check, evaluated
+from manyheads.attention.evaluate import check, evaluate
+from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Graph, Grid, Pairs, Places
 from manyheads.inspect.glyphs import glyphs_for
 
@@ -40,7 +41,7 @@ class Drawing:
         """(Q, K)"""
         pairs = Pairs(1, 1, self.places, self.places)
         check(self.pattern, pairs)
-        found = evaluated(self.pattern, pairs.everywhere())
+        found = evaluate(self.pattern, pairs.everywhere())
         return found.expand(1, 1, len(self.places), len(self.places))[0, 0]
 
     @property

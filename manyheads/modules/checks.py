@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.attention.patterns import Lengths, Pattern, Segments, check, evaluated
+from manyheads.attention.evaluate import check, evaluate
+from manyheads.attention.patterns import Lengths, Pattern, Segments
 from manyheads.attention.places import Grid, Pairs, Places
 from manyheads.modules.stack import Memory, fitting, holds_lengths
 from manyheads.modules.transformer import Embedding, Tied, Tokens
@@ -47,7 +48,7 @@ def counted(seen: Pattern, at: Places, batch: int) -> Tensor | None:
     """Which tokens are not padding, (B, T); None where all of them count."""
     if not seen.parts():
         return None
-    return evaluated(seen, Pairs(batch, 1, at, at).everywhere())[:, 0, 0]
+    return evaluate(seen, Pairs(batch, 1, at, at).everywhere())[:, 0, 0]
 
 
 def mean(states: Tensor, seen: Pattern, at: Places) -> Tensor:

@@ -14,18 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Slot
+from manyheads.attention.evaluate import horizon, looks_ahead
 from manyheads.attention.kernels import Kernel, Plan, finite, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention, misplaced
-from manyheads.attention.patterns import (
-    Causal,
-    Everything,
-    Lengths,
-    Pattern,
-    Prefix,
-    horizon,
-    looks_ahead,
-)
+from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative

@@ -14,15 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Growing
-from manyheads.attention.patterns import (
-    Causal,
-    Everything,
-    Lengths,
-    Pattern,
-    Segments,
-    every,
-    looks_ahead,
-)
+from manyheads.attention.evaluate import looks_ahead
+from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Segments, all_of
 from manyheads.attention.places import Places, line, packed
 from manyheads.modules.stack import Memory, Stack
 
@@ -237,6 +230,6 @@ def towards(target: Pattern, source: Pattern) -> Pattern:
         raise ValueError(
             f"only the {packed_one} is packed; pack both, so that documents find their own"
         )
-    return every(
+    return all_of(
         [ours[0].towards(part) if isinstance(part, Segments) else part for part in source.parts()]
     )

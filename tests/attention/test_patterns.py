@@ -24,10 +24,10 @@ from manyheads import (
     packed,
     read,
 )
+from manyheads.attention.evaluate import check, simplify
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import Work, plan
 from manyheads.attention.kernels.flex import Flex, block_truth, exact_truth
-from manyheads.attention.patterns import check, simplified
 from manyheads.attention.places import Pair, Places
 
 
@@ -298,9 +298,9 @@ def test_the_lists_of_blocks_are_those_of_the_dense_mask_and_lie_plainly_in_memo
 
 def test_what_is_known_to_allow_everything_is_left_out() -> None:
     last = Pairs(1, 1, line(1, start=9), line(10))
-    assert simplified(Causal() & Window(20), last) == Everything()
-    assert simplified(Causal() & Window(4), last) == Window(4)
-    assert simplified(Lengths([10]), last) == Lengths([10])  # only the tensor knows
+    assert simplify(Causal() & Window(20), last) == Everything()
+    assert simplify(Causal() & Window(4), last) == Window(4)
+    assert simplify(Lengths([10]), last) == Lengths([10])  # only the tensor knows
 
 
 # ---- refusals --------------------------------------------------------------------------------

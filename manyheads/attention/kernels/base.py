@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature, Kind
-from manyheads.attention.patterns import Pattern, check
+from manyheads.attention.evaluate import check
+from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pairs
 from manyheads.attention.scores import ScaledDot, Score
 

@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, exactly, total
+from manyheads.attention.evaluate import evaluate
 from manyheads.attention.kernels.base import Plan, Work, lacking, shared, unknown
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.kernels.sdpa import Mask, masked
-from manyheads.attention.patterns import Pattern, evaluated
+from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair, Pairs
 from manyheads.attention.scores import Score
 
@@ -69,7 +70,7 @@ class Blockwise:
             return strips
         pairs = [pair_of(work.pairs, strip) for strip in strips]
         return [
-            replace(strip, mask=masked(evaluated(work.pattern, pair)))
+            replace(strip, mask=masked(evaluate(work.pattern, pair)))
             for strip, pair in zip(strips, pairs, strict=True)
         ]
 
@@ -187,7 +188,7 @@ def attended(
         return query * 0
     scores = exactly(query @ key.mT * scale)
     scores = scores + total(found(bias, pair, scale) for bias in biases)
-    allowed = evaluated(pattern, pair)
+    allowed = evaluate(pattern, pair)
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row without any key stays finite
     weights = scores.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0)
     weights = weights.to(query.dtype)

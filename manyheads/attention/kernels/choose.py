@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.attention.evaluate import check
 from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
 from manyheads.attention.kernels.blockwise import Blockwise
 from manyheads.attention.kernels.flex import Flex
@@ -14,7 +15,6 @@ from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.relative import Skewed
 from manyheads.attention.kernels.sdpa import Sdpa
 from manyheads.attention.kernels.varlen import Varlen
-from manyheads.attention.patterns import check
 
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel for kernel in (Reference(), Sdpa(), Varlen(), Flex(), Skewed(), Blockwise())

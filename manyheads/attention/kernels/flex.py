@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, looked_up
+from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.intervals import Truth, pooled
 from manyheads.attention.kernels.base import Plain, Plan, Work, lacking, unknown
-from manyheads.attention.patterns import Everything, Pattern, evaluated, simplified, values_of
+from manyheads.attention.patterns import Everything, Pattern, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
@@ -50,13 +51,13 @@ class Flex:
     def cost(self, work: Work) -> float:
         if work.device.type != "cuda":
             return 30.0
-        share = 1.4 if simplified(work.pattern, work.pairs) == Everything() else 1.0
+        share = 1.4 if simplify(work.pattern, work.pairs) == Everything() else 1.0
         if any(kind.bias is ContentBias for kind in work.kinds):
             share = 18.0  # it looks up products that are stored: one for each query and distance
         return share + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> BlockMask | Plain:
-        pattern, pairs = simplified(work.pattern, work.pairs), work.pairs
+        pattern, pairs = simplify(work.pattern, work.pairs), work.pairs
         if pattern == Everything():
             return Plain()
 
@@ -141,7 +142,7 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     b, h, i, j = indices(pairs.shape, pairs.device)
     some, whole = [], []
     for rows in i.split(size, 2):
-        allowed = evaluated(pattern, pairs.at(b, h, rows, j))
+        allowed = evaluate(pattern, pairs.at(b, h, rows, j))
         allowed = allowed.expand(*allowed.shape[:3], len(pairs.keys)).int()
         along = pooled(torch.stack([allowed.amin(2), allowed.amax(2)]), size)
         some.append(along.high[1] > 0)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, ContentBias, exactly, looked_up
+from manyheads.attention.evaluate import evaluate
 from manyheads.attention.kernels.base import Plan, Work, shared, unknown
-from manyheads.attention.patterns import evaluated
 from manyheads.attention.scores import Score
 
 
@@ -27,7 +27,7 @@ class Reference:
         return 20.0
 
     def prepare(self, work: Work) -> Tensor:
-        return evaluated(work.pattern, work.pairs.everywhere())
+        return evaluate(work.pattern, work.pairs.everywhere())
 
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]

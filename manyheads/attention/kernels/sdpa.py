@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature, looked_up, total
+from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacking, shared, unknown
-from manyheads.attention.patterns import Causal, Everything, evaluated, simplified
+from manyheads.attention.patterns import Causal, Everything
 from manyheads.attention.places import Pairs, neighbouring
 from manyheads.attention.rules import Clipped, Every, Rule
 from manyheads.attention.scores import Score
@@ -55,7 +56,7 @@ class Sdpa:
         form = plain(work)
         if form is not None:
             return form
-        return masked(evaluated(work.pattern, work.pairs.everywhere()))
+        return masked(evaluate(work.pattern, work.pairs.everywhere()))
 
     def bare(self, form: Plain | Mask) -> Bare | None:
         """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
@@ -95,7 +96,7 @@ class Sdpa:
 
 def plain(work: Work) -> Plain | None:
     """Causal over equal queries and keys, or full; None: neither, a mask is needed."""
-    pattern, q, k = simplified(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
+    pattern, q, k = simplify(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
     if pattern == Everything():
         return Plain()
     biased = bool(work.features & {"distance bias", "content bias"})

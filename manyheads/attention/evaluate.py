@@ -1,0 +1,126 @@
+"""What a pattern says of pairs, and whether it looks ahead."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.intervals import WORDS
+from manyheads.attention.patterns import Both, Causal, Either, Pattern, Prefix, all_of, values_of
+from manyheads.attention.places import Grid, Pair, Pairs, grid
+
+
+def check(pattern: Pattern, pairs: Pairs) -> None:
+    """Raise the sentence that says why places or pattern do not fit."""
+    batch = pairs.batch
+    if reason := pairs.queries.misfit(batch) or pairs.keys.misfit(batch) or pattern.refuses(pairs):
+        raise ValueError(reason)
+
+
+def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
+    """Yes or no for all the pairs that this one broadcasts over."""
+    try:
+        allowed = pattern.allows(pair)
+    except NotImplementedError:
+        raise TypeError(f"{type(pattern).__name__} has no allows(self, pair)") from None
+    except RuntimeError as error:
+        if "Boolean value of Tensor" not in str(error):
+            raise
+        raise TypeError(WORDS) from None
+    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
+        kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
+        raise TypeError(f"allows of {pattern} gives a tensor of yes and no, {kind} came")
+    return allowed
+
+
+def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
+    """Without the parts that allow every pair here, as far as that is known for free.
+
+    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` in
+    a cache of fewer than 64.
+    """
+
+    def says_something(part: Pattern) -> bool:
+        if not part.fixed:
+            return True
+        try:
+            return not part.allows(pairs.whole()).all
+        except (LookupError, TypeError, AttributeError, NotImplementedError):
+            return True
+
+    return all_of([part for part in pattern.parts() if says_something(part)])
+
+
+# ---- looking ahead ------------------------------------------------------------------------------
+
+NEAR = 32  # places that are looked at one by one
+WIDEST = 24  # rows and columns of a grid that is looked at
+
+
+def horizon(pattern: Pattern) -> int | None:
+    """A key that comes later than the query is seen only below this place: 0 where none is.
+
+    None where that does not follow from what the pattern is made of. Classes are asked for by
+    themselves: one made from them may allow something else.
+    """
+    if type(pattern) is Causal:
+        return 0
+    if type(pattern) is Prefix:
+        return pattern.length if isinstance(pattern.length, int) else int(pattern.length.max())
+    if type(pattern) is Both:
+        known = [horizon(part) for part in pattern.patterns]
+        return min((place for place in known if place is not None), default=None)
+    if type(pattern) is Either:
+        known = [horizon(part) for part in pattern.patterns]
+        return None if None in known else max(place for place in known if place is not None)
+    return None
+
+
+@cache
+def looks_ahead(pattern: Pattern, heads: int = 1) -> str:
+    """A later token that some token sees: "token 0 sees token 1"; empty where there is none.
+
+    A pattern that is made of what never looks ahead is known not to. Any other, one's own among
+    them, is tried on a line and on grids, near the numbers it is written with.
+    """
+    if horizon(pattern) == 0:
+        return ""
+    found = (try_ahead(pattern, Pairs(1, heads, at, at)) for at in trial_places(pattern))
+    return next(filter(None, found), "")
+
+
+def try_ahead(pattern: Pattern, pairs: Pairs) -> str:
+    if pattern.refuses(pairs):
+        return ""
+    try:
+        allowed = evaluate(pattern, pairs.everywhere())
+    except (ValueError, LookupError):  # a table of one's own, made for other places
+        return ""
+    order = pairs.queries.order
+    ahead = (allowed & (order > order[:, None])).flatten(0, -3).any(0).nonzero()
+    if not len(ahead):
+        return ""
+    q, k = order[ahead[0]].tolist()
+    return f"token {q} sees token {k}"
+
+
+def trial_places(pattern: Pattern) -> list[Grid]:
+    """A line with places near the pattern's numbers, and grids of two and of three axes."""
+    numbers = numbers_of(pattern)
+    about = {times * n + step for n in numbers for times in (1, 2) for step in range(-2, 3)}
+    order = torch.tensor(sorted({*range(NEAR), *(place for place in about if place >= 0)}))
+    side = min(2 * max(numbers, default=0) + 2, WIDEST)
+    along = Grid(order, (order,), (int(order[-1]) + 1,))
+    return [along, grid(side, side), grid(min(side, 8), min(side, 8), 3)]
+
+
+def numbers_of(value: Any) -> set[int]:
+    """The whole numbers that a pattern is written with."""
+    if isinstance(value, Pattern):
+        return set().union(*map(numbers_of, values_of(value)))
+    if isinstance(value, tuple):
+        return set().union(*map(numbers_of, value))
+    return {value} if isinstance(value, int) else set()
