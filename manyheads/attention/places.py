@@ -8,6 +8,7 @@ B batch, H heads, Q queries, K keys, T tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -18,8 +19,6 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import Interval, Number, pooled
-
-# ---- geometries ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +63,12 @@ class Grid:
     def then(self, later: Grid) -> Grid:
         """These places and, after them, those: what a cache of keys covers."""
         runs_on = self.first is not None and later.first == self.first + len(self)
-        order = joined(self.order, later.order)
-        straight = [
-            a is self.order and b is later.order for a, b in zip(self.axes, later.axes, strict=True)
-        ]
+        order = join_tokens(self.order, later.order)
         axes = tuple(
-            order if alike else joined(a, b)
-            for alike, a, b in zip(straight, self.axes, later.axes, strict=True)
+            order if a is self.order and b is later.order else join_tokens(a, b)
+            for a, b in zip(self.axes, later.axes, strict=True)
         )
-        sizes = tuple(max(a, b) for a, b in zip(self.sizes, later.sizes, strict=True))
+        sizes = tuple(map(max, self.sizes, later.sizes))
         return Grid(order, axes, sizes, self.first if runs_on else None)
 
     def to(self, device: torch.device | str) -> Grid:
@@ -102,10 +98,7 @@ class Graph:
     edges: Tensor | None = None  # (B, T, T) a label for every pair, "no edge" being one of them
 
     name = "a graph"
-    axes = ()
-    sizes = ()
-    first = None
-    straight = True
+    axes, sizes, first, straight = (), (), None, True
 
     def __post_init__(self) -> None:
         for name, table in (("hops", self.hops), ("edges", self.edges)):
@@ -132,19 +125,18 @@ class Graph:
     def __len__(self) -> int:
         return self.hops.shape[-1]
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> Graph:
+        return Graph(change(self.hops), None if self.edges is None else change(self.edges))
+
     def to(self, device: torch.device | str) -> Graph:
-        edges = None if self.edges is None else self.edges.to(device)
-        return Graph(self.hops.to(device), edges)
+        return self.each(lambda x: x.to(device))
 
     def select(self, rows: Tensor) -> Graph:
-        if len(self.hops) == 1:
-            return self
-        return Graph(self.hops[rows], None if self.edges is None else self.edges[rows])
+        return self if len(self.hops) == 1 else self.each(lambda x: x[rows])
 
     def misfit(self, batch: int) -> str:
-        if len(self.hops) in (1, batch):
-            return ""
-        return f"{len(self.hops)} graphs came with a batch of {batch}"
+        fits = len(self.hops) in (1, batch)
+        return "" if fits else f"{len(self.hops)} graphs came with a batch of {batch}"
 
     def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
         return (between(self.hops, q, k),)
@@ -153,7 +145,7 @@ class Graph:
 Places: TypeAlias = Grid | Graph
 
 
-def neighbouring(places: Places) -> bool:
+def is_run(places: Places) -> bool:
     """Whether a step between rows is a step of time, from a first time that is known."""
     axes = places.axes
     return len(axes) == 1 and axes[0] is places.order and places.first is not None
@@ -161,7 +153,7 @@ def neighbouring(places: Places) -> bool:
 
 def line(length: int, start: int | Tensor = 0, device: torch.device | str | None = None) -> Grid:
     """Tokens one after another, from `start` on; a tensor (B,) starts each sequence elsewhere."""
-    counted("a line", length)
+    check_whole("a line", length)
     if isinstance(start, Tensor):
         times = start[:, None] + torch.arange(length, device=start.device)
         last = int(start.max()) if len(start) else 0
@@ -170,7 +162,7 @@ def line(length: int, start: int | Tensor = 0, device: torch.device | str | None
     return Grid(time, (time,), (start + length,), start)
 
 
-def counted(what: str, *numbers: int) -> None:
+def check_whole(what: str, *numbers: int) -> None:
     if not all(isinstance(n, int) and n >= 0 for n in numbers):
         raise ValueError(f"{what} is measured in whole tokens, got {', '.join(map(str, numbers))}")
 
@@ -187,7 +179,7 @@ def grid(
 
     Axes are (row, column), and (row, column, channel) where there are channels.
     """
-    counted("a grid", rows, columns, channels)
+    check_whole("a grid", rows, columns, channels)
     if blocks is not None and not (isinstance(blocks, tuple) and len(blocks) == 2):
         raise ValueError(f"blocks are rows x columns, as in (4, 4), got {blocks!r}")
     if min(rows, columns, channels, *(blocks or (1,))) < 1:
@@ -195,22 +187,15 @@ def grid(
             f"a grid and its blocks measure 1 or more, got {rows}x{columns}x{channels}"
             + (f" in blocks of {blocks[0]}x{blocks[1]}" if blocks else "")
         )
-    sizes = (rows, columns, channels)
-    raster = torch.arange(rows * columns * channels)
-    row, column, channel = (
-        raster // (columns * channels),
-        raster // channels % columns,
-        raster % channels,
-    )
+    sizes = (rows, columns, channels) if channels > 1 else (rows, columns)
+    raster = torch.arange(math.prod(sizes))
+    axes = torch.unravel_index(raster, sizes)
     if blocks:
         across = -(-columns // blocks[1])
-        block = row // blocks[0] * across + column // blocks[1]
+        block = axes[0] // blocks[0] * across + axes[1] // blocks[1]
         turn = torch.argsort(block, stable=True)  # inside a block the raster order stays
-        row, column, channel = row[turn], column[turn], channel[turn]
-    axes = tuple(
-        axis.to(device) for axis in ((row, column, channel) if channels > 1 else (row, column))
-    )
-    return Grid(raster.to(device), axes, sizes[: len(axes)], 0)
+        axes = tuple(axis[turn] for axis in axes)
+    return Grid(raster.to(device), tuple(axis.to(device) for axis in axes), sizes, 0)
 
 
 def packed(
@@ -227,14 +212,14 @@ def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Te
 
     [[2, 3]], 6 -> [[0, 1, 0, 1, 2, 0]] and [[0, 0, 1, 1, 1, -1]]
     """
-    documents = np.array([len(row) for row in lengths], int)
+    documents = np.array([*map(len, lengths)], int)
     counts = np.fromiter(chain.from_iterable(lengths), int)
     if len(counts) and counts.min() < 0:
         raise ValueError(f"a document has 0 tokens or more, got {counts.min()}")
     # All rows at once: one by one they would take longer than the step they are for.
     starts, firsts = np.cumsum(counts) - counts, np.cumsum(documents) - documents
     number = np.arange(len(counts)) - np.repeat(firsts, documents)
-    totals = np.array([sum(row) for row in lengths], int)
+    totals = np.array([*map(sum, lengths)], int)
     if (totals > width).any():
         raise ValueError(
             f"documents of {totals.max()} tokens in all were packed into a row of {width}"
@@ -264,15 +249,10 @@ def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = Non
     return Graph(hops[None], edges=near.fill_diagonal_(False).long()[None])
 
 
-def joined(a: Tensor, b: Tensor) -> Tensor:
-    """Along tokens, where either may be shared by the batch."""
-    if a.dim() < b.dim():
-        a = a.expand(len(b), -1)
-    elif b.dim() < a.dim():
-        b = b.expand(len(a), -1)
-    elif a.dim() == 2 and len(a) != len(b):  # one of them is shared: a beam came of one sequence
-        rows = max(len(a), len(b))
-        a, b = a.expand(rows, -1), b.expand(rows, -1)
+def join_tokens(a: Tensor, b: Tensor) -> Tensor:
+    """Along tokens, where either may be shared by the batch: a beam comes of one sequence."""
+    if rows := [len(x) for x in (a, b) if x.dim() == 2]:
+        a, b = a.expand(max(rows), -1), b.expand(max(rows), -1)
     return torch.cat([a, b], -1)
 
 
@@ -322,16 +302,13 @@ class RowBlocks:
     """Neighbouring rows taken `size` at a time: everything about them is an interval."""
 
     def __init__(self, places: Places, size: int, axis: int):
-        self.places, self.size, self.axis = places, size, axis
+        self.places, self.size = places, size
+        self.laid = np.s_[:, None, :, None] if axis == 2 else np.s_[:, None, None, :]
 
     def pick(self, table: Tensor) -> Interval:
-        found = pooled(table, self.size)
-        return Interval(*(self.laid(end) for end in (found.low, found.high)))
-
-    def laid(self, runs: Tensor) -> Tensor:
-        """(runs,) or (B, runs) -> (B, 1, runs, 1) for queries, (B, 1, 1, runs) for keys."""
-        rows = runs if runs.dim() == 2 else runs[None]
-        return rows[:, None, :, None] if self.axis == 2 else rows[:, None, None, :]
+        """(B, 1, runs, 1) for queries, (B, 1, 1, runs) for keys"""
+        found = pooled(table if table.dim() == 2 else table[None], self.size)
+        return Interval(found.low[self.laid], found.high[self.laid])
 
     @property
     def row(self) -> Interval:
@@ -357,24 +334,24 @@ class Span:
 
     @property
     def row(self) -> Interval:
-        return spanning(0, len(self.places))
+        return span_of(0, len(self.places))
 
     @property
     def order(self) -> Interval:
         if self.places.first is None:
             raise LookupError("the order of these places is known only to their tensor")
-        return spanning(self.places.first, len(self.places))
+        return span_of(self.places.first, len(self.places))
 
     @property
     def axes(self) -> tuple[Interval, ...]:
         at = self.places
         return tuple(
-            self.order if axis is at.order else spanning(0, size)
+            self.order if axis is at.order else span_of(0, size)
             for axis, size in zip(at.axes, at.sizes, strict=True)
         )
 
 
-def spanning(first: int, count: int) -> Interval:
+def span_of(first: int, count: int) -> Interval:
     return Interval(first, first + max(count, 1) - 1)
 
 
@@ -456,9 +433,8 @@ class Pairs:
     def blockwise(self, rows: int, columns: int) -> Pair:
         """Blocks of rows x columns pairs, as intervals: (B, H, Q/rows, K/columns)."""
         b, h, _, _ = indices(self.shape, self.device)
-        return Pair(
-            self, b, h, RowBlocks(self.queries, rows, axis=2), RowBlocks(self.keys, columns, axis=3)
-        )
+        q, k = RowBlocks(self.queries, rows, axis=2), RowBlocks(self.keys, columns, axis=3)
+        return Pair(self, b, h, q, k)
 
     def whole(self) -> Pair:
         """All pairs as one block, from what the host knows; the rest raises LookupError."""

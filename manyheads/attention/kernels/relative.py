@@ -18,7 +18,7 @@ from manyheads.attention.intervals import Truth
 from manyheads.attention.kernels.base import Plan, Work, lacking
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
-from manyheads.attention.places import Grid, Places, neighbouring
+from manyheads.attention.places import Grid, Places, is_run
 from manyheads.attention.rules import Clipped, Every
 from manyheads.attention.scores import Score
 
@@ -185,7 +185,7 @@ def unfit(work: Work) -> str:
     if not isinstance(rule, Clipped | Every):
         return f"it reads distances by Clipped(reach) or Every(length), not by {rule}"
     for places in (pairs.queries, pairs.keys):
-        if not (neighbouring(places) or within_documents(work)):
+        if not (is_run(places) or within_documents(work)):
             return "its tokens lie on a line, each one step after the one before"
     if reason := foreign(work.pattern):
         return reason

@@ -16,7 +16,7 @@ from manyheads.attention.biases import Bias, Feature, looked_up, total
 from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacking, shared, unknown
 from manyheads.attention.patterns import Causal, Everything
-from manyheads.attention.places import Pairs, neighbouring
+from manyheads.attention.places import Pairs, is_run
 from manyheads.attention.rules import Clipped, Every, Rule
 from manyheads.attention.scores import Score
 
@@ -140,7 +140,7 @@ def first_step(rule: Rule, pairs: Pairs) -> int | None:
     if len(pairs.queries) != 1 or not isinstance(rule, Clipped | Every):
         return None
     query, keys = pairs.queries, pairs.keys
-    if not (neighbouring(query) and neighbouring(keys)):
+    if not (is_run(query) and is_run(keys)):
         return None
     assert query.first is not None
     assert keys.first is not None

@@ -1,4 +1,4 @@
-"""How the programs of relative_triton.py are started, with little work for the host.
+"""How the programs of relative.py are started, with little work for the host.
 
 Triton asks at each start what every argument is: a host spends more time on that than the device
 on short sequences. So a layout of tensors (shapes, strides, types) is worked out once; what was
