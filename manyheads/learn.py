@@ -124,7 +124,7 @@ def go_on(
     deadline: float = math.inf,
 ) -> bool:
     """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
-    recipe, _ = load_recipe(run / RECIPE)
+    recipe = load_recipe(run / RECIPE)
     with run.alone() if world.first else nullcontext():
         trainer = Trainer(open_task(recipe, run), run, world, callback)
         ended = trainer.fit(lambda: asked_to_stop() or time.monotonic() > deadline)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from manyheads.modules.config import Network
-from manyheads.tasks.table import load_recipe
+from manyheads.tasks.table import load_recipe, task_for
 from manyheads.training.averages import load_weights, weights_of
 from manyheads.training.distributed import chosen
 from manyheads.training.files import fitting, measured, read_tensors, refuse_what_is_no_number
@@ -33,11 +33,11 @@ def load(model: str | Path, device: str | None = None) -> Model: ...
 def load(model: str | Path, device: str | None = None) -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
     folder = found(model)
-    recipe, task = load_recipe(folder / RECIPE)
+    recipe = load_recipe(folder / RECIPE)
     if not (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
     hold_against(recipe.network, folder)
-    opened = task.open(recipe, folder)
+    opened = task_for(recipe).open(recipe, folder)
     loaded = opened.model(opened.network(), str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
     fitting(weights, weights_of(loaded.network), folder / WEIGHTS)

@@ -9,9 +9,15 @@ from typing import Any
 
 from manyheads.config import part, read, text_of
 from manyheads.models import found
-from manyheads.tasks.recipe import Choice
-from manyheads.tasks.table import find_task, load_recipe, task_in, task_names, trained_tasks
-from manyheads.tasks.task import Task
+from manyheads.tasks.recipe import Choice, Recipe
+from manyheads.tasks.table import (
+    find_recipe,
+    find_task,
+    load_recipe,
+    recipe_in,
+    task_names,
+    trained_tasks,
+)
 from manyheads.training.run import RECIPE
 
 
@@ -30,7 +36,7 @@ class Request:
     def said(self) -> Said:
         """A recipe's own words, or the files of a task."""
         if self.what in task_names():
-            family = find_task(self.what)
+            family = find_recipe(self.what)
             return Said(family, self.what, family.data_of(self.files), self.settings)
         self.refuse_no_recipe()
         return Said.in_file(Path(self.what), self.settings)
@@ -55,11 +61,11 @@ def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
     said = request.said()
     asked = Choice(request.device, request.network, request.preset)
-    recipe_for = said.choice(asked, request.start_from)
-    first = recipe_for(0)  # mistakes are told before a long corpus is read
+    choose = said.choice(asked, request.start_from)
+    first = choose(0)  # mistakes are told before a long corpus is read
     if corpus is None:
-        corpus = said.family.gather(first)
-    recipe = said.family.settle(recipe_for(corpus.tokens), corpus)
+        corpus = find_task(said.task).gather(first)
+    recipe = find_task(said.task).settle(choose(corpus.tokens), corpus)
     return replace(recipe, data=with_whole_paths(recipe.data)), corpus
 
 
@@ -78,7 +84,7 @@ def with_whole_paths(data: Any) -> Any:
 class Said:
     """What was said of a run: files by option or in a recipe, and settings over both."""
 
-    family: type[Task]
+    family: type[Recipe]
     task: str
     data: Any
     settings: Sequence[str] = ()
@@ -88,16 +94,16 @@ class Said:
     @classmethod
     def in_file(cls, path: Path, settings: Sequence[str]) -> Said:
         """What a recipe says; mistakes in what it learns are told with all others."""
-        family, text = task_in(path), text_of(path)
-        task = part(family.Recipe, "task", text, settings)
-        data = part(family.Recipe, "data", text, settings, family.files)
+        family, text = recipe_in(path), text_of(path)
+        task = part(family, "task", text, settings)
+        data = part(family, "data", text, settings, family.files)
         if task is None or data is None:
-            recipe, _ = load_recipe(path, settings)
+            recipe = load_recipe(path, settings)
             task, data = recipe.task, recipe.data
         return cls(family, task, data, settings, text, str(path))
 
     def of(self, field: str, only: Sequence[str] = ()) -> Any:
-        return part(self.family.Recipe, field, self.text, self.settings, only)
+        return part(self.family, field, self.text, self.settings, only)
 
     def choice(self, asked: Choice, start_from: Path | None) -> Callable[[int], Any]:
         """From the tokens of a corpus to the recipe for it."""
@@ -105,11 +111,11 @@ class Said:
         kind = asked.network if network is None else network.kind
         named = self.of("start_from") or start_from
         folder = None if named is None else found(named)
-        start = None if folder is None else load_recipe(folder / RECIPE)[0]
+        start = None if folder is None else load_recipe(folder / RECIPE)
 
         def settled(tokens: int) -> Any:
             base = self.preset(tokens, asked._replace(network=kind, start=start))
-            own = read(self.family.Recipe, self.text, self.file, self.settings, base)
+            own = read(self.family, self.text, self.file, self.settings, base)
             if start is not None and own.codec != start.codec:
                 raise ValueError(
                     f"{folder} brings its vocabulary with it; leave out codec settings"

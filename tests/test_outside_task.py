@@ -22,7 +22,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     about = folder / "sorting-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sorting\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[manyheads.tasks]\nsorting = sorting:Sorting\n")
+    (about / "entry_points.txt").write_text("[manyheads.tasks]\nsorting = sorting:SortingRecipe\n")
     paths = [str(folder), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 

@@ -55,7 +55,7 @@ def compare_networks(
     from manyheads.comparing import compare as compared
     from manyheads.comparing import table
     from manyheads.request import Request, resolve
-    from manyheads.tasks.table import find_task, trained_tasks
+    from manyheads.tasks.table import find_recipe, trained_tasks
     from manyheads.training.distributed import join, leave
     from manyheads.training.run import RECIPE
 
@@ -63,7 +63,7 @@ def compare_networks(
         raise ValueError("the runs need a folder: --out runs/compared")
     if what not in trained_tasks():
         raise ValueError(f"there is no task {what!r}; there are {', '.join(trained_tasks())}")
-    kinds = find_task(what).networks
+    kinds = find_recipe(what).networks
     if len(kinds) == 1:
         raise ValueError(f"{what} is learned by a {kinds[0]} alone: there is nothing to compare")
     begun = any((out / kind / RECIPE).exists() for kind in kinds)

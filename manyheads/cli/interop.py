@@ -30,10 +30,10 @@ def import_(
     check_folder(folder)  # before torch is loaded, which takes longer than to tell what is broken
 
     from manyheads.interop.importing import import_folder
-    from manyheads.tasks.table import find_task
+    from manyheads.tasks.table import find_recipe
 
     task = import_folder(folder, out, print)
-    use = find_task(task).use
+    use = find_recipe(task).use
     print(f"imported: a model for {task}; `manyheads {use} --model {out}` uses it")
 
 

@@ -71,13 +71,13 @@ def refuse_no_folder(name: str, folder: Path) -> None:
 def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | None) -> T:
     """The model, if it is one that this command is for."""
     from manyheads.models import load
-    from manyheads.tasks.table import find_task
+    from manyheads.tasks.table import find_recipe
 
     loaded = load(model, device)
     if not isinstance(loaded, kind):
         raise ValueError(
             f"{model} is a model for {loaded.kind}; "
-            f"`manyheads {find_task(loaded.kind).use} --model {model}` is what it is for"
+            f"`manyheads {find_recipe(loaded.kind).use} --model {model}` is what it is for"
         )
     return loaded
 

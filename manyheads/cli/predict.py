@@ -20,11 +20,11 @@ def predict(
     """A line for each line read, by a model whose task has no command of its own."""
     from manyheads.cli.understanding import chunks
     from manyheads.models import load
-    from manyheads.tasks.table import find_task
+    from manyheads.tasks.table import find_recipe
 
     loaded = load(model, device)
     if not hasattr(loaded, "predict"):
-        use = find_task(loaded.kind).use
+        use = find_recipe(loaded.kind).use
         raise ValueError(
             f"{model} is a model for {loaded.kind}; `manyheads {use} --model {model}` "
             "is what it is for"

@@ -88,10 +88,10 @@ class TaskGroup(TyperGroup):
         return [*trained_tasks()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from manyheads.tasks.table import TASKS, find_task, trained_tasks
+        from manyheads.tasks.table import TASKS, find_recipe, trained_tasks
 
         if cmd_name in TASKS and cmd_name not in trained_tasks():
-            find_task(cmd_name).data_of({})  # says why it is not trained
+            find_recipe(cmd_name).data_of({})  # says why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
         return TaskCommand(cmd_name, about, self.make)
 
@@ -104,12 +104,12 @@ class TrainGroup(TaskGroup):
 
 def file_options(what: str) -> list[Parameter]:
     """Where a task learns from, as options; none for a recipe, which says it itself."""
-    from manyheads.tasks.table import find_task, trained_tasks
+    from manyheads.tasks.table import find_recipe, trained_tasks
 
     if what not in trained_tasks():
         return []
-    task = find_task(what)
-    return options_of(get_type_hints(task.Recipe)["data"], task.files, FILES)
+    task = find_recipe(what)
+    return options_of(get_type_hints(task)["data"], task.files, FILES)
 
 
 def train_task(
@@ -252,7 +252,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
                 f"`manyheads train {run / RECIPE} {setting}` begins another"
             )
     with run.alone():
-        recipe, _ = load_recipe(run / RECIPE, settings)
+        recipe = load_recipe(run / RECIPE, settings)
         run.text(RECIPE, write(recipe))
 
 
@@ -284,7 +284,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
     from manyheads.training.distributed import leave
     from manyheads.training.run import RECIPE
 
-    _, task = load_recipe(run / RECIPE)
+    recipe = load_recipe(run / RECIPE)
     with watching(world.first) as watch, stoppable() as asked:
         if words:
             watch.say(words)
@@ -296,7 +296,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             ) from None
     leave()
     if ended:
-        watch.say(f"done: `manyheads {task.use} --model {run.folder}` uses it")
+        watch.say(f"done: `manyheads {recipe.use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():
         watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")

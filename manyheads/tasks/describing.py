@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from manyheads.config import write
 from manyheads.config.declare import about
 from manyheads.config.kinds import described
-from manyheads.tasks.recipe import Choice
-from manyheads.tasks.table import TASKS, find_task
-from manyheads.tasks.task import Task
+from manyheads.tasks.recipe import Choice, Recipe
+from manyheads.tasks.table import TASKS, find_recipe
 
 FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
 EXAMPLE = Path("x.tsv")
@@ -42,13 +41,13 @@ class Way(NamedTuple):
 
 def settings_of(task: str) -> list[Described]:
     """In the order of a recipe."""
-    family = find_task(task)
-    types = get_type_hints(get_type_hints(family.Recipe)["data"])
+    family = find_recipe(task)
+    types = get_type_hints(get_type_hints(family)["data"])
     files = {name for name in family.files if "Path" in str(types[name])}
-    return [*walk(family.Recipe, ways(task, family), "", {"task", *files})]
+    return [*walk(family, ways(task, family), "", {"task", *files})]
 
 
-def ways(task: str, family: type[Task]) -> list[Way]:
+def ways(task: str, family: type[Recipe]) -> list[Way]:
     data = example_data(family)
     return [
         Way(name, device, *(family.choose(task, data, tokens, asked) for tokens in (FEW, MANY)))
@@ -58,9 +57,9 @@ def ways(task: str, family: type[Task]) -> list[Way]:
     ]
 
 
-def example_data(family: type[Task]) -> Any:
+def example_data(family: type[Recipe]) -> Any:
     """As if one file were given, by the first option that is enough alone."""
-    types = get_type_hints(get_type_hints(family.Recipe)["data"])
+    types = get_type_hints(get_type_hints(family)["data"])
     for name in family.files:
         several = get_origin(types[name]) is tuple
         with suppress(ValueError):
@@ -118,7 +117,7 @@ def page() -> str:
     """As Markdown, a part for each family of tasks."""
     lines = [HEAD]
     families: dict[int, list[str]] = {}
-    for task, family in ((name, find_task(name)) for name in TASKS):
+    for task, family in ((name, find_recipe(name)) for name in TASKS):
         if family.files:
             families.setdefault(id(family), []).append(task)
     for first, *more in families.values():

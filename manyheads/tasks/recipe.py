@@ -1,8 +1,15 @@
-"""What the recipes of all tasks share."""
+"""What a task says of itself, without torch: its settings, its presets and its commands."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+
+from manyheads.training.config import Training
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Choice(NamedTuple):
@@ -12,3 +19,159 @@ class Choice(NamedTuple):
     network: str | None = None
     preset: str | None = None
     start: Any = None  # the recipe of the run to start from
+
+
+class Preset(NamedTuple):
+    """A network, and how it is trained, for corpora of some size."""
+
+    about: str
+    network: Any
+    epochs: int
+    batch: int  # tokens
+    learning_rate: float
+    codec: Any = None
+    context: int | None = None
+    training: Mapping[str, Any] = NOTHING  # what else differs
+    rates: Mapping[str, float] = NOTHING  # of other kinds of networks
+
+
+class TrainingPlan(NamedTuple):
+    """How steps are shared out, whatever the preset; and other settings of training."""
+
+    settings: dict[str, Any]
+    least_steps: int = 200
+    warmup: tuple[int, int, int] = (20, 2000, 20)  # at least, at most, this part of all steps
+    validations: int = 20
+    of_an_epoch: int = 0  # validations, where their number follows from the epochs
+    least_between: int = 50  # steps from a validation to the next
+
+    def training(self, preset: Preset, tokens: int, cuda: bool) -> Training:
+        """So many epochs over a corpus of so many tokens."""
+        steps = max(self.least_steps, preset.epochs * tokens // preset.batch)
+        times = self.of_an_epoch * preset.epochs or self.validations
+        every = max(self.least_between, steps // times)
+        least, most, part = self.warmup
+        chosen = {
+            "steps": steps,
+            "tokens_per_batch": preset.batch,
+            "learning_rate": preset.learning_rate,
+            "warmup_steps": max(least, min(most, steps // part)),
+            "precision": "bfloat16" if cuda else "float32",
+            "validate_every": every,
+            "checkpoint_every": every,
+            "log_every": max(1, min(50, every // 2)),
+        }
+        return Training(**{**chosen, **self.settings, **preset.training})
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command that a model is for."""
+
+    options: type  # a dataclass: each field is an option
+    run: str  # "module:function", called with the model and the options
+
+
+class Recipe:
+    """What a run learns, from what, with what; and what suits where nothing is said.
+
+    A subclass is a frozen dataclass with the fields `task`, `data`, `network`, `training`,
+    `start_from` and what else there is to set.
+    """
+
+    implementation: ClassVar[str]  # "module:class" of the Task
+    files: ClassVar[tuple[str, ...]] = ()  # the fields of `data` that are options of `train`
+    use: ClassVar[str] = "predict"  # the command that a trained model is for
+    verbs: ClassVar[Mapping[str, Verb]] = {}
+    networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be
+    starts_from: ClassVar[tuple[str, ...]] = ()  # the tasks whose runs it can start from
+    presets: ClassVar[Mapping[str, Preset]] = {}
+    plan: ClassVar[TrainingPlan] = TrainingPlan({})
+    many_tokens: ClassVar[float] = float("inf")  # from so many on a GPU the base preset fits
+    fine_tuning_epochs: ClassVar[int | None] = None  # None: as many as from nothing
+    packs_on_cpu: ClassVar[bool] = True
+
+    @classmethod
+    def data_of(cls, files: Mapping[str, Any]) -> Any:
+        """Where to learn from, of the options that were given."""
+        return get_type_hints(cls)["data"](**files)
+
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
+        """A recipe with every choice made for a corpus of about so many tokens."""
+        if not cls.presets:
+            own: Any = cls(task, data)  # type: ignore[call-arg]
+            kind = cls.network_of_kind(task, own.network, choice.network)
+            return replace(own, network=kind)
+        start, cuda = choice.start, choice.device == "cuda"
+        if start is not None and start.task not in cls.starts_from:
+            raise ValueError(
+                f"{task} starts from a run of {', '.join(cls.starts_from)}; "
+                f"the run to start from learned {start.task}"
+            )
+        preset = cls.find_preset(choice.preset, data, tokens, cuda)
+        if start is not None:
+            preset = cls.start_preset(preset, start)
+        network = cls.network_of_kind(task, preset.network, choice.network)
+        preset = preset._replace(
+            network=network, learning_rate=preset.rates.get(network.kind, preset.learning_rate)
+        )
+        chosen = {"network": network, "training": cls.plan.training(preset, tokens, cuda)}
+        if start is not None:
+            chosen["training"] = cls.fine_tune(chosen["training"], network)
+        if preset.codec is not None:
+            chosen["codec"] = preset.codec
+        if preset.context is not None:
+            data = replace(data, context=preset.context)
+        if "layout" in get_type_hints(cls):
+            packed = network.packs and (cuda or cls.packs_on_cpu)
+            chosen["layout"] = "packed" if packed else "padded"
+        return cls(task, data, **chosen)  # type: ignore[call-arg]
+
+    @classmethod
+    def find_preset(cls, name: str | None, data: Any, tokens: int, cuda: bool) -> Preset:
+        presets, name = cls.presets_for(data), name or cls.fitting_preset(tokens, cuda)
+        if name not in presets:
+            raise ValueError(f"there is no preset {name!r}; there are {', '.join(presets)}")
+        return presets[name]
+
+    @classmethod
+    def fitting_preset(cls, tokens: int, cuda: bool) -> str:
+        """Its name, for a corpus of so many tokens on this machine."""
+        if not cuda:
+            return "tiny"
+        return "small" if tokens < cls.many_tokens else "base"
+
+    @classmethod
+    def presets_for(cls, data: Any) -> Mapping[str, Preset]:
+        return cls.presets
+
+    @classmethod
+    def start_preset(cls, preset: Preset, start: Any) -> Preset:
+        """With what a run brings to one that starts from it."""
+        context = None if preset.context is None else start.data.context
+        preset = preset._replace(network=start.network, codec=start.codec, context=context)
+        if cls.fine_tuning_epochs is None:
+            return preset
+        return preset._replace(epochs=cls.fine_tuning_epochs, training={})
+
+    @classmethod
+    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
+        if kind is None:
+            return network
+        if kind not in cls.networks:
+            raise ValueError(f"{task} is learned by {' or '.join(cls.networks)}, not by {kind}")
+        return replace(network, kind=kind)
+
+    @classmethod
+    def fine_tune(cls, training: Training, network: Any) -> Training:
+        """What was learned before is changed little: by rates far below those for learning anew,
+        and without strong decay.
+        """
+        rate = float(f"{cls.fine_tuning_rate(network.width):.1e}")
+        return replace(training, learning_rate=rate, weight_decay=min(training.weight_decay, 0.01))
+
+    @classmethod
+    def fine_tuning_rate(cls, width: int) -> float:
+        """The lower the wider the network is: 5.2e-5 for 768, 2e-5 for 2,048."""
+        return min(3e-4, 0.04 / width)

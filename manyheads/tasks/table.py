@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 from manyheads.config import load, peek
 
 if TYPE_CHECKING:
+    from manyheads.tasks.recipe import Recipe
     from manyheads.tasks.task import Task
 
-GROUP = "manyheads.tasks"  # of entry points: name = "module:class", for tasks from elsewhere
+GROUP = "manyheads.tasks"  # of entry points: name = "module:Recipe", for tasks from elsewhere
 TASKS = {
-    "translation": "manyheads.tasks.seq2seq.task:Seq2Seq",
-    "summarization": "manyheads.tasks.seq2seq.task:Seq2Seq",
-    "answering": "manyheads.tasks.seq2seq.task:Seq2Seq",
-    "language": "manyheads.tasks.language.task:LanguageTask",
-    "masked": "manyheads.tasks.masked.task:MaskedTask",
-    "classification": "manyheads.tasks.classification.task:ClassificationTask",
-    "regression": "manyheads.tasks.classification.task:ClassificationTask",
-    "labelling": "manyheads.tasks.classification.task:ClassificationTask",
-    "music": "manyheads.tasks.music.task:MusicTask",
-    "embedding": "manyheads.tasks.masked.embedding:EmbeddingTask",
+    "translation": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
+    "summarization": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
+    "answering": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
+    "language": "manyheads.tasks.language.settings:LanguageRecipe",
+    "masked": "manyheads.tasks.masked.settings:MaskedRecipe",
+    "classification": "manyheads.tasks.classification.settings:ClassificationRecipe",
+    "regression": "manyheads.tasks.classification.settings:ClassificationRecipe",
+    "labelling": "manyheads.tasks.classification.settings:ClassificationRecipe",
+    "music": "manyheads.tasks.music.settings:MusicRecipe",
+    "embedding": "manyheads.tasks.masked.settings:EmbeddingRecipe",
 }
 
 # What `train` lists: a line for each that is trained.
@@ -56,28 +57,36 @@ def task_names() -> tuple[str, ...]:
 
 
 @cache
-def find_task(name: str) -> type[Task]:
+def find_recipe(name: str) -> type[Recipe]:
+    """What a task says of itself: this loads no torch."""
     if name in TASKS:
-        module, _, held = TASKS[name].partition(":")
-        own: type[Task] = getattr(import_module(module), held)
-        return own
+        return find_object(TASKS[name])
     for point in entry_points(group=GROUP):
         if point.name == name:
-            found: type[Task] = point.load()
-            return found
+            return point.load()
     raise ValueError(f"there is no task {name!r}; there are {', '.join(task_names())}")
 
 
-def load_recipe(path: Path, settings: Sequence[str] = ()) -> tuple[Any, type[Task]]:
+@cache
+def find_task(name: str) -> type[Task]:
+    return find_object(find_recipe(name).implementation)
+
+
+def find_object(place: str) -> Any:
+    """ "module:name" -> what is called so there"""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
     """The recipe in a file, as its `task:` says; what is no task is told as a mistake in it."""
-    task = task_in(path)
-    return load(task.Recipe, path, settings), task
+    return load(recipe_in(path), path, settings)
 
 
-def task_in(path: Path) -> type[Task]:
+def recipe_in(path: Path) -> type[Recipe]:
     """As the file's `task:` says, or nearly."""
     near = get_close_matches(peek(path, "task") or "", task_names(), n=1)
-    return find_task(near[0] if near else next(iter(TASKS)))
+    return find_recipe(near[0] if near else next(iter(TASKS)))
 
 
 def task_for(recipe: Any) -> type[Task]:

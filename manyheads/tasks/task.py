@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
 
 from torch import Tensor, nn
 
 from manyheads.tasks.model import Model, Predictor
-from manyheads.tasks.recipe import Choice
 
 
 class Corpus(Protocol):
@@ -61,18 +59,9 @@ class Validation(NamedTuple):
 
 
 class Task(ABC):
-    """A family of models: what it says of itself; and, of a run's recipe and folder, its verbs.
+    """A family of models: what is done with a run's recipe and folder."""
 
-    A subclass has a Recipe: a frozen dataclass with the fields `task`, `data`, `network`,
-    `training`, `start_from` and what else there is to set.
-    """
-
-    Recipe: ClassVar[Any]
-    files: ClassVar[tuple[str, ...]]  # the fields of `data` that are options of `train`
-    use: ClassVar[str] = "predict"  # the command that a trained model is for
-    presets: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be
-    unit: ClassVar[str] = "tokens"  # what is counted of a batch
+    Recipe: ClassVar[Any]  # what it says of itself
 
     def __init__(self, recipe: Any, folder: Path | None = None):
         self.recipe, self.folder = recipe, folder
@@ -83,28 +72,12 @@ class Task(ABC):
             raise ValueError("this task was made without the folder of a run to learn from")
         return self.folder
 
-    # ---- from files to a recipe ----------------------------------------------------------------
-
-    @classmethod
-    def data_of(cls, files: Mapping[str, Any]) -> Any:
-        """Where to learn from, of the options that were given."""
-        return get_type_hints(cls.Recipe)["data"](**files)
-
-    @classmethod
-    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice) -> Any:
-        """A recipe with every choice made for a corpus of about so many tokens."""
-        recipe = cls.Recipe(task, data)
-        kind = choice.network or recipe.network.kind
-        if kind not in cls.networks:
-            raise ValueError(f"{task} is learned by {' or '.join(cls.networks)}, not by {kind}")
-        return replace(recipe, network=replace(recipe.network, kind=kind))
+    # ---- from files to a folder ----------------------------------------------------------------
 
     @classmethod
     def settle(cls, recipe: Any, corpus: Any) -> Any:
         """The recipe with what only the corpus can say."""
         return recipe
-
-    # ---- from files to a folder ----------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -155,7 +128,7 @@ class Task(ABC):
 
     def predict(self, network: Any, lines: Sequence[str]) -> list[str]:
         """What the network makes of each line, for a task that is used that way."""
-        raise ValueError(f"{self.recipe.task} does not predict; `{self.use}` uses it")
+        raise ValueError(f"{self.recipe.task} does not predict; `{self.Recipe.use}` uses it")
 
     def evaluate(self, network: Any, path: Path) -> dict[str, float]:
         """What a network is worth on a test set in one file."""

@@ -182,7 +182,7 @@ def test_a_template_that_cannot_be_filled_in_is_refused(template: str, why: str)
 
 def test_a_model_that_starts_from_one_that_answers_answers_too(run: Path, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("a dog runs\n" * 200, encoding="utf-8")
-    start, _ = load_recipe(run / RECIPE)
+    start = load_recipe(run / RECIPE)
     data = TextData((tmp_path / "book.txt",), context=32)
     recipe = LanguageRecipe("language", data, start.codec, start.network, start_from=run)
     begin(recipe, Run(tmp_path / "tuned"))

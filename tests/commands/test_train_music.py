@@ -63,7 +63,7 @@ def test_an_npz_of_chorales_is_learned_from(manyheads: Command, tmp_path: Path) 
     out, path = tmp_path / "run", songs(tmp_path / "songs.npz")
     done = manyheads("train", "music", "--music", path, "--out", out, *CPU, *FEW)
     assert done.code == 0, done.err
-    recipe, _ = load_recipe(out / RECIPE)
+    recipe = load_recipe(out / RECIPE)
     assert (recipe.codec.kind, recipe.network.types) == ("chorales", 4)
     validated = [line["valid"] for line in Run(out).lines(METRICS) if "valid" in line]
     assert [[*scores] for scores in validated] == [["notes", "perplexity", "loss"]]

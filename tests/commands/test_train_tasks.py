@@ -67,7 +67,7 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_and_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before
     printed = tmp_path / "printed.yaml"
     printed.write_text(done.out, encoding="utf-8")
-    recipe, _ = load_recipe(printed)
+    recipe = load_recipe(printed)
     assert (recipe.task, recipe.network.width, recipe.codec.kind) == (task, 16, kind)
     again = manyheads("train", printed, *CPU, "--dry-run")
     measured = re.compile(r"# (memory|time): about .* on cpu.*\n")
@@ -363,7 +363,7 @@ def test_a_judge_of_texts_begins_with_the_words_and_weights_of_the_run_it_starts
     assert done.code == 0, done.err
     for name in ("tokenizer.json", "tokenizer.signs.json"):
         assert (out / name).read_bytes() == (start / name).read_bytes()
-    recipe, _ = load_recipe(out / RECIPE)
+    recipe = load_recipe(out / RECIPE)
     network = open_task(recipe, Run(out)).network()
     assert not adopt(network, out / START)  # the head is its own
     begun = weights_of(network)

@@ -11,6 +11,7 @@ from manyheads.data.batches import ListBatches
 from manyheads.modules.build import encoder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.recipe import Recipe
 from manyheads.tasks.task import Examples, Sample, Task, Validation
 from manyheads.training.config import Training
 
@@ -21,7 +22,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class SortingRecipe:
+class SortingRecipe(Recipe):
+    implementation, files, networks = "sorting:Sorting", ("rows",), ("transformer", "recurrent")
     task: str
     data: Rows
     network: Network = Network(width=32, depth=2, heads=2, inner=64, dropout=0.1)
@@ -34,7 +36,7 @@ def read(path):
 
 
 class Sorting(Task):
-    Recipe, files, networks = SortingRecipe, ("rows",), ("transformer", "recurrent")
+    Recipe = SortingRecipe
 
     @classmethod
     def gather(cls, recipe):

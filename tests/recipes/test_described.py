@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.tasks.describing import listed, page, settings_of
-from manyheads.tasks.table import TASKS, find_task
+from manyheads.tasks.table import TASKS, find_recipe
 
 ROOT = Path(__file__).parent.parent.parent
-TRAINED = [task for task in TASKS if find_task(task).files]
+TRAINED = [task for task in TASKS if find_recipe(task).files]
 
 
 @pytest.mark.parametrize("task", TRAINED)

@@ -14,7 +14,7 @@ from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq import settings as pairs
 from manyheads.tasks.seq2seq.settings import PairData
-from manyheads.tasks.table import TASKS, find_task
+from manyheads.tasks.table import TASKS, find_recipe
 
 PAIRS, TEXT = PairData(Path("a.de"), Path("a.en")), TextData((Path("book.txt"),))
 LABELS, MUSIC = LabelledData(Path("a.tsv")), MusicData((Path("songs"),))
@@ -48,8 +48,8 @@ def test_what_was_learned_before_is_changed_slowly_the_wider_the_slower(
 ) -> None:
     data, start = STARTS[task]
     asked = Choice(device, start=replace(start, network=Network(width=width)))
-    training = find_task(task).choose(task, data, 10**6, asked).training
+    training = find_recipe(task).choose(task, data, 10**6, asked).training
     assert training.learning_rate == (judged if task in JUDGED else rate)
     assert training.weight_decay <= 0.01
-    anew = find_task(task).choose(task, data, 10**6, Choice(device)).training
+    anew = find_recipe(task).choose(task, data, 10**6, Choice(device)).training
     assert anew.learning_rate > 3e-4

@@ -13,10 +13,8 @@ from manyheads.tasks.classification.settings import (
     PRESETS,
     ClassificationRecipe,
     LabelledData,
-    recipe_for,
 )
-from manyheads.tasks.language.settings import TextCodec, TextData
-from manyheads.tasks.language.settings import recipe_for as language_recipe
+from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.recipe import Choice
 
@@ -33,7 +31,7 @@ def rows_in(folder: Path, labels: list[str]) -> Path:
 
 def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[str], list[str]]:
     """The labels of what is learned from, and of what is held out."""
-    recipe = recipe_for(task, LabelledData(path), 99)
+    recipe = ClassificationRecipe.choose(task, LabelledData(path), 99)
     gathered = gather(
         read(ClassificationRecipe, write(recipe), "r.yaml", [f"training.seed={seed}"])
     )
@@ -49,7 +47,9 @@ def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[
 def test_a_preset_follows_from_the_machine() -> None:
     for device, preset in (("cpu", "tiny"), ("cuda", "small")):
         asked = Choice(device), Choice(device, preset=preset)
-        one, other = (recipe_for("classification", DATA, 10**6, each) for each in asked)
+        one, other = (
+            ClassificationRecipe.choose("classification", DATA, 10**6, each) for each in asked
+        )
         assert one == other
 
 
@@ -61,7 +61,7 @@ def test_a_preset_follows_from_the_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     task: Any, preset: str, network: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for(task, DATA, tokens, Choice(device, network, preset))
+    recipe = ClassificationRecipe.choose(task, DATA, tokens, Choice(device, network, preset))
     assert read(ClassificationRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -72,8 +72,8 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_slowly() -> None:
     start = MaskedRecipe("masked", TEXT, TextCodec("byte"), network=Network(width=64))
-    anew = recipe_for("classification", DATA, 10**6)
-    recipe = recipe_for("classification", DATA, 10**6, Choice(start=start))
+    anew = ClassificationRecipe.choose("classification", DATA, 10**6)
+    recipe = ClassificationRecipe.choose("classification", DATA, 10**6, Choice(start=start))
     assert (recipe.network, recipe.codec) == (start.network, start.codec)
     assert recipe.training.learning_rate < anew.training.learning_rate
     assert recipe.training.steps < anew.training.steps
@@ -81,7 +81,9 @@ def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_
 
 def test_one_judge_of_texts_starts_from_another_and_pools_as_it_did() -> None:
     start = ClassificationRecipe("classification", DATA, pooling="first")
-    assert recipe_for("labelling", DATA, 99, Choice(start=start)).pooling == "first"
+    assert (
+        ClassificationRecipe.choose("labelling", DATA, 99, Choice(start=start)).pooling == "first"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,18 +92,19 @@ def test_one_judge_of_texts_starts_from_another_and_pools_as_it_did() -> None:
         (Choice(preset="base"), "there is no preset 'base'; there are tiny, small"),
         (
             Choice(network="mlp"),
-            "there is no network 'mlp' for this; there are transformer, recurrent, convolutional",
+            "classification is learned by transformer or recurrent or convolutional, not by mlp",
         ),
         (
-            Choice(start=language_recipe("language", TEXT, 99)),
-            "what judges a text starts from an encoder, masked or another of its kind; "
+            Choice(start=LanguageRecipe.choose("language", TEXT, 99)),
+            "classification starts from a run of masked, embedding, classification, regression, "
+            "labelling; "
             "the run to start from learned language",
         ),
     ],
 )
 def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("classification", DATA, 99, asked)
+        ClassificationRecipe.choose("classification", DATA, 99, asked)
     assert str(error.value) == sentence
 
 
@@ -110,7 +113,7 @@ def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
 
 def test_a_tenth_is_held_out_and_no_text_is_in_both(tmp_path: Path) -> None:
     path = rows_in(tmp_path, ["good", "poor"] * 20)
-    gathered = gather(recipe_for("classification", LabelledData(path), 99))
+    gathered = gather(ClassificationRecipe.choose("classification", LabelledData(path), 99))
     assert str(gathered) == "36 texts to train on, 4 to validate on"
     both = {one.line for one in gathered.train} | {one.line for one in gathered.valid}
     assert both == set(range(2, 42))

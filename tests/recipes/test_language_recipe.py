@@ -13,10 +13,8 @@ from manyheads.tasks.language.settings import (
     LanguageRecipe,
     TextCodec,
     TextData,
-    recipe_for,
 )
 from manyheads.tasks.masked.settings import MaskedRecipe
-from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
@@ -24,9 +22,9 @@ DATA = TextData((Path("book.txt"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting_preset(10**10, cuda=False) == "tiny"
-    assert fitting_preset(10**6, cuda=True) == "small"
-    assert fitting_preset(10**9, cuda=True) == "base"
+    assert LanguageRecipe.fitting_preset(10**10, cuda=False) == "tiny"
+    assert LanguageRecipe.fitting_preset(10**6, cuda=True) == "small"
+    assert LanguageRecipe.fitting_preset(10**9, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -36,7 +34,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, network: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for("language", DATA, tokens, Choice(device, network, preset))
+    recipe = LanguageRecipe.choose("language", DATA, tokens, Choice(device, network, preset))
     assert read(LanguageRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -57,15 +55,15 @@ def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -
     start = LanguageRecipe(
         "language", replace(DATA, context=77), TextCodec("byte"), Network(width=64)
     )
-    recipe = recipe_for("language", DATA, 99, Choice(start=start))
+    recipe = LanguageRecipe.choose("language", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
 
 
 def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("language", DATA, 99, Choice(start=MaskedRecipe("masked", DATA)))
+        LanguageRecipe.choose("language", DATA, 99, Choice(start=MaskedRecipe("masked", DATA)))
     assert str(error.value) == (
-        "a language model starts from one; the run to start from learned masked"
+        "language starts from a run of language; the run to start from learned masked"
     )
 
 
@@ -106,11 +104,11 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
         (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
         (
             Choice(network="convolutional"),
-            "there is no network 'convolutional' for this; there are transformer, recurrent",
+            "language is learned by transformer or recurrent, not by convolutional",
         ),
     ],
 )
 def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("language", DATA, 99, asked)
+        LanguageRecipe.choose("language", DATA, 99, asked)
     assert str(error.value) == sentence

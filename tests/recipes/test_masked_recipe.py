@@ -7,18 +7,17 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.modules.config import Network
-from manyheads.tasks.language.settings import TextCodec, TextData
-from manyheads.tasks.language.settings import recipe_for as language_recipe
-from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, fitting, recipe_for
+from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
+from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe
 from manyheads.tasks.recipe import Choice
 
 DATA = TextData((Path("book.txt"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting(10**10, cuda=False) == "tiny"
-    assert fitting(10**6, cuda=True) == "small"
-    assert fitting(10**9, cuda=True) == "base"
+    assert MaskedRecipe.fitting_preset(10**10, cuda=False) == "tiny"
+    assert MaskedRecipe.fitting_preset(10**6, cuda=True) == "small"
+    assert MaskedRecipe.fitting_preset(10**9, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -27,7 +26,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for("masked", DATA, tokens, Choice(device, "transformer", preset))
+    recipe = MaskedRecipe.choose("masked", DATA, tokens, Choice(device, "transformer", preset))
     assert read(MaskedRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -40,15 +39,17 @@ def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -
     start = MaskedRecipe(
         "masked", replace(DATA, context=77), TextCodec("byte"), network=Network(width=64)
     )
-    recipe = recipe_for("masked", DATA, 99, Choice(start=start))
+    recipe = MaskedRecipe.choose("masked", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
 
 
 def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("masked", DATA, 99, Choice(start=language_recipe("language", DATA, 99)))
+        MaskedRecipe.choose(
+            "masked", DATA, 99, Choice(start=LanguageRecipe.choose("language", DATA, 99))
+        )
     assert str(error.value) == (
-        "a model that guesses hidden words starts from one; the run to start from learned language"
+        "masked starts from a run of masked; the run to start from learned language"
     )
 
 
@@ -80,11 +81,11 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
         (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
         (
             Choice(network="recurrent"),
-            "there is no network 'recurrent' for this; there are transformer",
+            "masked is learned by transformer, not by recurrent",
         ),
     ],
 )
 def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("masked", DATA, 99, asked)
+        MaskedRecipe.choose("masked", DATA, 99, asked)
     assert str(error.value) == sentence

@@ -18,10 +18,8 @@ from manyheads.tasks.music.settings import (
     MusicData,
     MusicEncoding,
     MusicRecipe,
-    recipe_for,
 )
 from manyheads.tasks.music.task import codec_for
-from manyheads.tasks.presets import fitting_preset
 from manyheads.tasks.recipe import Choice
 from manyheads.training.config import Training
 
@@ -29,9 +27,9 @@ FOLDER, SONGS = MusicData((Path("midi"),)), MusicData((Path("songs.npz"),))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting_preset(10**10, cuda=False) == "tiny"
-    assert fitting_preset(10**6, cuda=True) == "small"
-    assert fitting_preset(10**9, cuda=True) == "base"
+    assert MusicRecipe.fitting_preset(10**10, cuda=False) == "tiny"
+    assert MusicRecipe.fitting_preset(10**6, cuda=True) == "small"
+    assert MusicRecipe.fitting_preset(10**9, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("data", [FOLDER, SONGS])
@@ -42,7 +40,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     data: MusicData, preset: str, network: str, device: str, tokens: int
 ) -> None:
-    recipe = recipe_for("music", data, tokens, Choice(device, network, preset))
+    recipe = MusicRecipe.choose("music", data, tokens, Choice(device, network, preset))
     assert read(MusicRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -53,7 +51,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_an_npz_is_chorales_in_four_voices_and_a_folder_performances() -> None:
-    songs, folder = (recipe_for("music", data, 10**6) for data in (SONGS, FOLDER))
+    songs, folder = (MusicRecipe.choose("music", data, 10**6) for data in (SONGS, FOLDER))
     assert (songs.codec.kind, songs.network.types, songs.data.semitones) == ("chorales", 4, 6)
     assert (folder.codec.kind, folder.network.types, folder.data.semitones) == ("performance", 0, 3)
     assert (
@@ -73,16 +71,16 @@ def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> Non
     start = MusicRecipe(
         "music", replace(FOLDER, context=76), MusicEncoding("chorales"), Network(width=64)
     )
-    recipe = recipe_for("music", FOLDER, 99, Choice(start=start))
+    recipe = MusicRecipe.choose("music", FOLDER, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
     assert recipe.data.semitones == 6  # as chorales move, wherever they come from
-    played = recipe_for("music", SONGS, 99, Choice(start=MusicRecipe("music", FOLDER)))
+    played = MusicRecipe.choose("music", SONGS, 99, Choice(start=MusicRecipe("music", FOLDER)))
     assert (played.codec.kind, played.data.semitones) == ("performance", 3)
     other = LanguageRecipe("language", TextData((Path("book.txt"),)))
     with pytest.raises(ValueError) as error:
-        recipe_for("music", FOLDER, 99, Choice(start=other))
+        MusicRecipe.choose("music", FOLDER, 99, Choice(start=other))
     assert str(error.value) == (
-        "what writes music starts from such a run; the run to start from learned language"
+        "music starts from a run of music; the run to start from learned language"
     )
 
 
@@ -173,13 +171,13 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
         (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
         (
             Choice(network="convolutional"),
-            "there is no network 'convolutional' for this; there are transformer, recurrent",
+            "music is learned by transformer or recurrent, not by convolutional",
         ),
     ],
 )
 def test_what_there_is_not_is_refused(asked: Choice, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("music", FOLDER, 99, asked)
+        MusicRecipe.choose("music", FOLDER, 99, asked)
     assert str(error.value) == sentence
 
 

@@ -9,16 +9,16 @@ from manyheads.config import read, write
 from manyheads.data.filters import Filters
 from manyheads.modules.config import Network
 from manyheads.tasks.recipe import Choice
-from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe, fitting, recipe_for
+from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
 
 DATA = PairData(Path("a.de"), Path("a.en"))
 
 
 def test_a_preset_follows_from_corpus_and_machine() -> None:
-    assert fitting(10**8, cuda=False) == "tiny"
-    assert fitting(460_000, cuda=True) == "small"
-    assert fitting(10**8, cuda=True) == "base"
+    assert Seq2SeqRecipe.fitting_preset(10**8, cuda=False) == "tiny"
+    assert Seq2SeqRecipe.fitting_preset(460_000, cuda=True) == "small"
+    assert Seq2SeqRecipe.fitting_preset(10**8, cuda=True) == "base"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -28,7 +28,7 @@ def test_a_preset_follows_from_corpus_and_machine() -> None:
 def test_every_preset_is_a_recipe_that_writes_and_reads_back(
     preset: str, network: str, device: str, corpus: int
 ) -> None:
-    recipe = recipe_for("translation", DATA, corpus, Choice(device, network, preset))
+    recipe = Seq2SeqRecipe.choose("translation", DATA, corpus, Choice(device, network, preset))
     assert read(Seq2SeqRecipe, write(recipe), "recipe.yaml") == recipe
     training = recipe.training
     assert training.warmup_steps < training.steps
@@ -41,27 +41,29 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_more_text_is_more_steps_of_the_same_epochs() -> None:
     one, ten = (
-        recipe_for("translation", DATA, corpus, Choice("cuda", preset="base")).training.steps
+        Seq2SeqRecipe.choose(
+            "translation", DATA, corpus, Choice("cuda", preset="base")
+        ).training.steps
         for corpus in (10**7, 10**8)
     )
     assert ten == pytest.approx(10 * one, rel=0.01)
 
 
 def test_the_filters_of_the_task_are_written_down() -> None:
-    assert recipe_for("translation", DATA, 99).data.filters == Filters()
-    assert recipe_for("answering", DATA, 99).data.filters == Filters(0, ratio=0.0)
+    assert Seq2SeqRecipe.choose("translation", DATA, 99).data.filters == Filters()
+    assert Seq2SeqRecipe.choose("answering", DATA, 99).data.filters == Filters(0, ratio=0.0)
     own = replace(DATA, filters=Filters(ratio=3.0))
-    assert recipe_for("answering", own, 99).data.filters == Filters(ratio=3.0)
+    assert Seq2SeqRecipe.choose("answering", own, 99).data.filters == Filters(ratio=3.0)
 
 
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, Choice(preset="huge"))
+        Seq2SeqRecipe.choose("translation", DATA, 99, Choice(preset="huge"))
     assert str(error.value) == "there is no preset 'huge'; there are tiny, small, base"
     with pytest.raises(ValueError) as error:
-        recipe_for("translation", DATA, 99, Choice(network="perceptron"))
+        Seq2SeqRecipe.choose("translation", DATA, 99, Choice(network="perceptron"))
     assert str(error.value) == (
-        "there is no network 'perceptron'; there are transformer, recurrent, convolutional"
+        "translation is learned by transformer or recurrent or convolutional, not by perceptron"
     )
     with pytest.raises(ValueError) as error:
         Seq2SeqRecipe("translation", DATA, network=Network(kind="recurrent"))

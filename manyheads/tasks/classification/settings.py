@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
 from manyheads.config.declare import check, setting
 from manyheads.data.labelled import Columns
 from manyheads.modules.config import NETWORK_KINDS, Network, Pooling
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
-from manyheads.tasks.presets import chosen_preset, fine_tuned, no_other_network
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 LabelKind = Literal["classification", "regression", "labelling"]
-FILES = ("data", "valid_data")
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,49 @@ class LabelledData:
         check(self, () if self.data or self.imported else (nothing,))
 
 
+# ---- presets ---------------------------------------------------------------------------------
+
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        transformer(128, 2, 4, 0.2),
+        epochs=5,
+        batch=2048,
+        learning_rate=1e-3,
+        codec=TextCodec(size=4000),
+    ),
+    "small": Preset(
+        "For thousands of texts and more.",
+        transformer(256, 4, 4, 0.3),
+        epochs=10,
+        batch=8192,
+        learning_rate=1e-3,
+        codec=TextCodec(size=8000),
+    ),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class ClassificationRecipe:
+class ClassificationRecipe(Recipe):
     """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.classification.task:ClassificationTask"
+    files = ("data", "valid_data")
+    presets = PRESETS
+    use = "classify"
+    networks = NETWORK_KINDS
+    starts_from = ("masked", "embedding", *get_args(LabelKind))
+    plan = TrainingPlan(
+        {"schedule": "linear", "label_smoothing": 0.1, "ema": 0.99},
+        least_steps=100,
+        warmup=(10, 10**9, 10),
+        of_an_epoch=2,
+        least_between=10,
+    )
+    fine_tuning_epochs = 4
 
     task: LabelKind = setting(about="What is learned.")
     data: LabelledData = setting(about="Where it is learned from.")
@@ -53,77 +91,17 @@ class ClassificationRecipe:
         None, "A run or an imported model: its vocabulary, its network and its weights."
     )
 
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
+        recipe = super().choose(task, data, tokens, choice)
+        if choice.start is not None:
+            recipe = replace(recipe, pooling=getattr(choice.start, "pooling", "mean"))
+        smoothing = 0.0 if task == "regression" else recipe.training.label_smoothing
+        return replace(recipe, training=replace(recipe.training, label_smoothing=smoothing))
 
-# ---- presets ---------------------------------------------------------------------------------
-
-
-def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For a first look on a laptop: minutes."""
-    return {
-        "codec": TextCodec(size=4000),
-        "network": transformer(128, 2, 4, 0.2),
-        "training": scaled(tokens, cuda, epochs=5, batch=2048, learning_rate=1e-3),
-    }
-
-
-def small(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For thousands of texts and more."""
-    return {
-        "codec": TextCodec(size=8000),
-        "network": transformer(256, 4, 4, 0.3),
-        "training": scaled(tokens, cuda, epochs=10, batch=8192, learning_rate=1e-3),
-    }
-
-
-PRESETS: dict[str, Any] = {"tiny": tiny, "small": small}
-
-
-def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:
-    """So many epochs, validated twice in each."""
-    steps = max(100, epochs * tokens // batch)
-    every = max(10, steps // (2 * epochs))
-    return Training(
-        steps=steps,
-        tokens_per_batch=batch,
-        learning_rate=learning_rate,
-        schedule="linear",
-        warmup_steps=max(10, steps // 10),
-        label_smoothing=0.1,
-        precision="bfloat16" if cuda else "float32",
-        validate_every=every,
-        checkpoint_every=every,
-        log_every=max(1, min(50, every // 2)),
-        ema=0.99,
-    )
-
-
-def recipe_for(
-    task: LabelKind, data: LabelledData, tokens: int, choice: Choice = Choice()
-) -> ClassificationRecipe:
-    cuda = choice.device == "cuda"
-    parts = chosen_preset(PRESETS, choice.preset or ("small" if cuda else "tiny"))(tokens, cuda)
-    if choice.start is not None:
-        parts["network"], parts["codec"] = choice.start.network, codec_of(choice.start)
-        batch = parts["training"].tokens_per_batch
-        few = scaled(tokens, cuda, epochs=4, batch=batch, learning_rate=1.0)
-        # A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
-        # 768. Where little was learned before, lower rates stay far behind (results/README.md).
-        rate = min(8e-4, 13 / parts["network"].width ** 2)
-        parts["training"] = fine_tuned(few, parts["network"], rate)
-        parts["pooling"] = getattr(choice.start, "pooling", "mean")
-    if task == "regression":
-        parts["training"] = replace(parts["training"], label_smoothing=0.0)
-    if choice.network is not None:
-        no_other_network(choice.network, NETWORK_KINDS)
-        parts["network"] = replace(parts["network"], kind=choice.network)
-    return ClassificationRecipe(task, data, **parts)
-
-
-def codec_of(start: Any) -> TextCodec:
-    if start.task not in ("masked", "embedding", "classification", "regression", "labelling"):
-        raise ValueError(
-            f"what judges a text starts from an encoder, masked or another of its kind; "
-            f"the run to start from learned {start.task}"
-        )
-    codec: TextCodec = start.codec
-    return codec
+    @classmethod
+    def fine_tuning_rate(cls, width: int) -> float:
+        """A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
+        768. Where little was learned before, lower rates stay far behind (results/README.md).
+        """
+        return min(8e-4, 13 / width**2)

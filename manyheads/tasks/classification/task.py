@@ -36,16 +36,12 @@ from manyheads.tasks.classification.labels import LABELS, LabelledExample, Label
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, measure, predict
 from manyheads.tasks.classification.settings import (
-    FILES,
-    PRESETS,
     ClassificationRecipe,
     LabelKind,
     LabelledData,
-    recipe_for,
 )
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.recipe import Choice
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.threads import sharing, using, work_of
 from manyheads.training.files import write_text
@@ -59,10 +55,6 @@ class ClassificationTask(Task):
     """A task of this kind with its vocabulary and its labels."""
 
     Recipe = ClassificationRecipe
-    files = FILES
-    use = "classify"
-    networks = ("transformer", "recurrent", "convolutional")
-    presets = PRESETS
 
     def __init__(
         self,
@@ -95,12 +87,6 @@ class ClassificationTask(Task):
         return min(longest, self.design.longest) if learned else longest
 
     # ---- from files to a folder ----------------------------------------------------------------
-
-    @classmethod
-    def choose(
-        cls, task: LabelKind, data: LabelledData, tokens: int, choice: Choice
-    ) -> ClassificationRecipe:
-        return recipe_for(task, data, tokens, choice)
 
     @classmethod
     def gather(cls, recipe: ClassificationRecipe) -> LabelledCorpus:

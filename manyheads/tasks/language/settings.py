@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from manyheads.config.declare import check, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import Layout, Network
-from manyheads.tasks.presets import (
-    check_layout,
-    check_room,
-    chosen_preset,
-    fine_tuned,
-    fitting_preset,
-    no_other_network,
-    scale_training,
-)
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
+from manyheads.tasks.recipe import Preset, Recipe
 from manyheads.training.config import Training
-
-FILES: tuple[str, ...] = ("text", "valid_text")
-EPOCHS = 4  # where it starts from a run
 
 VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 
@@ -66,9 +55,75 @@ class TextCodec:
         check(self)
 
 
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def network(width: int, depth: int, heads: int, dropout: float) -> Network:
+    """Norms without a mean, gates, turned queries and keys: what language models settled on."""
+    return Network(
+        width=width,
+        depth=depth,
+        heads=heads,
+        inner=(8 * width // 3 + 63) // 64 * 64,
+        feed_forward="swiglu",
+        norm="rms",
+        bias=False,
+        scaled=False,
+        position="rotary",
+        dropout=dropout,
+        attention_dropout=dropout,
+    )
+
+
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        network(128, 4, 4, 0.1),
+        epochs=4,
+        batch=2048,
+        learning_rate=3e-3,
+        codec=TextCodec(size=2000),
+        context=128,
+    ),
+    # Read so often that it would know them by heart: weights decay fast (results/README.md).
+    "small": Preset(
+        "For a book or a hundred of them.",
+        network(384, 6, 6, 0.2),
+        epochs=40,
+        batch=16384,
+        learning_rate=1e-3,
+        codec=TextCodec(size=4000),
+        context=256,
+        training={"weight_decay": 1.5, "ema": 0.998},
+    ),
+    "base": Preset(
+        "For billions of tokens: the measures of the smallest GPT-2.",
+        network(768, 12, 12, 0.0),
+        epochs=1,
+        batch=131072,
+        learning_rate=6e-4,
+        codec=TextCodec(size=32000),
+        context=1024,
+    ),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class LanguageRecipe:
+class LanguageRecipe(Recipe):
     """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.language.task:LanguageTask"
+    files = ("text", "valid_text")
+    presets = PRESETS
+    use = "generate"
+    networks = ("transformer", "recurrent")
+    starts_from = ("language",)
+    plan = WRITES_ON
+    many_tokens = 100_000_000
+    fine_tuning_epochs = 4
 
     task: Literal["language"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
@@ -94,81 +149,3 @@ class LanguageRecipe:
             )
         check_layout(self.network, self.layout)
         check_room(self.network, self.data.context)
-
-
-# ---- presets ---------------------------------------------------------------------------------
-
-
-def network(width: int, depth: int, heads: int, dropout: float) -> Network:
-    """Norms without a mean, gates, turned queries and keys: what language models settled on."""
-    return Network(
-        width=width,
-        depth=depth,
-        heads=heads,
-        inner=(8 * width // 3 + 63) // 64 * 64,
-        feed_forward="swiglu",
-        norm="rms",
-        bias=False,
-        scaled=False,
-        position="rotary",
-        dropout=dropout,
-        attention_dropout=dropout,
-    )
-
-
-def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For a first look on a laptop: minutes."""
-    return {
-        "codec": TextCodec(size=2000),
-        "context": 128,
-        "network": network(128, 4, 4, 0.1),
-        "training": scale_training(tokens, cuda, epochs=4, batch=2048, learning_rate=3e-3),
-    }
-
-
-def small(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For a book or a hundred of them, read so often that it would know them by heart: weights
-    decay fast (results/README.md).
-    """
-    often = scale_training(tokens, cuda, epochs=40, batch=16384, learning_rate=1e-3)
-    return {
-        "codec": TextCodec(size=4000),
-        "context": 256,
-        "network": network(384, 6, 6, 0.2),
-        "training": replace(often, weight_decay=1.5, ema=0.998),
-    }
-
-
-def base(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For billions of tokens: the measures of the smallest GPT-2."""
-    return {
-        "codec": TextCodec(size=32000),
-        "context": 1024,
-        "network": network(768, 12, 12, 0.0),
-        "training": scale_training(tokens, cuda, epochs=1, batch=131072, learning_rate=6e-4),
-    }
-
-
-PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
-
-
-def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()) -> LanguageRecipe:
-    cuda = choice.device == "cuda"
-    parts = chosen_preset(PRESETS, choice.preset or fitting_preset(tokens, cuda))(tokens, cuda)
-    data = replace(data, context=parts.pop("context"))
-    if choice.start is not None:
-        if choice.start.task != "language":
-            raise ValueError(
-                "a language model starts from one; the run to start from learned "
-                f"{choice.start.task}"
-            )
-        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
-        batch = parts["training"].tokens_per_batch
-        few = scale_training(tokens, cuda, epochs=EPOCHS, batch=batch, learning_rate=1.0)
-        parts["training"] = fine_tuned(few, parts["network"])
-        data = replace(data, context=choice.start.data.context)
-    if choice.network is not None:
-        no_other_network(choice.network, ("transformer", "recurrent"))
-        parts["network"] = replace(parts["network"], kind=choice.network)
-    layout: Layout = "packed" if parts["network"].packs else "padded"
-    return LanguageRecipe(task, data, layout=layout, **parts)

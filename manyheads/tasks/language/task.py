@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -31,9 +31,8 @@ from manyheads.tasks.language.corpus import (
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.generate import write_on
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.language.settings import FILES, PRESETS, LanguageRecipe, TextData, recipe_for
+from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.recipe import Choice
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
@@ -46,10 +45,6 @@ class LanguageTask(Task):
     """The task with its vocabulary."""
 
     Recipe = LanguageRecipe
-    files = FILES
-    use = "generate"
-    networks = ("transformer", "recurrent")
-    presets = PRESETS
 
     def __init__(self, recipe: LanguageRecipe, codec: Text, folder: Path | None = None):
         super().__init__(recipe, folder)
@@ -65,10 +60,6 @@ class LanguageTask(Task):
         return self.recipe.data.context
 
     # ---- from files to a folder ----------------------------------------------------------------
-
-    @classmethod
-    def choose(cls, task: Any, data: TextData, tokens: int, choice: Choice) -> LanguageRecipe:
-        return recipe_for(task, data, tokens, choice)
 
     @classmethod
     def gather(cls, recipe: LanguageRecipe) -> TextCorpus:

@@ -17,19 +17,13 @@ from manyheads.tasks.task import Task
 
 
 def refuse_training(*_: Any, **__: Any) -> NoReturn:
-    raise ValueError(
-        "vectors of texts are not trained by themselves; `manyheads train classification "
-        "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
-    )
+    EmbeddingRecipe.data_of({})
 
 
 class EmbeddingTask(Task):
     """What such a model needs to be opened, and nothing to train it by."""
 
     Recipe = EmbeddingRecipe
-    files = ()
-    use = "embed"
-    presets = {}  # noqa: RUF012 - there is nothing to choose
 
     def __init__(self, recipe: EmbeddingRecipe, codec: Text, folder: Path | None = None):
         super().__init__(recipe, folder)
@@ -59,5 +53,5 @@ class EmbeddingTask(Task):
     def model(self, network: nn.Module, name: str = "") -> Embedder:
         return Embedder(self, network, name)
 
-    data_of = choose = gather = prepare = classmethod(refuse_training)
+    gather = prepare = classmethod(refuse_training)
     batches = loss = validate = refuse_training

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import Network, Pooling
 from manyheads.tasks.language.settings import TextCodec, TextData
-from manyheads.tasks.presets import check_room, chosen_preset, fine_tuned, no_other_network
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.presets import check_room
+from manyheads.tasks.recipe import Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 
@@ -33,9 +33,67 @@ class Masking:
         check(self, (together,) if self.masked + self.changed > 1 else ())
 
 
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def network(width: int, depth: int, heads: int, dropout: float) -> Network:
+    return Network(
+        width=width,
+        depth=depth,
+        heads=heads,
+        inner=4 * width,
+        feed_forward="gelu",
+        scaled=False,
+        position="rotary",
+        dropout=dropout,
+    )
+
+
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        network(128, 3, 4, 0.1),
+        epochs=4,
+        batch=4096,
+        learning_rate=2e-3,
+        codec=TextCodec(size=4000),
+        context=128,
+    ),
+    "small": Preset(
+        "For millions of words.",
+        network(256, 6, 4, 0.1),
+        epochs=60,
+        batch=32768,
+        learning_rate=2e-3,
+        codec=TextCodec(size=8000),
+        context=128,
+    ),
+    "base": Preset(
+        "For billions: the measures of BERT-base.",
+        network(768, 12, 12, 0.1),
+        epochs=10,
+        batch=131072,
+        learning_rate=5e-4,
+        codec=TextCodec(size=32000),
+        context=128,
+    ),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class MaskedRecipe:
+class MaskedRecipe(Recipe):
     """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.masked.task:MaskedTask"
+    files = ("text", "valid_text")
+    presets = PRESETS
+    use = "embed"
+    starts_from = ("masked",)
+    plan = TrainingPlan({"schedule": "linear", "best_by": "loss"}, warmup=(20, 4000, 10))
+    many_tokens = 300_000_000
 
     task: Literal["masked"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
@@ -56,8 +114,11 @@ class MaskedRecipe:
 
 
 @dataclass(frozen=True)
-class EmbeddingRecipe:
-    """What it is, and where it came from."""
+class EmbeddingRecipe(Recipe):
+    """What it is, and where it came from; there is nothing to train it by."""
+
+    implementation = "manyheads.tasks.masked.embedding:EmbeddingTask"
+    use = "embed"
 
     task: Literal["embedding"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
@@ -74,89 +135,9 @@ class EmbeddingRecipe:
         None, "A run or an imported model: its vocabulary, its network and its weights."
     )
 
-
-# ---- presets ---------------------------------------------------------------------------------
-
-
-def network(width: int, depth: int, heads: int, dropout: float) -> Network:
-    return Network(
-        width=width,
-        depth=depth,
-        heads=heads,
-        inner=4 * width,
-        feed_forward="gelu",
-        scaled=False,
-        position="rotary",
-        dropout=dropout,
-    )
-
-
-def tiny(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For a first look on a laptop: minutes."""
-    return {
-        "codec": TextCodec(size=4000),
-        "network": network(128, 3, 4, 0.1),
-        "training": scaled(tokens, cuda, epochs=4, batch=4096, learning_rate=2e-3),
-    }
-
-
-def small(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For millions of words."""
-    return {
-        "codec": TextCodec(size=8000),
-        "network": network(256, 6, 4, 0.1),
-        "training": scaled(tokens, cuda, epochs=60, batch=32768, learning_rate=2e-3),
-    }
-
-
-def base(tokens: int, cuda: bool) -> dict[str, Any]:
-    """For billions: the measures of BERT-base."""
-    return {
-        "codec": TextCodec(size=32000),
-        "network": network(768, 12, 12, 0.1),
-        "training": scaled(tokens, cuda, epochs=10, batch=131072, learning_rate=5e-4),
-    }
-
-
-PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
-
-
-def fitting(tokens: int, cuda: bool) -> str:
-    if not cuda:
-        return "tiny"
-    return "small" if tokens < 300_000_000 else "base"
-
-
-def scaled(tokens: int, cuda: bool, *, epochs: int, batch: int, learning_rate: float) -> Training:
-    steps = max(200, epochs * tokens // batch)
-    every = max(50, steps // 20)
-    return Training(
-        steps=steps,
-        tokens_per_batch=batch,
-        learning_rate=learning_rate,
-        schedule="linear",
-        warmup_steps=max(20, min(4000, steps // 10)),
-        precision="bfloat16" if cuda else "float32",
-        best_by="loss",
-        validate_every=every,
-        checkpoint_every=every,
-        log_every=max(1, min(50, every // 2)),
-    )
-
-
-def recipe_for(task: Any, data: TextData, tokens: int, choice: Choice = Choice()) -> MaskedRecipe:
-    cuda = choice.device == "cuda"
-    parts = chosen_preset(PRESETS, choice.preset or fitting(tokens, cuda))(tokens, cuda)
-    data = replace(data, context=128)
-    if choice.start is not None:
-        if choice.start.task != "masked":
-            raise ValueError(
-                "a model that guesses hidden words starts from one; the run to start from learned "
-                f"{choice.start.task}"
-            )
-        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
-        parts["training"] = fine_tuned(parts["training"], parts["network"])
-        data = replace(data, context=choice.start.data.context)
-    if choice.network is not None:
-        no_other_network(choice.network, ("transformer",))
-    return MaskedRecipe(task, data, **parts)
+    @classmethod
+    def data_of(cls, files: Any) -> NoReturn:
+        raise ValueError(
+            "vectors of texts are not trained by themselves; `manyheads train classification "
+            "--start-from` goes on from such a model, `manyheads train masked` makes one from text"
+        )

@@ -25,11 +25,9 @@ from manyheads.tasks.language.corpus import (
     gather_texts,
     prepare_texts,
 )
-from manyheads.tasks.language.settings import FILES, TextData
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
 from manyheads.tasks.masked.model import MaskedLM
-from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe, recipe_for
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.task import Sample, Task, Validation
 
 SHOWN = 5  # windows of which every validation leaves a sample
@@ -42,9 +40,6 @@ class MaskedTask(Task):
     """The task with its vocabulary, which has a sign for hidden words."""
 
     Recipe = MaskedRecipe
-    files = FILES
-    use = "embed"
-    presets = PRESETS
     unit = MaskedBatches.unit
 
     def __init__(self, recipe: MaskedRecipe, codec: Text, folder: Path | None = None):
@@ -56,10 +51,6 @@ class MaskedTask(Task):
         return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
-
-    @classmethod
-    def choose(cls, task: Any, data: TextData, tokens: int, choice: Choice) -> MaskedRecipe:
-        return recipe_for(task, data, tokens, choice)
 
     @classmethod
     def gather(cls, recipe: MaskedRecipe) -> TextCorpus:

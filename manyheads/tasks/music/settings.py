@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import Layout, Network
-from manyheads.tasks.presets import (
-    check_layout,
-    check_room,
-    chosen_preset,
-    fine_tuned,
-    fitting_preset,
-    no_other_network,
-    scale_training,
-)
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
+from manyheads.tasks.recipe import Choice, Preset, Recipe
 from manyheads.training.config import Training
 
 Augment = Literal["transpose", "stretch"]
-FILES: tuple[str, ...] = ("music", "valid_music")
+Encoding = Literal["performance", "chorales", "remi"]
 VOICES = ("soprano", "alto", "tenor", "bass")
 REACH = 512  # tokens whose distances are told apart, each way
 WHOLE = 2560  # tokens of the longest chorale
@@ -71,7 +63,7 @@ class MusicData:
 class MusicEncoding:
     """How music becomes numbers."""
 
-    kind: Literal["performance", "chorales", "remi"] = setting(
+    kind: Encoding = setting(
         "performance", "Keys and time as played, four voices on a grid, or bars and beats."
     )
 
@@ -81,9 +73,88 @@ class MusicEncoding:
         return len(VOICES) if self.kind == "chorales" else 1
 
 
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def network(width: int, depth: int, heads: int, dropout: float, chorales: bool = False) -> Network:
+    """Distances have a meaning of their own that depends on who looks; far ones share one, so that
+    a piece may be longer than any that was learned from. Of chorales, it knows also who sings and
+    where on the grid. An event is seldom followed by its like, which a tied table would expect
+    at first: performances are learned sooner without.
+    """
+    return Network(
+        width=width,
+        depth=depth,
+        heads=heads,
+        inner=(8 * width // 3 + 63) // 64 * 64,
+        feed_forward="swiglu",
+        norm="rms",
+        bias=False,
+        relative="content",
+        reach=REACH,
+        dropout=dropout,
+        tied=chorales,
+        position="concatenated" if chorales else "none",
+        types=len(VOICES) if chorales else 0,
+    )
+
+
+# Of performances; and of chorales, each read whole.
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        network(128, 4, 4, 0.1),
+        epochs=4,
+        batch=2048,
+        learning_rate=4e-3,
+        context=256,
+    ),
+    "small": Preset(
+        "For a thousand performances, or hundreds of chorales.",
+        network(384, 6, 6, 0.1),
+        epochs=40,
+        batch=16384,
+        learning_rate=2e-3,
+        context=1024,
+    ),
+    "base": Preset(
+        "For many thousands of performances.",
+        network(512, 8, 8, 0.1),
+        epochs=20,
+        batch=65536,
+        learning_rate=6e-4,
+        context=2048,
+    ),
+}
+CHORALES = {
+    "tiny": PRESETS["tiny"]._replace(network=network(128, 4, 4, 0.1, chorales=True)),
+    "small": PRESETS["small"]._replace(
+        network=network(256, 5, 8, 0.2, chorales=True),
+        epochs=167,
+        batch=8192,
+        learning_rate=2.5e-3,
+        context=WHOLE,
+        training={"weight_decay": 0.5, "ema": 0.998},
+    ),
+    "base": PRESETS["base"]._replace(network=network(512, 8, 8, 0.3, chorales=True), context=WHOLE),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class MusicRecipe:
+class MusicRecipe(Recipe):
     """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.music.task:MusicTask"
+    files = ("music", "valid_music", "augment")
+    presets = PRESETS
+    use = "generate"
+    networks = ("transformer", "recurrent")
+    starts_from = ("music",)
+    plan = WRITES_ON
+    many_tokens = 100_000_000
 
     task: Literal["music"] = setting(about="What is learned.")
     data: MusicData = setting(about="Where it is learned from.")
@@ -121,6 +192,39 @@ class MusicRecipe:
                 f"codec.kind: {self.codec.kind} counts in beats, which no stretching of time "
                 "changes; data.augment: [transpose] would do"
             )
+
+    @classmethod
+    def data_of(cls, files: Mapping[str, Any]) -> Any:
+        """`--augment none` varies nothing, `--augment transpose,stretch` both."""
+        said = files.get("augment")
+        if said is None:
+            return super().data_of(files)
+        names = () if said == "none" else tuple(said.replace(" ", "").split(","))
+        if not set(names) <= {"transpose", "stretch"}:
+            raise ValueError(
+                "--augment is transpose, stretch, both with a comma between them, or none; "
+                f"got {said!r}"
+            )
+        return super().data_of({**files, "augment": names})
+
+    @classmethod
+    def presets_for(cls, data: Any) -> Mapping[str, Preset]:
+        """Of what the files hold."""
+        kind: Encoding = "chorales" if is_grids(data.music[0]) else "performance"
+        presets = CHORALES if kind == "chorales" else PRESETS
+        return {name: one._replace(codec=MusicEncoding(kind)) for name, one in presets.items()}
+
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
+        recipe = super().choose(task, data, tokens, choice)
+        if recipe.codec.kind != "chorales":
+            return recipe
+        return replace(recipe, data=replace(recipe.data, semitones=6))
+
+    @classmethod
+    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
+        found = super().network_of_kind(task, network, kind)
+        return found if found.kind == "transformer" else replace(found, types=0)
 
 
 def is_grids(path: Path) -> bool:
@@ -162,93 +266,3 @@ def check_voices(network: Network, codec: MusicEncoding) -> None:
             f"{codec.kind} have {codec.voices} voices and network.types asks for "
             f"{network.types}; network.types: {codec.voices} would do"
         )
-
-
-# ---- presets ---------------------------------------------------------------------------------
-
-
-def network(width: int, depth: int, heads: int, dropout: float, chorales: bool) -> Network:
-    """Distances have a meaning of their own that depends on who looks; far ones share one, so that
-    a piece may be longer than any that was learned from. Of chorales, it knows also who sings and
-    where on the grid. An event is seldom followed by its like, which a tied table would expect
-    at first: performances are learned sooner without.
-    """
-    return Network(
-        width=width,
-        depth=depth,
-        heads=heads,
-        inner=(8 * width // 3 + 63) // 64 * 64,
-        feed_forward="swiglu",
-        norm="rms",
-        bias=False,
-        relative="content",
-        reach=REACH,
-        dropout=dropout,
-        tied=chorales,
-        position="concatenated" if chorales else "none",
-        types=len(VOICES) if chorales else 0,
-    )
-
-
-def tiny(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
-    """For a first look on a laptop: minutes."""
-    return {
-        "context": 256,
-        "network": network(128, 4, 4, 0.1, chorales),
-        "training": scale_training(tokens, cuda, epochs=4, batch=2048, learning_rate=4e-3),
-    }
-
-
-def small(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
-    """For hundreds of chorales, each read whole; or for a thousand performances."""
-    if chorales:
-        training = scale_training(tokens, cuda, epochs=167, batch=8192, learning_rate=2.5e-3)
-        return {
-            "context": WHOLE,
-            "network": network(256, 5, 8, 0.2, chorales),
-            "training": replace(training, weight_decay=0.5, ema=0.998),
-        }
-    return {
-        "context": 1024,
-        "network": network(384, 6, 6, 0.1, chorales),
-        "training": scale_training(tokens, cuda, epochs=40, batch=16384, learning_rate=2e-3),
-    }
-
-
-def base(tokens: int, cuda: bool, chorales: bool) -> dict[str, Any]:
-    """For many thousands of performances."""
-    return {
-        "context": WHOLE if chorales else 2048,
-        "network": network(512, 8, 8, 0.3 if chorales else 0.1, chorales),
-        "training": scale_training(tokens, cuda, epochs=20, batch=65536, learning_rate=6e-4),
-    }
-
-
-PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
-
-
-def recipe_for(task: Any, data: MusicData, tokens: int, choice: Choice = Choice()) -> MusicRecipe:
-    cuda = choice.device == "cuda"
-    chorales = is_grids(data.music[0])
-    parts = chosen_preset(PRESETS, choice.preset or fitting_preset(tokens, cuda))(
-        tokens, cuda, chorales
-    )
-    data = replace(data, context=parts.pop("context"))
-    parts["codec"] = MusicEncoding("chorales" if chorales else "performance")
-    if choice.start is not None:
-        if choice.start.task != "music":
-            raise ValueError(
-                "what writes music starts from such a run; "
-                f"the run to start from learned {choice.start.task}"
-            )
-        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
-        parts["training"] = fine_tuned(parts["training"], parts["network"])
-        data = replace(data, context=choice.start.data.context)
-    if parts["codec"].kind == "chorales":
-        data = replace(data, semitones=6)
-    if choice.network is not None:
-        no_other_network(choice.network, ("transformer", "recurrent"))
-        types = parts["network"].types if choice.network == "transformer" else 0
-        parts["network"] = replace(parts["network"], kind=choice.network, types=types)
-    layout: Layout = "packed" if parts["network"].packs else "padded"
-    return MusicRecipe(task, data, layout=layout, **parts)

@@ -6,7 +6,6 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -28,9 +27,8 @@ from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder
-from manyheads.tasks.music.settings import FILES, PRESETS, MusicData, MusicRecipe, recipe_for
+from manyheads.tasks.music.settings import MusicRecipe
 from manyheads.tasks.music.windows import Augmentation, MusicWindows
-from manyheads.tasks.recipe import Choice
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 
@@ -43,10 +41,6 @@ class MusicTask(Task):
     """Music with its codec."""
 
     Recipe = MusicRecipe
-    files = (*FILES, "augment")
-    use = "generate"
-    networks = ("transformer", "recurrent")
-    presets = PRESETS
 
     def __init__(self, recipe: MusicRecipe, codec: MusicCodec, folder: Path | None = None):
         super().__init__(recipe, folder)
@@ -62,24 +56,6 @@ class MusicTask(Task):
         return self.recipe.data.context
 
     # ---- from files to a folder ----------------------------------------------------------------
-
-    @classmethod
-    def data_of(cls, files: Mapping[str, Any]) -> Any:
-        """`--augment none` varies nothing, `--augment transpose,stretch` both."""
-        said = files.get("augment")
-        if said is None:
-            return super().data_of(files)
-        names = () if said == "none" else tuple(said.replace(" ", "").split(","))
-        if not set(names) <= {"transpose", "stretch"}:
-            raise ValueError(
-                "--augment is transpose, stretch, both with a comma between them, or none; "
-                f"got {said!r}"
-            )
-        return super().data_of({**files, "augment": names})
-
-    @classmethod
-    def choose(cls, task: Any, data: MusicData, tokens: int, choice: Choice) -> MusicRecipe:
-        return recipe_for(task, data, tokens, choice)
 
     @classmethod
     def gather(cls, recipe: MusicRecipe) -> MusicCorpus:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import NETWORK_KINDS, Layout, Network
-from manyheads.tasks.presets import check_layout, chosen_preset, fine_tuned
-from manyheads.tasks.recipe import Choice
+from manyheads.tasks.presets import check_layout
+from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 Kind = Literal["translation", "summarization", "answering"]
@@ -24,8 +24,6 @@ FILTERS: dict[Kind, Filters] = {
     "summarization": SHORTER,
     "answering": SHORTER,
 }
-
-FILES = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,58 @@ class PairCodec:
         check(self)
 
 
+# ---- presets ---------------------------------------------------------------------------------
+
+# Learning rates by kind of network: results/README.md says how they were found.
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
+        epochs=10,
+        batch=4096,
+        learning_rate=3e-3,
+        rates={"recurrent": 6e-3, "convolutional": 6e-3},
+        codec=PairCodec(size=4000),
+    ),
+    "small": Preset(
+        "For tens of thousands of pairs.",
+        Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
+        epochs=60,
+        batch=16384,
+        learning_rate=4e-3,
+        rates={"recurrent": 1e-3, "convolutional": 1e-3},
+        codec=PairCodec(size=8000),
+    ),
+    "base": Preset(
+        "The Transformer as first published, for millions of pairs.",
+        Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
+        epochs=20,
+        batch=25600,
+        learning_rate=7e-4,
+        codec=PairCodec(size=32000),
+    ),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Seq2SeqRecipe:
+class Seq2SeqRecipe(Recipe):
     """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.seq2seq.task:Seq2Seq"
+    files = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
+    presets = PRESETS
+    use = "translate"
+    networks = NETWORK_KINDS
+    starts_from = get_args(Kind)
+    plan = TrainingPlan(
+        {"schedule": "inverse-square-root", "label_smoothing": 0.1}, warmup=(50, 4000, 8)
+    )
+    many_tokens = 20_000_000
+    # Packed rows need attention that knows documents, which on a CPU is slower than padding.
+    packs_on_cpu = False
 
     task: Kind = setting(about="What is learned.")
     data: PairData = setting(about="Where it is learned from.")
@@ -131,96 +178,9 @@ class Seq2SeqRecipe:
                 f"network.longest: {longest} or data.longest_tokens: {room} would do"
             )
 
-
-# ---- presets: functions, so that a choice may follow from the corpus and the machine ------------
-
-
-def tiny(corpus: int, cuda: bool) -> dict[str, Any]:
-    """For a first look on a laptop: minutes."""
-    return {
-        "codec": PairCodec(size=4000),
-        "network": Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
-        "training": scaled(corpus, cuda, epochs=10, tokens=4096),
-    }
-
-
-def small(corpus: int, cuda: bool) -> dict[str, Any]:
-    """For tens of thousands of pairs."""
-    return {
-        "codec": PairCodec(size=8000),
-        "network": Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
-        "training": scaled(corpus, cuda, epochs=60, tokens=16384),
-    }
-
-
-def base(corpus: int, cuda: bool) -> dict[str, Any]:
-    """The Transformer as first published, for millions of pairs."""
-    return {
-        "codec": PairCodec(size=32000),
-        "network": Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
-        "training": scaled(corpus, cuda, epochs=20, tokens=25600),
-    }
-
-
-PRESETS: dict[str, Any] = {"tiny": tiny, "small": small, "base": base}
-
-# Learning rates by preset and kind of network (results/README.md says how they were found).
-RATES = {
-    "tiny": {"transformer": 3e-3, "recurrent": 6e-3, "convolutional": 6e-3},
-    "small": {"transformer": 4e-3, "recurrent": 1e-3, "convolutional": 1e-3},
-    "base": {"transformer": 7e-4, "recurrent": 7e-4, "convolutional": 7e-4},
-}
-
-
-def fitting(corpus: int, cuda: bool) -> str:
-    """The preset for a corpus of so many tokens on this machine."""
-    if not cuda:
-        return "tiny"
-    return "small" if corpus < 20_000_000 else "base"
-
-
-def scaled(corpus: int, cuda: bool, *, epochs: int, tokens: int) -> Training:
-    """So many epochs, validated some twenty times."""
-    steps = max(200, epochs * corpus // tokens)
-    every = max(50, steps // 20)
-    return Training(
-        steps=steps,
-        tokens_per_batch=tokens,
-        schedule="inverse-square-root",
-        warmup_steps=max(50, min(4000, steps // 8)),
-        label_smoothing=0.1,
-        precision="bfloat16" if cuda else "float32",
-        compile=False,
-        validate_every=every,
-        checkpoint_every=every,
-        log_every=max(1, min(50, every // 2)),
-        ema=0.995 if steps >= 1000 else 0.98,
-    )
-
-
-def recipe_for(task: Kind, data: PairData, tokens: int, choice: Choice = Choice()) -> Seq2SeqRecipe:
-    """All settings for a corpus of so many tokens on this device, where none were given."""
-    cuda = choice.device == "cuda"
-    data = replace(data, filters=data.filters or FILTERS[task])
-    name = choice.preset or fitting(tokens, cuda)
-    parts = chosen_preset(PRESETS, name)(tokens, cuda)
-    if choice.start is not None:
-        if choice.start.task not in FILTERS:
-            raise ValueError(
-                f"{task} starts from a run of {', '.join(FILTERS)}; "
-                f"the run to start from learned {choice.start.task}"
-            )
-        parts["network"], parts["codec"] = choice.start.network, choice.start.codec
-    if choice.network is not None:
-        if choice.network not in NETWORK_KINDS:
-            raise ValueError(
-                f"there is no network {choice.network!r}; there are {', '.join(NETWORK_KINDS)}"
-            )
-        parts["network"] = replace(parts["network"], kind=choice.network)
-    rate = RATES[name][parts["network"].kind]
-    parts["training"] = replace(parts["training"], learning_rate=rate)
-    if choice.start is not None:
-        parts["training"] = fine_tuned(parts["training"], parts["network"])
-    # Packed rows need attention that knows documents, which on a CPU is slower than padding.
-    layout: Layout = "packed" if cuda and parts["network"].packs else "padded"
-    return Seq2SeqRecipe(task, data, layout=layout, **parts)
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
+        data = replace(data, filters=data.filters or FILTERS[task])
+        recipe = super().choose(task, data, tokens, choice)
+        ema = 0.995 if recipe.training.steps >= 1000 else 0.98
+        return replace(recipe, training=replace(recipe.training, ema=ema))

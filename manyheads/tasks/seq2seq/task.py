@@ -20,23 +20,19 @@ from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import NETWORK_KINDS, Network
+from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.kinds import measures_of
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import (
-    FILES,
-    PRESETS,
     Kind,
     PairCodec,
     PairData,
     Seq2SeqRecipe,
-    recipe_for,
 )
 from manyheads.tasks.seq2seq.writing import write
 from manyheads.tasks.task import Sample, Task, Validation
@@ -51,10 +47,6 @@ class Seq2Seq(Task):
     """A task of this kind with its vocabularies."""
 
     Recipe = Seq2SeqRecipe
-    files = FILES
-    use = "translate"
-    presets = PRESETS
-    networks = NETWORK_KINDS
 
     def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
         super().__init__(recipe, folder)
@@ -69,10 +61,6 @@ class Seq2Seq(Task):
         return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
-
-    @classmethod
-    def choose(cls, task: Kind, data: PairData, tokens: int, choice: Choice) -> Seq2SeqRecipe:
-        return recipe_for(task, data, tokens, choice)
 
     @classmethod
     def gather(cls, recipe: Seq2SeqRecipe) -> PairCorpus:
