@@ -35,7 +35,7 @@ from typing import Any, cast
 
 import torch
 
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.decoding.config import DecodingConfig
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.metrics.bleu import bleu
@@ -117,9 +117,9 @@ def marian(size: Size, batch: int) -> Translate:
         scale_embedding=True,
         max_position_embeddings=2 * LONGEST,
         pad_token_id=PAD,
-        eos_token_id=STOP,
+        eos_token_id=EOS,
         forced_eos_token_id=None,
-        decoder_start_token_id=START,
+        decoder_start_token_id=BOS,
         attn_implementation="sdpa",
     )
     model: Any = MarianMTModel(config).eval()
@@ -133,12 +133,12 @@ def marian(size: Size, batch: int) -> Translate:
             min_new_tokens=tokens,
             max_new_tokens=tokens,
             pad_token_id=PAD,
-            eos_token_id=STOP,
-            decoder_start_token_id=START,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
         )
         ordered, written = sorted(sources, key=len, reverse=True), 0
         for first in range(0, len(ordered), batch):
-            rows = [[*source, STOP] for source in ordered[first : first + batch]]
+            rows = [[*source, EOS] for source in ordered[first : first + batch]]
             ids = torch.nn.utils.rnn.pad_sequence([*map(torch.tensor, rows)], True, PAD)
             with torch.inference_mode():
                 found = model.generate(

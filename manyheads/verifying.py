@@ -110,7 +110,7 @@ def packed(model: Portable, rows: Rows) -> float:
 
 def end_to_end(model: Portable, rows: Rows) -> tuple[Tokens, ...]:
     """All texts of a batch in one row."""
-    sides, pad = [list(side) for side in zip(*rows, strict=True)], model.signs.pad
+    sides, pad = [list(side) for side in zip(*rows, strict=True)], model.special_tokens.pad
     return tuple(Tokens.packed([side], sum(map(len, side)), pad).to(model.device) for side in sides)
 
 
@@ -137,8 +137,8 @@ def searched(model: Portable, rows: Rows) -> float:
     """How many texts a beam of one writes otherwise than greedy."""
     different = 0
     for row in rows:
-        begun, signs = model.start(row), model.signs
-        bounds = Bounds(signs.stops, longest=model.room(begun, LONGEST), never=signs.never)
+        begun, special = model.start(row), model.special_tokens
+        bounds = Bounds(special.all_eos, longest=model.room(begun, LONGEST), never=special.never)
         start = torch.tensor([begun], device=model.device)
         one: Hypothesis = greedy(model.step(row), start, bounds)[0]
         ((other, *_),) = beam(model.step(row), start, bounds, DecodingConfig())

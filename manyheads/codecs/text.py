@@ -16,57 +16,64 @@ from typing import Any, Literal
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-PAD, START, STOP, UNKNOWN = range(4)
-SIGNS = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
+PAD, BOS, EOS, UNK = range(4)
+SPECIAL_TOKEN_NAMES = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
 MASK = "<mask>"
+# As files beside older tokenizers have them.
+FORMER_NAMES = {"stop": "eos", "starts": "bos", "opens": "encoder_bos", "ends": "other_eos"}
 
 
 @dataclass(frozen=True)
-class Signs:
+class SpecialTokens:
     """The numbers that are no text.
 
-    What is read is [*opens, ..., stop]; what is written begins after `starts` and ends with stop.
+    What is read is [*encoder_bos, ..., eos]; what is written begins after `bos` and ends with eos.
     """
 
     pad: int = PAD
-    stop: int = STOP
-    starts: tuple[int, ...] = (START,)
-    opens: tuple[int, ...] = ()
-    unknown: int | None = UNKNOWN
+    eos: int = EOS
+    bos: tuple[int, ...] = (BOS,)
+    encoder_bos: tuple[int, ...] = ()
+    unknown: int | None = UNK
     mask: int | None = None
-    ends: tuple[int, ...] = ()  # others that end what is written, as the stop does
+    other_eos: tuple[int, ...] = ()  # they end what is written, as eos does
     forbidden: tuple[int, ...] = ()  # others that are not written
 
     @property
-    def stops(self) -> tuple[int, ...]:
+    def all_eos(self) -> tuple[int, ...]:
         """All that end what is written."""
-        return (self.stop, *self.ends)
+        return (self.eos, *self.other_eos)
 
     @property
-    def silent(self) -> frozenset[int]:
+    def skipped(self) -> frozenset[int]:
         """Those that a text is shown without."""
-        return frozenset({self.pad, *self.stops, *self.starts, *self.opens})
+        return frozenset({self.pad, *self.all_eos, *self.bos, *self.encoder_bos})
+
+    @property
+    def all(self) -> frozenset[int]:
+        """Those, and the ones that a text is shown with."""
+        shown = {one for one in (self.unknown, self.mask) if one is not None}
+        return self.skipped | shown
 
     @property
     def never(self) -> tuple[int, ...]:
         """Those that are not written: the end is."""
-        return tuple(sorted({self.pad, *self.starts, *self.forbidden} - {*self.stops}))
+        return tuple(sorted({self.pad, *self.bos, *self.forbidden} - {*self.all_eos}))
 
 
 class Text:
     """Lines of text as numbers, the signs around them left to whoever lays out a batch."""
 
-    def __init__(self, tokenizer: Tokenizer, signs: Signs | None = None):
-        found = [tokenizer.token_to_id(sign) for sign in SIGNS]
-        if signs is None and found != [PAD, START, STOP, UNKNOWN]:
-            raise ValueError(
-                f"a tokenizer of ours numbers {' '.join(SIGNS)} 0 to 3, this one has {found}"
-            )
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens | None = None):
+        found = [tokenizer.token_to_id(sign) for sign in SPECIAL_TOKEN_NAMES]
+        if special is None and found != [PAD, BOS, EOS, UNK]:
+            named = " ".join(SPECIAL_TOKEN_NAMES)
+            raise ValueError(f"a tokenizer of ours numbers {named} 0 to 3, this one has {found}")
         # A line that happens to hold "</s>" is text like any other, and must not end a sentence.
         tokenizer.encode_special_tokens = True
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        self.tokenizer, self.signs = tokenizer, signs or Signs()
+        self.tokenizer, self.special_tokens = tokenizer, special or SpecialTokens()
 
     @property
     def size(self) -> int:
@@ -95,22 +102,23 @@ class Text:
 
     def render(self, ids: Sequence[int]) -> str:
         """[412, 87, 18] -> "Ein Hund." """
-        return str(self.tokenizer.decode([i for i in ids if i not in self.signs.silent]))
+        return str(self.tokenizer.decode([i for i in ids if i not in self.special_tokens.skipped]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each number by itself, to label a picture with."""
-        signs = {*self.signs.silent, self.signs.unknown, self.signs.mask}
+        special = self.special_tokens.all
         return [
-            str(self.tokenizer.id_to_token(i) if i in signs else self.tokenizer.decode([i]))
+            str(self.tokenizer.id_to_token(i) if i in special else self.tokenizer.decode([i]))
             for i in ids
         ]
 
     def save(self, path: Path) -> None:
         path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
-        if self.signs == Signs():
+        if self.special_tokens == SpecialTokens():
             beside(path).unlink(missing_ok=True)  # another codec's
         else:
-            beside(path).write_text(json.dumps(asdict(self.signs)) + "\n", encoding="utf-8")
+            held = json.dumps(asdict(self.special_tokens))
+            beside(path).write_text(held + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Text:
@@ -123,7 +131,7 @@ class Text:
         except Exception:  # the library raises plain Exception for a file it cannot read
             raise ValueError(f"{path} is not a tokenizer.json") from None
         try:
-            return Text(tokenizer, read_signs(beside(path), tokenizer.get_vocab_size()))
+            return Text(tokenizer, read_special_tokens(beside(path), tokenizer.get_vocab_size()))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -141,15 +149,15 @@ class Text:
         """
         if kind not in KINDS:
             raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
-        signs = [*SIGNS, MASK] if masked else SIGNS
-        if size <= len(signs):
-            raise ValueError(f"a vocabulary needs more than its {len(signs)} signs, got {size}")
-        tokenizer, trainer = KINDS[kind](size, signs)
+        special = [*SPECIAL_TOKEN_NAMES, MASK] if masked else SPECIAL_TOKEN_NAMES
+        if size <= len(special):
+            raise ValueError(f"a vocabulary needs more than its {len(special)} signs, got {size}")
+        tokenizer, trainer = KINDS[kind](size, special)
         if normalize != "none":
             tokenizer.normalizer = normalizer(normalize)
         tokenizer.train_from_iterator(lines, trainer)
         mask = tokenizer.token_to_id(MASK) if masked else None
-        return Text(tokenizer, Signs(opens=(START,), mask=mask) if masked else None)
+        return Text(tokenizer, SpecialTokens(encoder_bos=(BOS,), mask=mask) if masked else None)
 
 
 def beside(path: Path) -> Path:
@@ -157,22 +165,22 @@ def beside(path: Path) -> Path:
     return path.with_suffix(".signs.json")
 
 
-def read_signs(path: Path, size: int) -> Signs | None:
+def read_special_tokens(path: Path, size: int) -> SpecialTokens | None:
     """What was saved beside a tokenizer of so many numbers; none beside one of ours."""
     if not path.exists():
         return None
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        for name in ("starts", "opens", "ends", "forbidden"):
+        held = {FORMER_NAMES.get(name, name): value for name, value in held.items()}
+        for name in ("bos", "encoder_bos", "other_eos", "forbidden"):
             held[name] = tuple(held.get(name, ()))
-        signs = Signs(**held)
+        special = SpecialTokens(**held)
+        numbers = special.all | {*special.forbidden}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path.name} beside it does not say what its signs are") from None
-    numbers = [signs.pad, *signs.stops, *signs.starts, *signs.opens, *signs.forbidden]
-    numbers += [sign for sign in (signs.unknown, signs.mask) if sign is not None]
     if not all(isinstance(number, int) and 0 <= number < size for number in numbers):
         raise ValueError(f"{path.name} beside it names signs that are not 0 to {size - 1}")
-    return signs
+    return special
 
 
 # ---- before the text is cut -------------------------------------------------------------------
@@ -206,52 +214,55 @@ def normalizer(form: str) -> normalizers.Normalizer:
 Parts = tuple[Tokenizer, Any]
 
 
-def byte_pairs(size: int, signs: list[str]) -> Parts:
+def byte_pairs(size: int, special: list[str]) -> Parts:
     """Bytes, and the pairs of them that are met most: knows every text there is."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    least = len(signs) + len(alphabet)
+    least = len(special) + len(alphabet)
     if size < least:
         raise ValueError(f"byte pairs need {least} numbers for all bytes, got {size}")
     return tokenizer, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=signs, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
 
 
-def bytes_alone(size: int, signs: list[str]) -> Parts:
+def bytes_alone(size: int, special: list[str]) -> Parts:
     """256 numbers for 256 bytes, whatever size is asked for."""
-    return byte_pairs(len(signs) + len(pre_tokenizers.ByteLevel.alphabet()), signs)
+    return byte_pairs(len(special) + len(pre_tokenizers.ByteLevel.alphabet()), special)
 
 
-def pieces_of_words(size: int, signs: list[str]) -> Parts:
+def pieces_of_words(size: int, special: list[str]) -> Parts:
     """Pieces chosen by their likelihood (unigram), spaces among them."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
     return tokenizer, trainers.UnigramTrainer(
-        vocab_size=size, special_tokens=signs, unk_token=SIGNS[UNKNOWN], show_progress=False
+        vocab_size=size,
+        special_tokens=special,
+        unk_token=SPECIAL_TOKEN_NAMES[UNK],
+        show_progress=False,
     )
 
 
-def words(size: int, signs: list[str]) -> Parts:
+def words(size: int, special: list[str]) -> Parts:
     """What stands between spaces."""
-    tokenizer = Tokenizer(models.WordLevel(unk_token=SIGNS[UNKNOWN]))
+    tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKEN_NAMES[UNK]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer, whole_words(size, signs)
+    return tokenizer, whole_words(size, special)
 
 
-def characters(size: int, signs: list[str]) -> Parts:
+def characters(size: int, special: list[str]) -> Parts:
     """Each character by itself."""
-    tokenizer = Tokenizer(models.WordLevel(unk_token=SIGNS[UNKNOWN]))
+    tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKEN_NAMES[UNK]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return tokenizer, whole_words(size, signs)
+    return tokenizer, whole_words(size, special)
 
 
-def whole_words(size: int, signs: list[str]) -> trainers.WordLevelTrainer:
-    return trainers.WordLevelTrainer(vocab_size=size, special_tokens=signs, show_progress=False)
+def whole_words(size: int, special: list[str]) -> trainers.WordLevelTrainer:
+    return trainers.WordLevelTrainer(vocab_size=size, special_tokens=special, show_progress=False)
 
 
 KINDS: dict[str, Callable[[int, list[str]], Parts]] = {

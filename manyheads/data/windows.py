@@ -30,10 +30,10 @@ CHARACTERS_AT_ONCE = 1 << 20  # of the documents that are turned to numbers toge
 
 def framed(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
     """Each document as numbers, from its start to its stop: what a shard of them holds."""
-    signs = codec.signs
+    special = codec.special_tokens
     for some in by_size(texts):
         for ids in codec.encode_all(some):
-            yield [*signs.starts, *ids, signs.stop]
+            yield [*special.bos, *ids, special.eos]
 
 
 def by_size(texts: Iterable[str]) -> Iterator[list[str]]:

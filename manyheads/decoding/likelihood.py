@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.places import line
-from manyheads.codecs.text import Signs
+from manyheads.codecs.text import SpecialTokens
 from manyheads.modules.transformer import Tokens
 from manyheads.threads import sharing, using, work_of
 
@@ -23,7 +23,7 @@ AT_ONCE = 16384  # tokens
 @torch.no_grad()
 def compute_log_probs(
     network: Any,
-    signs: Signs,
+    special: SpecialTokens,
     ids: Sequence[int],
     context: int,
     stride: int,
@@ -39,7 +39,7 @@ def compute_log_probs(
         raise ValueError(f"a window of {context} tokens moves by 1 to {context}, got {stride}")
     network.eval()
     device = next(network.parameters()).device
-    text = torch.tensor([*signs.starts, *ids])
+    text = torch.tensor([*special.bos, *ids])
     read, wanted = text[:-1], text[1:]
     found: list[Tensor] = []
     if len(read) >= context:
@@ -55,7 +55,7 @@ def compute_log_probs(
         begin = max(0, done - (context - stride))
         logs = of_windows(network, read[None, begin:].to(device), wanted[None, begin:].to(device))
         found.append(logs[0, done - begin :])
-    return torch.cat(found)[max(0, len(signs.starts) - 1) :].tolist() if found else []
+    return torch.cat(found)[max(0, len(special.bos) - 1) :].tolist() if found else []
 
 
 def of_windows(network: Any, read: Tensor, wanted: Tensor) -> Tensor:

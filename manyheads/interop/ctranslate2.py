@@ -76,7 +76,7 @@ def translation(specs: Any, model: Portable) -> Any:
     """For ctranslate2.Translator."""
     network, design = model.network, model.design
     source, target = model.codecs[0], model.codecs[-1]
-    signs = around(source, target)
+    special = around(source, target)
     encoder, decoder = network.encoder, network.decoder
     options = of_layers(specs, design)
     spec = specs.TransformerSpec(
@@ -91,7 +91,7 @@ def translation(specs: Any, model: Portable) -> Any:
         stack(side, module.stack, design)
     spec.register_source_vocabulary(pieces(source, encoder.embedding))
     spec.register_target_vocabulary(pieces(target, decoder.embedding))
-    say(spec.config, layer_norm_epsilon=design.norm_epsilon, **signs)
+    say(spec.config, layer_norm_epsilon=design.norm_epsilon, **special)
     return spec
 
 
@@ -108,13 +108,13 @@ def language(specs: Any, model: Portable) -> Any:
     stack(decoder, network.stack, design)
     names = pieces(codec, network.embedding)
     spec.register_vocabulary(names)
-    signs = codec.signs
+    special = codec.special_tokens
     say(
         spec.config,
         layer_norm_epsilon=design.norm_epsilon,
-        unk_token=names[signs.stop if signs.unknown is None else signs.unknown],
-        bos_token=names[signs.starts[0] if signs.starts else signs.stop],
-        eos_token=names[signs.stop],
+        unk_token=names[special.eos if special.unknown is None else special.unknown],
+        bos_token=names[special.bos[0] if special.bos else special.eos],
+        eos_token=names[special.eos],
     )
     return spec
 
@@ -141,25 +141,25 @@ def checked(design: Network, quantization: str) -> Any:
 
 def around(source: Text, target: Text) -> dict[str, Any]:
     """The signs that it puts around what is read, and before what is written."""
-    reads, writes = source.signs, target.signs
-    if len(reads.opens) > 1 or len(writes.starts) != 1:
+    reads, writes = source.special_tokens, target.special_tokens
+    if len(reads.encoder_bos) > 1 or len(writes.bos) != 1:
         raise ValueError(
             "CTranslate2 puts one sign before a source at most and one before what is written, "
-            f"this model has {len(reads.opens)} and {len(writes.starts)}"
+            f"this model has {len(reads.encoder_bos)} and {len(writes.bos)}"
         )
-    stops = name_of(source, reads.stop), name_of(target, writes.stop)
+    stops = name_of(source, reads.eos), name_of(target, writes.eos)
     if stops[0] != stops[1]:
         raise ValueError(
             f"CTranslate2 ends both sides with one sign, these end with {stops[0]} and {stops[1]}"
         )
-    start = name_of(target, writes.starts[0])
-    unknown = writes.stop if writes.unknown is None else writes.unknown
+    start = name_of(target, writes.bos[0])
+    unknown = writes.eos if writes.unknown is None else writes.unknown
     return {
         "unk_token": name_of(target, unknown),
-        "bos_token": name_of(source, reads.opens[0]) if reads.opens else start,
+        "bos_token": name_of(source, reads.encoder_bos[0]) if reads.encoder_bos else start,
         "eos_token": stops[1],
         "decoder_start_token": start,
-        "add_source_bos": bool(reads.opens),
+        "add_source_bos": bool(reads.encoder_bos),
         "add_source_eos": True,
     }
 
@@ -317,7 +317,7 @@ class CTranslate2Runtime(Runtime):
 
     def never(self) -> list[list[str]]:
         """What is not written, as CTranslate2 is told at every call."""
-        return [[self.names[-1][number]] for number in self.model.signs.never]
+        return [[self.names[-1][number]] for number in self.model.special_tokens.never]
 
     def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
         raise NotImplementedError("it gives log-probabilities, and of some tokens only")
@@ -331,12 +331,12 @@ class Translating(CTranslate2Runtime):
         self.translator = self.opened("Translator")
 
     def read(self, rows: Sequence[Row]) -> list[list[str]]:
-        opens = len(self.model.codecs[0].signs.opens)
+        opens = len(self.model.codecs[0].special_tokens.encoder_bos)
         return [[self.names[0][i] for i in row[0][opens:-1]] for row in rows]
 
     def difference(self, rows: Sequence[Row]) -> float:
         """Between log-probabilities of what is written, the end among it."""
-        signs, begun = self.model.signs, len(self.model.signs.starts)
+        special, begun = self.model.special_tokens, len(self.model.special_tokens.bos)
         targets = [row[1][begun:] for row in rows]
         wanted = [[self.names[1][i] for i in target] for target in targets]
         found = self.translator.score_batch(self.read(rows), wanted)
@@ -344,7 +344,7 @@ class Translating(CTranslate2Runtime):
         return worst(
             (logs[begun - 1 + i, token] - one.log_probs[i]).abs().item()
             for logs, target, one in zip(ours, targets, found, strict=True)
-            for i, token in enumerate([*target, signs.stop])
+            for i, token in enumerate([*target, special.eos])
         )
 
     def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
@@ -352,7 +352,7 @@ class Translating(CTranslate2Runtime):
             self.read(rows),
             beam_size=1,
             min_decoding_length=0,
-            max_decoding_length=self.model.room(self.model.signs.starts, longest),
+            max_decoding_length=self.model.room(self.model.special_tokens.bos, longest),
             suppress_sequences=self.never(),
         )
         return [[self.numbers[name] for name in one.hypotheses[0]] for one in found]
@@ -381,7 +381,7 @@ class Generating(CTranslate2Runtime):
                 self.read([row]),
                 max_length=self.model.room(row[0], longest),
                 include_prompt_in_result=False,
-                end_token=[self.names[0][number] for number in self.model.signs.stops],
+                end_token=[self.names[0][number] for number in self.model.special_tokens.all_eos],
                 suppress_sequences=self.never(),
             )[0]
             for row in rows

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep, Step
@@ -59,28 +59,30 @@ class Portable:
         return self.architecture != "encoder"
 
     @property
-    def signs(self) -> Signs:
+    def special_tokens(self) -> SpecialTokens:
         """Of what is written, or read where nothing is."""
-        return self.codecs[-1].signs
+        return self.codecs[-1].special_tokens
 
     def rows(self, texts: Sequence[str]) -> list[Row]:
         """Texts with the signs around them; of a source the target is what the network writes."""
-        signs, encoded = self.codecs[0].signs, self.codecs[0].encode_all(list(texts))
+        special, encoded = self.codecs[0].special_tokens, self.codecs[0].encode_all(list(texts))
         if self.architecture == "decoder":
             most = min(TOKENS, max(1, self.context // 2))  # so that it can go on
-            begun = [[*signs.starts, *ids][:most] for ids in encoded]
+            begun = [[*special.bos, *ids][:most] for ids in encoded]
             return [(row,) for row in begun if row]
-        most = min(TOKENS, self.context) - len(signs.opens) - 1
-        read: list[Row] = [([*signs.opens, *ids[:most], signs.stop],) for ids in encoded if ids]
+        most = min(TOKENS, self.context) - len(special.encoder_bos) - 1
+        read: list[Row] = [
+            ([*special.encoder_bos, *ids[:most], special.eos],) for ids in encoded if ids
+        ]
         if self.architecture == "encoder":
             return read
         written = self.write([(source, []) for (source,) in read])
-        starts = self.signs.starts
+        starts = self.special_tokens.bos
         return [(row[0], [*starts, *ids]) for row, ids in zip(read, written, strict=True)]
 
     def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
         """What the network reads of them."""
-        pads = [self.codecs[0].signs.pad, self.signs.pad]
+        pads = [self.codecs[0].special_tokens.pad, self.special_tokens.pad]
         sides = zip(zip(*rows, strict=True), pads, strict=False)
         return tuple(Tokens.padded(side, pad).to(self.device) for side, pad in sides)
 
@@ -99,7 +101,9 @@ class Portable:
         for row in rows:
             start = self.start(row)
             bounds = Bounds(
-                self.signs.stops, longest=self.room(start, longest), never=self.signs.never
+                self.special_tokens.all_eos,
+                longest=self.room(start, longest),
+                never=self.special_tokens.never,
             )
             begun = torch.tensor([start], device=self.device)
             found.append(greedy((step or self.step)(row), begun, bounds)[0].ids)
@@ -114,7 +118,7 @@ class Portable:
 
     def start(self, row: Row) -> list[int]:
         """What is written on from."""
-        return row[0] if self.architecture == "decoder" else list(self.signs.starts)
+        return row[0] if self.architecture == "decoder" else list(self.special_tokens.bos)
 
     def room(self, start: Sequence[int], longest: int = TOKENS) -> int:
         """So many tokens at most: a learned position knows only so many places."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.text import START, STOP
+from manyheads.codecs.text import BOS, EOS
 from manyheads.tasks.music import midi_bytes as midi
 from manyheads.tasks.music.chorales import (
     LONGEST_STEPS,
@@ -48,7 +48,7 @@ def test_voices_take_turns() -> None:
     ids = CODEC.flat(CHORD)
     assert CODEC.pieces(ids[:4]) == ["C5", "G4", "E4", "C3"]
     assert CODEC.pieces(ids[-4:]) == ["D5", "G4", "E4", "–"]
-    assert CODEC.render([START, *ids, STOP]) == CODEC.render(ids)
+    assert CODEC.render([BOS, *ids, EOS]) == CODEC.render(ids)
 
 
 def test_a_run_of_a_pitch_is_one_note() -> None:
@@ -74,7 +74,7 @@ def test_notes_go_to_the_nearest_sixteenth() -> None:
 def test_transposing_leaves_rests() -> None:
     ids = CODEC.flat(CHORD)
     (lower,) = CODEC.tables([-2])
-    assert CODEC.pieces(lower[[*ids, STOP]].tolist()[-5:]) == ["C5", "F4", "D4", "–", "</s>"]
+    assert CODEC.pieces(lower[[*ids, EOS]].tolist()[-5:]) == ["C5", "F4", "D4", "–", "</s>"]
     assert CODEC.room(ids) == range(-27, 35)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.tasks.music.codec import KINDS, MusicCodec, load_codec, new_codec, save_codec
 from manyheads.tasks.music.notes import Note, Piece, Voice
 from manyheads.tasks.music.performance import Performance
@@ -40,7 +40,7 @@ def test_by_its_tables_a_piece_moves_as_its_notes_do(codec: MusicCodec) -> None:
     assert tables.shape == (3, codec.size)
     assert tables[1].tolist() == list(range(codec.size))
     for shift, table in zip(shifts, tables, strict=True):
-        assert table[[PAD, START, STOP]].tolist() == [PAD, START, STOP]
+        assert table[[PAD, BOS, EOS]].tolist() == [PAD, BOS, EOS]
         moved = codec.render(table[ids].tolist()).notes
         meant = codec.render(ids).notes
         assert [note.pitch for note in moved] == [note.pitch + shift for note in meant]

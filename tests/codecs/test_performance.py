@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.tasks.music.notes import Note, Piece, separate_notes, stretch, transpose
 from manyheads.tasks.music.performance import DOWN, SHIFT, UP, Performance
 
@@ -28,7 +28,7 @@ def pieces(draw: st.DrawFn) -> Piece:
 def test_a_note_is_four_events() -> None:
     ids = CODEC.encode(Piece((Note(0.0, 1.0, 60, 64),)))
     assert ids == [374, 63, 358, 191]
-    assert CODEC.pieces([*ids, STOP, 9999]) == ["v62", "C4↓", "+1000ms", "C4↑", "</s>", "?"]
+    assert CODEC.pieces([*ids, EOS, 9999]) == ["v62", "C4↓", "+1000ms", "C4↑", "</s>", "?"]
     assert CODEC.size == 391
 
 
@@ -77,7 +77,7 @@ def test_broken_events_are_mended() -> None:
     assert (hanging.start, hanging.end) == (0.0, 2.0)
     again = CODEC.render([DOWN + 60, second, DOWN + 60, second, UP + 60, UP + 60]).notes
     assert [(note.start, note.end) for note in again] == [(0.0, 1.0), (1.0, 2.0)]
-    assert CODEC.render([START, DOWN + 60, second, PAD, UP + 60, STOP]).seconds == 1.0
+    assert CODEC.render([BOS, DOWN + 60, second, PAD, UP + 60, EOS]).seconds == 1.0
 
 
 def test_long_waits_are_whole_shifts_and_a_rest() -> None:

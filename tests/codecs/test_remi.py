@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from manyheads.codecs.text import STOP
+from manyheads.codecs.text import EOS
 from manyheads.tasks.music.notes import Note, Piece
 from manyheads.tasks.music.remi import Remi
 
@@ -30,7 +30,7 @@ def test_music_on_the_beat_comes_back(codec: Remi) -> None:
 def test_bars_are_numbers_of_their_own(codec: Remi) -> None:
     labels = codec.pieces(codec.encode(SCALE))
     assert labels.count("Bar_None") == 2
-    assert codec.pieces([0, 1, STOP]) == ["PAD_None", "BOS_None", "EOS_None"]
+    assert codec.pieces([0, 1, EOS]) == ["PAD_None", "BOS_None", "EOS_None"]
 
 
 def test_any_numbers_are_music(codec: Remi) -> None:

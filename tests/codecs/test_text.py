@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.codecs.text import KINDS, PAD, START, STOP, UNKNOWN, Signs, Text
+from manyheads.codecs.text import BOS, EOS, KINDS, PAD, UNK, SpecialTokens, Text
 
 LINES = ["Ein Hund rennt.", "Zwei Hunde rennen schnell.", "Ein Kind lacht über den Hund."] * 20
 BPE = Text.train(LINES, "bpe", 300)
@@ -37,7 +37,7 @@ def test_every_kind_gives_back_what_it_was_trained_on(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["word", "character", "unigram"])
 def test_what_was_never_met_is_unknown(kind: str) -> None:
-    assert UNKNOWN in Text.train(LINES, kind, 300).encode("漢字")
+    assert UNK in Text.train(LINES, kind, 300).encode("漢字")
 
 
 def test_training_twice_gives_the_same_codec(tmp_path: Path) -> None:
@@ -48,29 +48,39 @@ def test_training_twice_gives_the_same_codec(tmp_path: Path) -> None:
 
 def test_text_that_looks_like_a_sign_is_text() -> None:
     ids = BPE.encode("a </s> b <pad>")
-    assert not {PAD, START, STOP} & set(ids)
-    assert BPE.render([START, *ids, STOP, PAD]) == "a </s> b <pad>"
+    assert not {PAD, BOS, EOS} & set(ids)
+    assert BPE.render([BOS, *ids, EOS, PAD]) == "a </s> b <pad>"
 
 
 def test_pieces_label_each_number() -> None:
     assert "".join(BPE.pieces(BPE.encode("Ein Hund"))) == "Ein Hund"
-    assert BPE.pieces([STOP]) == ["</s>"]
+    assert BPE.pieces([EOS]) == ["</s>"]
 
 
 def test_signs_are_kept_beside_a_codec_and_go_with_it(tmp_path: Path) -> None:
-    path, signs = tmp_path / "tokenizer.json", Signs(opens=(START, 5), unknown=None, mask=7)
-    Text(BPE.tokenizer, signs).save(path)
-    assert Text.load(path).signs == signs
+    path = tmp_path / "tokenizer.json"
+    special = SpecialTokens(encoder_bos=(BOS, 5), unknown=None, mask=7)
+    Text(BPE.tokenizer, special).save(path)
+    assert Text.load(path).special_tokens == special
     BPE.save(path)  # over the other: its signs are not ours
-    assert Text.load(path).signs == Signs()
+    assert Text.load(path).special_tokens == SpecialTokens()
+
+
+def test_signs_are_read_by_their_former_names_too(tmp_path: Path) -> None:
+    BPE.save(tmp_path / "tokenizer.json")
+    held = '{"pad": 1, "stop": 2, "starts": [2, 9], "opens": [0], "ends": [5], "forbidden": [7]}'
+    (tmp_path / "tokenizer.signs.json").write_text(held)
+    found = Text.load(tmp_path / "tokenizer.json").special_tokens
+    assert found == SpecialTokens(1, 2, (2, 9), (0,), other_eos=(5,), forbidden=(7,))
 
 
 @pytest.mark.parametrize(
     ("held", "sentence"),
     [
         ("[]", r"tokenizer\.signs\.json beside it does not say what its signs are"),
-        ('{"starts": [1], "opens": [], "last": 2}', "does not say what its signs are"),
-        ('{"starts": [999], "opens": []}', f"names signs that are not 0 to {BPE.size - 1}"),
+        ('{"bos": [1], "encoder_bos": [], "last": 2}', "does not say what its signs are"),
+        ('{"bos": [1], "pad": [2]}', "does not say what its signs are"),
+        ('{"bos": [999], "encoder_bos": []}', f"names signs that are not 0 to {BPE.size - 1}"),
     ],
 )
 def test_signs_that_cannot_be_are_refused(held: str, sentence: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop import exports
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.interop.parity import Parity, compare
@@ -76,8 +76,8 @@ def found_of(
     model: Portable, folder: Path, pairs: Sequence[tuple[list[int], list[int]]], longest: int = 12
 ) -> Parity:
     """Of pairs without their signs."""
-    reads, writes = model.codecs[0].signs, model.signs
-    rows = [([*reads.opens, *s, reads.stop], [*writes.starts, *t]) for s, t in pairs]
+    reads, writes = model.codecs[0].special_tokens, model.special_tokens
+    rows = [([*reads.encoder_bos, *s, reads.eos], [*writes.bos, *t]) for s, t in pairs]
     return compare(CTranslate2().open(model, folder), rows, longest)
 
 
@@ -139,8 +139,8 @@ def test_two_vocabularies_are_two_tokenizers(tmp_path: Path) -> None:
 
 def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
     # As a Marian or a BART of others: a sign before the source, and the padding to start with.
-    signs = Signs(pad=5, stop=7, starts=(5,), opens=(6,), unknown=None)
-    codec = Text(CODEC.tokenizer, signs)
+    special = SpecialTokens(pad=5, eos=7, bos=(5,), encoder_bos=(6,), unknown=None)
+    codec = Text(CODEC.tokenizer, special)
     design = Network(**SMALL)
     model = translator(design, (codec,))
     CTranslate2().export(model, tmp_path)
@@ -212,13 +212,19 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_signs_that_it_cannot_put_are_refused(tmp_path: Path) -> None:
     design = Network(**SMALL)
-    for signs, sentence in (
-        (replace(CODEC.signs, starts=(2, 1)), "before what is written, this model has 0 and 2$"),
-        (replace(CODEC.signs, opens=(1, 4)), "before what is written, this model has 2 and 1$"),
+    for special, sentence in (
+        (
+            replace(CODEC.special_tokens, bos=(2, 1)),
+            "before what is written, this model has 0 and 2$",
+        ),
+        (
+            replace(CODEC.special_tokens, encoder_bos=(1, 4)),
+            "before what is written, this model has 2 and 1$",
+        ),
     ):
-        codec = Text(CODEC.tokenizer, signs)
+        codec = Text(CODEC.tokenizer, special)
         with pytest.raises(ValueError, match=sentence):
             CTranslate2().export(translator(design, (codec,)), tmp_path)
-    other = Text(CODEC.tokenizer, replace(CODEC.signs, stop=4))
+    other = Text(CODEC.tokenizer, replace(CODEC.special_tokens, eos=4))
     with pytest.raises(ValueError, match="ends both sides with one sign, these end with </s> and"):
         CTranslate2().export(translator(design, (CODEC, other)), tmp_path)

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from tokenizers import Tokenizer, processors
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.families import FAMILIES
 from manyheads.interop.huggingface.family import Kind
@@ -65,7 +65,7 @@ def codec(kind: Kind) -> Text:
     text = Text.train(LINES, "word", 30)
     if kind in ("language", "translation"):
         return text
-    return Text(text.tokenizer, Signs(opens=(1,)))
+    return Text(text.tokenizer, SpecialTokens(encoder_bos=(1,)))
 
 
 def described(kind: Kind, design: Network, *codecs: Text, **more: Any) -> Portable:
@@ -163,7 +163,7 @@ def test_what_was_written_is_read_as_it_was(family: str, tmp_path: Path) -> None
     assert (back.kind, back.context) == (model.kind, 24)
     assert back.design.longest == model.design.longest
     assert back.codecs[0].encode("w3 w4") == model.codecs[0].encode("w3 w4")
-    assert back.signs == model.signs
+    assert back.special_tokens == model.special_tokens
     assert held.keys() == weights.keys()
     for name, tensor in weights.items():
         assert torch.equal(held[name], tensor), name
@@ -220,32 +220,32 @@ def test_a_half_precise_model_is_read_as_float32(tmp_path: Path) -> None:
 
 def test_a_language_model_begins_as_its_tokenizer_does(tmp_path: Path) -> None:
     folder = folder_of("gpt2", tmp_path)
-    assert read_folder(folder).model.signs.starts == (1,)
+    assert read_folder(folder).model.special_tokens.bos == (1,)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.save(str(folder / "tokenizer.json"))
     change(folder / "config.json", pad_token_id=None)
     change(folder / "generation_config.json", pad_token_id=...)
     change(folder / "tokenizer_config.json", pad_token=...)
-    signs = read_folder(folder).model.signs
-    assert (signs.starts, signs.pad, signs.stop) == ((), 2, 2)
+    special = read_folder(folder).model.special_tokens
+    assert (special.bos, special.pad, special.eos) == ((), 2, 2)
 
 
 def test_of_several_ends_the_tokenizers_own_is_first_and_all_end_a_text(tmp_path: Path) -> None:
     folder = folder_of("llama", tmp_path)
     change(folder / "generation_config.json", eos_token_id=[5, 2])
-    assert read_folder(folder).model.signs.stops == (2, 5)
+    assert read_folder(folder).model.special_tokens.all_eos == (2, 5)
     change(folder / "tokenizer_config.json", eos_token=...)
-    assert read_folder(folder).model.signs.stops == (5, 2)
+    assert read_folder(folder).model.special_tokens.all_eos == (5, 2)
 
 
 def test_what_may_not_be_written_is_not_written(tmp_path: Path) -> None:
     folder = folder_of("marian", tmp_path)
     # As every published Marian has it: its padding, and nothing else.
     change(folder / "generation_config.json", bad_words_ids=[[0]], suppress_tokens=None)
-    assert read_folder(folder).model.signs == Signs()
+    assert read_folder(folder).model.special_tokens == SpecialTokens()
     change(folder / "generation_config.json", bad_words_ids=[[0], [7], [2]], suppress_tokens=[9])
-    assert read_folder(folder).model.signs.never == (0, 1, 7, 9)
+    assert read_folder(folder).model.special_tokens.never == (0, 1, 7, 9)
     change(folder / "generation_config.json", bad_words_ids=[[7, 8]])
     refused(
         folder,
@@ -258,17 +258,17 @@ def test_what_may_not_be_written_is_not_written(tmp_path: Path) -> None:
 def test_where_one_file_says_how_to_write_the_other_is_not_asked(tmp_path: Path) -> None:
     folder = folder_of("marian", tmp_path)
     change(folder / "config.json", bad_words_ids=[[7]], num_beams=6)
-    assert read_folder(folder).model.signs == Signs()
+    assert read_folder(folder).model.special_tokens == SpecialTokens()
     assert read_folder(folder).notes == ["max_length: 24 (--max-new-tokens counts what is new)"]
     (folder / "generation_config.json").unlink()
-    assert read_folder(folder).model.signs.forbidden == (7,)
+    assert read_folder(folder).model.special_tokens.forbidden == (7,)
     assert read_folder(folder).notes == ["num_beams: 6 (--beam)"]
 
 
 def test_writing_may_begin_with_two_signs(tmp_path: Path) -> None:
     folder = folder_of("pegasus", tmp_path)
     change(folder / "generation_config.json", decoder_start_token_id=2, forced_bos_token_id=0)
-    assert read_folder(folder).model.signs.starts == (2, 0)
+    assert read_folder(folder).model.special_tokens.bos == (2, 0)
 
 
 def test_states_are_pooled_as_sentence_transformers_says(tmp_path: Path) -> None:
@@ -556,6 +556,6 @@ def test_a_kind_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_writing_begins_with_one_sign_or_two(tmp_path: Path) -> None:
-    text = Text(codec("translation").tokenizer, Signs(starts=(1, 3, 3)))
+    text = Text(codec("translation").tokenizer, SpecialTokens(bos=(1, 3, 3)))
     with pytest.raises(ValueError, match=r"begins with 1 or 2 signs in .* models, here with 3"):
         write_folder(made("translation", Network(**SHAPE), text), tmp_path)

@@ -28,7 +28,7 @@ transformers = pytest.importorskip(
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers are not ours
 
 READ_IDS = [[4, 5, 6, 7, 8, 9, 2], [10, 11, 2]]
-SIGNS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SPECIAL_TOKEN_NAMES = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SMALL: dict[str, tuple[str, str, Kind, dict[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", "language", SMALL_GPT2),
     "llama": ("LlamaForCausalLM", "LlamaConfig", "language", BODY),
@@ -90,7 +90,7 @@ def made(family: str, folder: Path) -> Path:
     """A model as the library saves it, its weights large enough to tell one from another."""
     model_class, config_class, kind, settings = SMALL[family]
     torch.manual_seed(1)
-    config = getattr(transformers, config_class)(**{**SIGNS, **settings})
+    config = getattr(transformers, config_class)(**{**SPECIAL_TOKEN_NAMES, **settings})
     model = getattr(transformers, model_class)(config)
     with torch.no_grad():
         for parameter in model.parameters():

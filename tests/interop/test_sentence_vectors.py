@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_folders import BERT, change, made
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop.export import export
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.importer import read_folder
@@ -25,7 +25,7 @@ SENTENCES = ["A dog runs.", "Ein Hund rennt", "the film was long; a DOG The"]
 
 
 def folder_of(folder: Path) -> Path:
-    words = Text(Text.train(SENTENCES, "character", 40).tokenizer, Signs(opens=(1,)))
+    words = Text(Text.train(SENTENCES, "character", 40).tokenizer, SpecialTokens(encoder_bos=(1,)))
     network = Network(**{**BERT, "longest": 200}, scaled=False)
     write_folder(made("embedding", network, words, context=200), folder)
     return folder

@@ -11,7 +11,7 @@ import torch
 from test_folders import made
 from torch import Tensor
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.family import Kind
@@ -122,15 +122,15 @@ def codec(kind: Kind) -> Text:
     text = Text.train(LINES, "word", 30)
     if kind in ("language", "translation"):
         return text
-    return Text(text.tokenizer, Signs(opens=(1,), mask=3))
+    return Text(text.tokenizer, SpecialTokens(encoder_bos=(1,), mask=3))
 
 
 def saved(name: str, folder: Path) -> Any:
     """A model of random weights, everything that starts as zero or one shaken too."""
     model_class, config_class, settings = MODELS[name]
     torch.manual_seed(len(name))
-    signs = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = getattr(transformers, config_class)(**{**signs, **settings})
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = getattr(transformers, config_class)(**{**special, **settings})
     model = getattr(transformers, model_class)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -203,7 +203,11 @@ def test_a_model_computes_the_same_here_and_again_there(name: str, tmp_path: Pat
     again = loaded(tmp_path / "ours", MODELS[name][0])
     assert_same(their_scores(again, model.kind), theirs)
     back, weights, _ = read_folder(tmp_path / "ours")
-    assert (back.design, back.signs, back.kind) == (model.design, model.signs, model.kind)
+    assert (back.design, back.special_tokens, back.kind) == (
+        model.design,
+        model.special_tokens,
+        model.kind,
+    )
     assert weights.keys() == imported.weights.keys()
     for key, tensor in imported.weights.items():
         assert torch.equal(weights[key], tensor), key
@@ -267,7 +271,11 @@ def test_a_model_of_ours_computes_the_same_there(name: str, tmp_path: Path) -> N
     imported = read_folder(tmp_path)
     back = imported.load()
     assert_same(scores(back), ours)
-    assert (back.labels, back.context, back.signs) == (model.labels, 24, model.signs)
+    assert (back.labels, back.context, back.special_tokens) == (
+        model.labels,
+        24,
+        model.special_tokens,
+    )
     if name == "language, tied and scaled":
         assert (back.design.tied, back.design.scaled) == (True, True)
         table = "embedding.table.weight"
@@ -282,10 +290,10 @@ def test_a_written_tokenizer_lays_out_a_text_as_we_do(kind: Kind, tmp_path: Path
     write_folder(made(kind, network, text, **(judge if kind == "classification" else {})), tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     line = f"w3 </s> {WORDS[7]}" if kind != "masked" else "w3 w7"
-    signs, (ids,) = text.signs, text.encode_special([line])
-    laid = [*signs.starts, *ids] if kind == "language" else [*signs.opens, *ids, signs.stop]
+    special, (ids,) = text.special_tokens, text.encode_special([line])
+    laid = [*special.bos, *ids] if kind == "language" else [*special.encoder_bos, *ids, special.eos]
     assert tokenizer(line)["input_ids"] == laid
-    assert tokenizer.pad_token_id == signs.pad
+    assert tokenizer.pad_token_id == special.pad
     assert tokenizer.decode(laid, skip_special_tokens=True).split() == [
         word for word in text.render(ids).split() if word != "<unk>"
     ]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyheads.attention.patterns import Segments
-from manyheads.codecs.text import START, STOP
+from manyheads.codecs.text import BOS, EOS
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Batch
@@ -25,7 +25,7 @@ LAYOUTS = ["packed", "padded"]
 
 
 def framed(ids: Any) -> list[int]:
-    return [START, *ids, STOP]
+    return [BOS, *ids, EOS]
 
 
 def transposed(codec: Chorales | Performance, ids: list[int], semitones: int) -> list[int]:
@@ -187,7 +187,7 @@ def test_what_fills_a_batch_up_is_not_transposed(tmp_path: Path) -> None:
     plan = crops(tmp_path)
     for rows in plan.epoch(0):
         batch = plan.batch(rows)
-        assert (batch.tokens.ids[batch.wanted == NOTHING] == CODEC.signs.pad).all()
+        assert (batch.tokens.ids[batch.wanted == NOTHING] == CODEC.special_tokens.pad).all()
 
 
 def test_events_are_cropped_anywhere(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from films import DESIGN, KINDS, LINES, examples, shard_of, task_of, write
 
-from manyheads.codecs.text import PAD, START, STOP, Text
+from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.layout import NOTHING
 from manyheads.tasks.classification.batches import LabelledBatches
@@ -26,7 +26,7 @@ def test_the_first_token_of_each_word_carries_its_tag(codec: Text, tmp_path: Pat
     first, second = codec.encode("lovely"), codec.encode(" unseen")
     assert len(second) > 1
     corpus = LabelledShard.load(tmp_path / "x")
-    assert corpus.texts[0].tolist() == [START, *first, *second, STOP]
+    assert corpus.texts[0].tolist() == [BOS, *first, *second, EOS]
     tags = [NOTHING] * len(corpus.texts[0])
     tags[1] = task.labels.number("B-UP", "")
     tags[1 + len(first)] = task.labels.number("O", "")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from films import DESIGN, LINES, task_of
 
-from manyheads.codecs.text import START, STOP, Text
+from manyheads.codecs.text import BOS, EOS, Text
 from manyheads.tasks.classification.predictions import Tags
 
 
@@ -19,25 +19,25 @@ def test_a_text_is_read_between_its_signs_and_a_second_after_it(codec: Text) -> 
     task = task_of("classification", codec)
     a, b = codec.encode("a fine film"), codec.encode("dull")
     one, two = task.framer.frames(["a fine film", ("a fine film", "dull")])
-    assert (one.ids, one.turn) == ([START, *a, STOP], len(a) + 2)
-    assert (two.ids, two.turn) == ([START, *a, STOP, *b, STOP], len(a) + 2)
+    assert (one.ids, one.turn) == ([BOS, *a, EOS], len(a) + 2)
+    assert (two.ids, two.turn) == ([BOS, *a, EOS, *b, EOS], len(a) + 2)
 
 
 def test_a_codec_without_a_sign_to_open_reads_from_the_first_token() -> None:
     plain = Text.train(LINES, "word", 40)
     frame = task_of("classification", plain, pooling="first").framer.frames(["a film"])[0]
-    assert frame.ids == [*plain.encode("a film"), STOP]
+    assert frame.ids == [*plain.encode("a film"), EOS]
 
 
 def test_of_texts_that_are_too_long_the_end_is_cut_and_counted(codec: Text) -> None:
     task = task_of("classification", codec, longest=11)
     long, short = list(range(10, 30)), [50, 51]
-    assert task.framer.frame(0, long, None).ids == [START, *long[:9], STOP]
+    assert task.framer.frame(0, long, None).ids == [BOS, *long[:9], EOS]
     assert task.framer.frame(0, long, None).cut == 11
-    assert task.framer.frame(0, long, short).ids == [START, *long[:6], STOP, *short, STOP]
-    assert task.framer.frame(0, short, long).ids == [START, *short, STOP, *long[:6], STOP]
+    assert task.framer.frame(0, long, short).ids == [BOS, *long[:6], EOS, *short, EOS]
+    assert task.framer.frame(0, short, long).ids == [BOS, *short, EOS, *long[:6], EOS]
     both = task.framer.frame(0, long, long)
-    assert both.ids == [START, *long[:4], STOP, *long[:4], STOP]
+    assert both.ids == [BOS, *long[:4], EOS, *long[:4], EOS]
     assert (both.turn, both.cut) == (6, 32)
 
 

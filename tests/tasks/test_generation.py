@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.modules.build import decoder
 from manyheads.modules.config import Network
@@ -47,11 +47,11 @@ def test_what_is_written_does_not_depend_on_the_batch(way: str) -> None:
 @torch.no_grad()
 def by_hand(network: nn.Module, prompt: str, context: int, count: int) -> list[int]:
     """The likeliest token each time, everything read anew."""
-    seen, out = [*CODEC.signs.starts, *CODEC.encode(prompt)], []
+    seen, out = [*CODEC.special_tokens.bos, *CODEC.encode(prompt)], []
     for _ in range(count):
         seen = seen[-(context // 2) :] if len(seen) > context else seen
         scores = network(Tokens.padded([seen]))[0, -1]
-        scores[[CODEC.signs.stop, *CODEC.signs.never]] = -torch.inf
+        scores[[CODEC.special_tokens.eos, *CODEC.special_tokens.never]] = -torch.inf
         out.append(int(scores.argmax()))
         seen = [*seen, out[-1]]
     return out
@@ -89,7 +89,7 @@ class Says(nn.Module):
     def __init__(self, text: str):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(()))
-        self.ids = [*CODEC.encode(text), CODEC.signs.stop]
+        self.ids = [*CODEC.encode(text), CODEC.special_tokens.eos]
 
     def new_cache(self) -> list[int]:
         return [0]
@@ -162,7 +162,7 @@ def test_a_prompt_longer_than_the_context_is_refused_or_cut() -> None:
     with pytest.raises(ValueError, match="the prompt has 12 tokens and the context 8"):
         stream(network, CODEC, prompt, GREEDY, 8)
     ((cut,),) = generate(network, CODEC, [prompt], replace(GREEDY, truncate=True), 8)
-    bare = Text(CODEC.tokenizer, Signs(starts=()))
+    bare = Text(CODEC.tokenizer, SpecialTokens(bos=()))
     ((short,),) = generate(network, bare, ["d läuft"], replace(GREEDY), 8)
     assert cut.ids == short.ids
 
@@ -172,12 +172,12 @@ class Ready(Says):
 
     def forward(self, tokens: Tokens, memory: None = None, cache: Any = None) -> torch.Tensor:
         scores = torch.full((*tokens.ids.shape, CODEC.size), 0.9)
-        scores[..., CODEC.signs.stop] = 1
+        scores[..., CODEC.special_tokens.eos] = 1
         return scores
 
 
 def test_the_start_does_not_make_the_stop_dearer_where_they_are_one_sign() -> None:
-    codec = Text(CODEC.tokenizer, Signs(starts=(CODEC.signs.stop,)))
+    codec = Text(CODEC.tokenizer, SpecialTokens(bos=(CODEC.special_tokens.eos,)))
     how = replace(GREEDY, repetition_penalty=2.0)
     ((one,),) = generate(Ready(""), codec, ["a"], how, 9)
     assert one.finished
@@ -186,7 +186,7 @@ def test_the_start_does_not_make_the_stop_dearer_where_they_are_one_sign() -> No
 
 @pytest.mark.parametrize("prompts", [[""], ["a", ""]])
 def test_an_empty_prompt_is_refused_where_no_sign_starts_a_text(prompts: list[str]) -> None:
-    codec = Text(CODEC.tokenizer, Signs(starts=()))
+    codec = Text(CODEC.tokenizer, SpecialTokens(bos=()))
     sentence = (
         "a model without a start sign goes on from a prompt of a character or more, an empty one "
         'came; a line break ("\\n") would do'
@@ -205,7 +205,7 @@ def test_from_nothing_is_written_what_follows_the_start() -> None:
 
 
 def test_a_prompt_of_nothing_known_is_refused_where_no_sign_starts_it() -> None:
-    words = Text(Text.train(["a b"], "word").tokenizer, Signs(starts=()))
+    words = Text(Text.train(["a b"], "word").tokenizer, SpecialTokens(bos=()))
     with pytest.raises(ValueError, match="at least one token, and none of this one is known"):
         generate(model(), words, [" "], GREEDY, 8)
 

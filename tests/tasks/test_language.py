@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
@@ -82,7 +82,7 @@ def test_judged_is_every_token_once_after_what_its_window_holds(
     scores = task.measure(network)
     logs = []
     for text in TEXTS[:2]:
-        ids = [*CODEC.signs.starts, *CODEC.encode(text), CODEC.signs.stop]
+        ids = [*CODEC.special_tokens.bos, *CODEC.encode(text), CODEC.special_tokens.eos]
         for begin in range(0, len(ids) - 1, context):
             logs += alone(network, ids[begin : begin + context + 1], 1)
     total = -math.fsum(logs)
@@ -173,7 +173,7 @@ def test_each_token_is_scored_once_as_one_window_at_a_time_would(
 ) -> None:
     network = language(kind).network().double().eval()
     text = CODEC.encode("ein hund läuft, eine katze schläft, ja 日本.")
-    ids = [*CODEC.signs.starts, *text]
+    ids = [*CODEC.special_tokens.bos, *text]
     wanted = alone(network, ids[: context + 1], 1)
     begin = stride
     while len(wanted) < len(text):
@@ -181,7 +181,7 @@ def test_each_token_is_scored_once_as_one_window_at_a_time_would(
         wanted += alone(network, window, len(wanted) + 1 - begin)
         begin += stride
     for tokens in (1, 20, 10_000):  # whatever is computed at once
-        found = compute_log_probs(network, CODEC.signs, text, context, stride, tokens)
+        found = compute_log_probs(network, CODEC.special_tokens, text, context, stride, tokens)
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
@@ -190,7 +190,9 @@ def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> N
     network = task.network().eval()
     scores = task.measure(network)
     logs = [
-        compute_log_probs(network, CODEC.signs, [*CODEC.encode(text), CODEC.signs.stop], 16, 16)
+        compute_log_probs(
+            network, CODEC.special_tokens, [*CODEC.encode(text), CODEC.special_tokens.eos], 16, 16
+        )
         for text in TEXTS[:2]
     ]
     flat = [log for some in logs for log in some]
@@ -200,12 +202,12 @@ def test_moved_by_the_context_it_is_what_a_run_is_judged_by(tmp_path: Path) -> N
 def test_the_first_token_is_scored_where_a_sign_stands_before_it() -> None:
     network, text = language().network(), CODEC.encode("ein")
     for starts, count in (((), 2), ((1,), 3), ((1, 1), 3)):
-        codec = Text(CODEC.tokenizer, Signs(starts=starts))
-        assert len(compute_log_probs(network, codec.signs, text, 8, 8)) == count
-    assert compute_log_probs(network, CODEC.signs, [], 8, 8) == []
+        codec = Text(CODEC.tokenizer, SpecialTokens(bos=starts))
+        assert len(compute_log_probs(network, codec.special_tokens, text, 8, 8)) == count
+    assert compute_log_probs(network, CODEC.special_tokens, [], 8, 8) == []
 
 
 @pytest.mark.parametrize("stride", [0, 9])
 def test_a_stride_that_leaves_tokens_out_is_refused(stride: int) -> None:
     with pytest.raises(ValueError, match=f"a window of 8 tokens moves by 1 to 8, got {stride}"):
-        compute_log_probs(language().network(), CODEC.signs, [5, 6], 8, stride)
+        compute_log_probs(language().network(), CODEC.special_tokens, [5, 6], 8, stride)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from manyheads.codecs.text import START, STOP, Text
+from manyheads.codecs.text import BOS, EOS, Text
 from manyheads.data.shards import Shard, write
 from manyheads.modules.config import Network
 from manyheads.tasks.language.corpus import TextCorpus
@@ -53,7 +53,7 @@ def masked(codec: Text, folder: Path | None = None) -> MaskedTask:
 
 
 def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -> MaskedBatches:
-    windows = MaskedWindows(documents, codec.signs, context=24)
+    windows = MaskedWindows(documents, codec.special_tokens, context=24)
     return MaskedBatches(windows, Hiding(codec, Masking(**how)), layout, tokens=120, seed=3)
 
 
@@ -63,7 +63,7 @@ def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -
 def test_windows_hold_every_token_once_and_no_document_beside_another(
     codec: Text, documents: Shard
 ) -> None:
-    windows = MaskedWindows(documents, codec.signs, context=10)
+    windows = MaskedWindows(documents, codec.special_tokens, context=10)
     cut = [
         document[start : start + 8].tolist()
         for document in (documents[i] for i in range(len(documents)))
@@ -77,10 +77,10 @@ def test_a_window_without_room_and_documents_without_tokens_are_refused(
     tmp_path: Path, codec: Text, documents: Shard
 ) -> None:
     with pytest.raises(ValueError, match="a context of 2 has no room beside 2 signs; 3 is the"):
-        MaskedWindows(documents, codec.signs, 2)
+        MaskedWindows(documents, codec.special_tokens, 2)
     write(tmp_path / "empty", [[], []], 10)
     with pytest.raises(ValueError, match="no window can be cut from documents without a token"):
-        MaskedWindows(Shard(tmp_path / "empty"), codec.signs, 24)
+        MaskedWindows(Shard(tmp_path / "empty"), codec.special_tokens, 24)
 
 
 # ---- batches ---------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def test_a_batch_holds_its_windows_but_for_what_is_hidden(
         for (_, windows), row in zip(rows, ids.tolist(), strict=True):
             plain: list[int] = []
             for window in windows:
-                plain += [START, *made.windows.read(np.array([window]))[0].tolist(), STOP]
-            assert row == plain + [codec.signs.pad] * (len(row) - len(plain))
+                plain += [BOS, *made.windows.read(np.array([window]))[0].tolist(), EOS]
+            assert row == plain + [codec.special_tokens.pad] * (len(row) - len(plain))
             met += windows
         assert made.count(rows) == len(batch.hidden)
         assert made.area(rows) >= batch.tokens.ids.numel()
@@ -150,7 +150,7 @@ def test_the_shares_are_those_of_bert(codec: Text) -> None:
     may = np.bincount(owners[hiding.may[ids]])
     assert np.bincount(owners[chosen]).tolist() == np.round(0.15 * may).tolist()
     became = read[chosen]
-    masked = became == codec.signs.mask
+    masked = became == codec.special_tokens.mask
     stayed = became == ids[chosen]
     assert masked.mean() == pytest.approx(0.8, abs=0.02)
     assert stayed.mean() == pytest.approx(0.1, abs=0.02)
@@ -160,13 +160,17 @@ def test_the_shares_are_those_of_bert(codec: Text) -> None:
 
 
 def test_signs_are_never_chosen_and_never_put_in(codec: Text) -> None:
-    signs = [*codec.signs.silent, codec.signs.unknown, codec.signs.mask]
+    special = [
+        *codec.special_tokens.skipped,
+        codec.special_tokens.unknown,
+        codec.special_tokens.mask,
+    ]
     ids, at, owners = many(codec)
     read, chosen = Hiding(codec, Masking(share=0.5, masked=0, changed=1)).hide(
         ids, at, owners, (0, 0)
     )
-    assert not np.isin(ids[chosen], signs).any()
-    assert not np.isin(read[chosen], signs).any()
+    assert not np.isin(ids[chosen], special).any()
+    assert not np.isin(read[chosen], special).any()
     none = Hiding(codec).chosen(np.array([3, 3]), np.array([0, 1]), np.array([0, 0]), (0, 0))
     assert none.tolist() == []
 
@@ -303,6 +307,6 @@ def test_hidden_words_are_learned(codec: Text, tmp_path: Path) -> None:
 
 
 def test_a_text_shows_where_its_words_are_hidden(codec: Text) -> None:
-    mask = codec.signs.mask or 0
-    ids = [START, *codec.encode("the old"), mask, *codec.encode(" sleeps"), STOP]
+    mask = codec.special_tokens.mask or 0
+    ids = [BOS, *codec.encode("the old"), mask, *codec.encode(" sleeps"), EOS]
     assert with_holes(codec, ids) == "the old ‹mask› sleeps"

@@ -12,7 +12,7 @@ import pytest
 import torch
 import tunes
 
-from manyheads.codecs.text import START, STOP
+from manyheads.codecs.text import BOS, EOS
 from manyheads.data.shards import Shard, write
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
@@ -182,9 +182,9 @@ def test_performances_lie_in_all_their_versions_and_the_rest_as_it_is(tmp_path: 
     assert (len(train), len(valid)) == (9, 1)
     for i, ids in enumerate(pieces.train):
         for j, factor in enumerate(data.stretches):
-            meant = [START, *codec.stretched(ids.tolist(), factor), STOP]
+            meant = [BOS, *codec.stretched(ids.tolist(), factor), EOS]
             assert train[3 * i + j].tolist() == meant
-    assert valid[0].tolist() == [START, *pieces.valid[0].tolist(), STOP]
+    assert valid[0].tolist() == [BOS, *pieces.valid[0].tolist(), EOS]
     assert load_codec(run / "codec.json") == codec
     assert (run / CORPUS).read_text(encoding="utf-8").splitlines()[-4:] == [
         "4 MIDI files read, 4 kept",
@@ -216,7 +216,7 @@ def learning(
 ) -> MusicTask:
     """A task whose folder holds three pieces to learn, of which two are validated on."""
     make = tunes.chorale if codec.kind == "chorales" else tunes.performance
-    songs = [[START, *codec.encode(make(seed=i)), STOP] for i in range(3)]
+    songs = [[BOS, *codec.encode(make(seed=i)), EOS] for i in range(3)]
     data = folder / "data"
     data.mkdir()
     write(data / "train", songs, codec.size)
@@ -277,7 +277,7 @@ def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
             scores = made(Tokens.padded([some[:-1]]))[0].log_softmax(-1)
             each = [scores[j, token].item() for j, token in enumerate(some[1:])]
             logs += each
-            ends += each[-1:] if some[-1] == STOP else []
+            ends += each[-1:] if some[-1] == EOS else []
     found = task.measured(made)
     assert [*found] == ["notes", "perplexity", "loss"]
     assert found["loss"] == pytest.approx(-sum(logs) / len(logs), rel=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.codecs.text import PAD, START, STOP
+from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.layout import NOTHING, split, within_rows
 from manyheads.data.shards import Shard, write
@@ -34,9 +34,9 @@ def corpus(tmp_path: Path) -> PairShards:
 
 def plainly(corpus: PairShards, rows: list[Row], plan: Packing | Padding) -> PairBatch:
     """The same batch by lists."""
-    read = [[[*corpus.source[i].tolist(), STOP] for i in row] for row in rows]
-    write_ = [[[START, *corpus.target[i].tolist()] for i in row] for row in rows]
-    want = [[[*corpus.target[i].tolist(), STOP] for i in row] for row in rows]
+    read = [[[*corpus.source[i].tolist(), EOS] for i in row] for row in rows]
+    write_ = [[[BOS, *corpus.target[i].tolist()] for i in row] for row in rows]
+    want = [[[*corpus.target[i].tolist(), EOS] for i in row] for row in rows]
     if isinstance(plan, Packing):
         source, target = plan.widths
         wanted = Tokens.packed(want, target, NOTHING).ids
@@ -73,13 +73,13 @@ def test_a_pair_by_hand(tmp_path: Path) -> None:
     write(tmp_path / "target", [[8], [9, 4]], 10)
     corpus = PairShards(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
     batch = PairBatches(corpus, "padded", 64).batch([[0], [1]])
-    assert batch.source.ids.tolist() == [[5, 6, STOP], [7, STOP, PAD]]
-    assert batch.target.ids.tolist() == [[START, 8, PAD], [START, 9, 4]]
-    assert batch.wanted.tolist() == [[8, STOP, NOTHING], [9, 4, STOP]]
+    assert batch.source.ids.tolist() == [[5, 6, EOS], [7, EOS, PAD]]
+    assert batch.target.ids.tolist() == [[BOS, 8, PAD], [BOS, 9, 4]]
+    assert batch.wanted.tolist() == [[8, EOS, NOTHING], [9, 4, EOS]]
     batch = PairBatches(corpus, "packed", 7).batch([[1, 0]])
-    assert batch.source.ids[0, :6].tolist() == [7, STOP, 5, 6, STOP, PAD]
-    assert batch.target.ids[0, :6].tolist() == [START, 9, 4, START, 8, PAD]
-    assert batch.wanted[0, :6].tolist() == [9, 4, STOP, 8, STOP, NOTHING]
+    assert batch.source.ids[0, :6].tolist() == [7, EOS, 5, 6, EOS, PAD]
+    assert batch.target.ids[0, :6].tolist() == [BOS, 9, 4, BOS, 8, PAD]
+    assert batch.wanted[0, :6].tolist() == [9, 4, EOS, 8, EOS, NOTHING]
 
 
 def network(kind: str = "transformer") -> EncoderDecoder:

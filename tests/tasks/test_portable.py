@@ -36,8 +36,11 @@ def test_a_model_says_what_its_network_is_and_what_it_reads(make: Any) -> None:
 def test_a_target_is_what_the_translator_writes() -> None:
     found = portable(translating())
     for source, target in found.rows(TEXTS[:1]):
-        start = len(found.signs.starts)
-        assert (target[:start], source[-1]) == (list(found.signs.starts), found.signs.stop)
+        start = len(found.special_tokens.bos)
+        assert (target[:start], source[-1]) == (
+            list(found.special_tokens.bos),
+            found.special_tokens.eos,
+        )
         assert found.write([(source, [])]) == [target[start:]]
 
 

@@ -50,12 +50,12 @@ def test_documents_are_laid_down_as_numbers_that_say_them_again(
     run, codec = tmp_path, Text.train(TEXTS.train, "byte", masked=not framed)
     prepare_texts(TEXTS, codec, run, framed)
     kept = Text.load(run / "tokenizer.json")
-    assert kept.signs == codec.signs
+    assert kept.special_tokens == codec.special_tokens
     for name, texts in (("train", TEXTS.train), ("valid", TEXTS.valid)):
         shard = Shard(run / "data" / name)
         assert [kept.render(shard[i].tolist()) for i in range(len(shard))] == texts
-        signs = [kept.signs.starts[0], kept.signs.stop] if framed else []
-        assert [i for i in shard[0].tolist() if i in kept.signs.silent] == signs
+        special = [kept.special_tokens.bos[0], kept.special_tokens.eos] if framed else []
+        assert [i for i in shard[0].tolist() if i in kept.special_tokens.skipped] == special
     held = int((run / "data" / BYTES).read_text(encoding="utf-8"))
     assert held == len("läuft ein Hund\n".encode()) == 16
     assert (run / CORPUS).read_text(encoding="utf-8") == (

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from manyheads.attention.patterns import Everything, Lengths, Segments
-from manyheads.codecs.text import PAD, START, STOP, Text
+from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write
 from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
@@ -183,8 +183,8 @@ def test_documents_are_framed_by_the_signs_of_their_codec(tmp_path: Path) -> Non
     write(tmp_path / "text", framed(["ab", "b"], codec), codec.size)
     shard = Shard(tmp_path / "text")
     assert [one.tolist() for one in (shard[0], shard[1])] == [
-        [START, *codec.encode("ab"), STOP],
-        [START, *codec.encode("b"), STOP],
+        [BOS, *codec.encode("ab"), EOS],
+        [BOS, *codec.encode("b"), EOS],
     ]
 
 

@@ -112,7 +112,7 @@ def test_without_a_start_sign_only_bytes_that_are_scored_count(
     model: LanguageModel, given: str, tokens: str
 ) -> None:
     codec = model.task.codec
-    unsigned = Text(codec.tokenizer, replace(codec.signs, starts=()))
+    unsigned = Text(codec.tokenizer, replace(codec.special_tokens, bos=()))
     task = LanguageTask(model.task.recipe, unsigned)
     silent = LanguageModel(task, model.network, "silent")
     scored = silent.score("the old", given=given)

@@ -185,8 +185,8 @@ def test_in_events_it_is_the_same_piece() -> None:
     for model in (pianist(32), singer(32)):
         for number, one in enumerate(model.compose(seconds=3, count=3, seed=5)):
             events = [*model.stream(seconds=3, number=number, seed=5)]
-            signs = [2] * one.finished
-            assert [said for said, _ in events] == model.task.codec.pieces([*one.ids, *signs])
+            special = [2] * one.finished
+            assert [said for said, _ in events] == model.task.codec.pieces([*one.ids, *special])
             assert [log for _, log in events] == pytest.approx(one.logs, abs=1e-4)
 
 

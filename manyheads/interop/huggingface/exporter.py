@@ -167,7 +167,11 @@ class Transformers(Runtime):
         return [self.write_one(row, longest) for row in rows]
 
     def write_one(self, row: Row, longest: int) -> list[int]:
-        ids, start, signs = torch.tensor(row[:1]), self.model.start(row), self.model.signs
+        ids, start, special = (
+            torch.tensor(row[:1]),
+            self.model.start(row),
+            self.model.special_tokens,
+        )
         found = self.library.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -176,7 +180,7 @@ class Transformers(Runtime):
             num_beams=1,
         )[0].tolist()
         written: list[int] = found[len(start) :]
-        ends = [i for i, token in enumerate(written) if token in signs.stops]
+        ends = [i for i, token in enumerate(written) if token in special.all_eos]
         return written[: ends[0]] if ends else written
 
 

@@ -201,8 +201,8 @@ def read_chat(folder: Path) -> Chat | None:
         return None
     dressing, _ = read_sign_names(folder)
     names = [name for name in SPECIAL_TOKENS if name.endswith("_token")]
-    signs = {name: sign_text(dressing.get(name)) for name in names}
-    return Chat(said, {name: sign for name, sign in signs.items() if sign is not None})
+    special = {name: sign_text(dressing.get(name)) for name in names}
+    return Chat(said, {name: sign for name, sign in special.items() if sign is not None})
 
 
 # ---- writing ---------------------------------------------------------------------------------

@@ -63,12 +63,14 @@ def read_folder(folder: Path) -> Imported:
         if kind == "embedding":
             vectors, notes = read_vectors(folder, design.width, measure, tokenizers[0])
             context = min(context, vectors.context or context)
-        signs = [special_tokens.read_signs(names, each, writing, kind) for each in tokenizers]
+        special = [
+            special_tokens.read_special_tokens(names, each, writing, kind) for each in tokenizers
+        ]
         model = Portable(
             ARCHITECTURES.get(kind, "encoder"),
             kind,
             design,
-            tuple(Text(each, own) for each, own in zip(tokenizers, signs, strict=True)),
+            tuple(Text(each, own) for each, own in zip(tokenizers, special, strict=True)),
             context,
             labels=read_labels(config, held, kind),
             pooling="first" if kind in ("classification", "regression") else None,

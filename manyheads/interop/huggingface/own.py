@@ -38,7 +38,7 @@ def own_output(folder: Path, model: Portable, texts: Sequence[str], most: int) -
     for i, text in enumerate(texts):
         ids = laid(model, text) if tokenizer is None else tokenizer(text)["input_ids"]
         ids = ids[:most]
-        written = [*codec.signs.starts, *(number % codec.size for number in ids[:8])]
+        written = [*codec.special_tokens.bos, *(number % codec.size for number in ids[:8])]
         both = model.architecture == "encoder-decoder"
         more = {"decoder_input_ids": torch.tensor([written])} if both else {}
         out = library(input_ids=torch.tensor([ids]), return_dict=True, **more)
@@ -71,9 +71,9 @@ def kept(output: Tensor, model: Portable) -> Tensor:
 
 def laid(model: Portable, text: str) -> list[int]:
     """A text as it is read here."""
-    signs, ids = model.codecs[0].signs, model.codecs[0].encode(text)
-    around = [*signs.opens, *ids, signs.stop]
-    return [*signs.starts, *ids] if model.architecture == "decoder" else around
+    special, ids = model.codecs[0].special_tokens, model.codecs[0].encode(text)
+    around = [*special.encoder_bos, *ids, special.eos]
+    return [*special.bos, *ids] if model.architecture == "decoder" else around
 
 
 @torch.no_grad()

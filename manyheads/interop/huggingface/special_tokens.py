@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.interop.huggingface.family import Kind
 from manyheads.interop.huggingface.file_keys import SIGN_NAMES, WRITING
 from manyheads.interop.huggingface.folders import (
@@ -65,7 +65,7 @@ class SignNumbers:
             raise ValueError(f"{CONFIG}: {name}_token_id is one number, got {found}")
         return found[0] if found else None
 
-    def unwritten(self, signs: Signs) -> tuple[int, ...]:
+    def unwritten(self, special: SpecialTokens) -> tuple[int, ...]:
         """The tokens that may not be written, beside signs that are not."""
         found = set()
         for words in self.writing.get("bad_words_ids", []):
@@ -74,17 +74,19 @@ class SignNumbers:
                     f"bad_words_ids: {words} is not computed here; lists of one token each would do"
                 )
             found.add(self.check("bad_words_ids", words[0]))
-        found -= {*signs.stops}
+        found -= {*special.all_eos}
         for one in self.writing.get("suppress_tokens", []):
             found.add(self.check("suppress_tokens", one))
-        if ended := found & {*signs.stops}:
+        if ended := found & {*special.all_eos}:
             raise ValueError(
                 f"suppress_tokens forbids {min(ended)}, which ends a text; nothing would"
             )
-        return tuple(sorted(found - {*signs.never}))
+        return tuple(sorted(found - {*special.never}))
 
 
-def read_signs(names: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind) -> Signs:
+def read_special_tokens(
+    names: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind
+) -> SpecialTokens:
     """The signs of a model's own tokenizer: laid around a text as it lays them.
 
     A language model that begins with no sign has no `starts`.
@@ -105,18 +107,18 @@ def read_signs(names: dict[str, Any], tokenizer: Tokenizer, writing: Config, kin
             "one sign ends both here"
         )
     pad = numbers.one("pad")
-    signs = Signs(
+    special = SpecialTokens(
         pad=stop if pad is None else pad,
-        stop=stop,
-        starts=starts,
-        opens=() if kind == "language" else before,
+        eos=stop,
+        bos=starts,
+        encoder_bos=() if kind == "language" else before,
         unknown=numbers.one("unk"),
         mask=numbers.one("mask"),
-        ends=tuple(end for end in stops if end != stop),
+        other_eos=tuple(end for end in stops if end != stop),
     )
     if kind not in ("language", "translation"):
-        return signs
-    return replace(signs, forbidden=numbers.unwritten(signs))
+        return special
+    return replace(special, forbidden=numbers.unwritten(special))
 
 
 def find_starts(numbers: SignNumbers) -> tuple[int, ...]:
@@ -204,9 +206,9 @@ def walk_parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 def frame_tokenizer(codec: Text, kind: Kind) -> str:
     """tokenizer.json, which now lays the signs around a text by itself."""
     tokenizer = Tokenizer.from_str(codec.tokenizer.to_str())
-    signs, names = codec.signs, lambda i: str(tokenizer.id_to_token(i))
-    before = [names(i) for i in (signs.starts if kind == "language" else signs.opens)]
-    after = [] if kind == "language" else [names(signs.stop)]
+    special, names = codec.special_tokens, lambda i: str(tokenizer.id_to_token(i))
+    before = [names(i) for i in (special.bos if kind == "language" else special.encoder_bos)]
+    after = [] if kind == "language" else [names(special.eos)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[*before, "$A", *after],
         pair=[*before, "$A", *after, "$B:1", *(f"{name}:1" for name in after)],
@@ -218,12 +220,12 @@ def frame_tokenizer(codec: Text, kind: Kind) -> str:
 
 def describe_tokenizer(codec: Text, kind: Kind, context: int, types: int) -> dict[str, Any]:
     """tokenizer_config.json"""
-    signs, names = codec.signs, codec.tokenizer.id_to_token
-    begin = signs.starts if kind in ("language", "translation") else signs.opens
-    numbers = {"pad": signs.pad, "eos": signs.stop, "unk": signs.unknown, "mask": signs.mask}
+    special, names = codec.special_tokens, codec.tokenizer.id_to_token
+    begin = special.bos if kind in ("language", "translation") else special.encoder_bos
+    numbers = {"pad": special.pad, "eos": special.eos, "unk": special.unknown, "mask": special.mask}
     numbers["bos"] = begin[0] if begin else None
     if kind not in ("language", "translation"):
-        numbers |= {"cls": numbers["bos"], "sep": signs.stop}
+        numbers |= {"cls": numbers["bos"], "sep": special.eos}
     parts = ["input_ids", *(["token_type_ids"] if types > 1 else []), "attention_mask"]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -236,19 +238,19 @@ def describe_tokenizer(codec: Text, kind: Kind, context: int, types: int) -> dic
 
 def list_numbers(codec: Text, kind: Kind) -> dict[str, Any]:
     """The signs by their numbers, for config.json."""
-    signs = codec.signs
-    held: dict[str, Any] = {"pad_token_id": signs.pad}
+    special = codec.special_tokens
+    held: dict[str, Any] = {"pad_token_id": special.pad}
     if kind in ("language", "translation"):
-        held["eos_token_id"] = [*signs.stops] if signs.ends else signs.stop
-        held["bos_token_id"] = signs.starts[0] if signs.starts else signs.stop
+        held["eos_token_id"] = [*special.all_eos] if special.other_eos else special.eos
+        held["bos_token_id"] = special.bos[0] if special.bos else special.eos
     if kind == "translation":
-        if len(signs.starts) not in (1, 2):
+        if len(special.bos) not in (1, 2):
             raise ValueError(
                 f"writing begins with 1 or 2 signs in Hugging Face's models, "
-                f"here with {len(signs.starts)}"
+                f"here with {len(special.bos)}"
             )
-        held["decoder_start_token_id"] = signs.starts[0]
-        held["forced_bos_token_id"] = signs.starts[1] if len(signs.starts) == 2 else None
+        held["decoder_start_token_id"] = special.bos[0]
+        held["forced_bos_token_id"] = special.bos[1] if len(special.bos) == 2 else None
         held["forced_eos_token_id"] = None
     return held
 
@@ -256,5 +258,5 @@ def list_numbers(codec: Text, kind: Kind) -> dict[str, Any]:
 def describe_writing(codec: Text, kind: Kind, context: int) -> dict[str, Any]:
     """generation_config.json: the same signs, and those not written that are not here."""
     held = {name: value for name, value in list_numbers(codec, kind).items() if value is not None}
-    never = [i for i in codec.signs.never if i != held.get("forced_bos_token_id")]
+    never = [i for i in codec.special_tokens.never if i != held.get("forced_bos_token_id")]
     return {**held, "max_length": context, **({"suppress_tokens": never} if never else {})}

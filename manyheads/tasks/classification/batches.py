@@ -66,7 +66,7 @@ class LabelledBatches:
         if not chosen:
             none = math.nan if framer.kind == "regression" else NOTHING
             wanted = torch.full((1, 1) if framer.kind == "labelling" else (1,), none)
-            return LabelledBatch(framer.lay_out([[framer.codec.signs.stop]], [1]), wanted)
+            return LabelledBatch(framer.lay_out([[framer.codec.special_tokens.eos]], [1]), wanted)
         ids = [held.texts[i].astype(np.int64) for i in chosen]
         tokens = framer.lay_out(ids, held.turns[chosen].tolist())
         if framer.kind != "labelling":

@@ -37,16 +37,16 @@ class Framer:
     types: int = 0  # of token that the network tells apart
 
     def __post_init__(self) -> None:
-        if self.room < self.signs + 1:
+        if self.room < self.added + 1:
             raise ValueError(
-                f"a text has {self.signs} signs around it and needs a token of its own, "
+                f"a text has {self.added} signs around it and needs a token of its own, "
                 f"room for {self.room} is too little"
             )
 
     @property
-    def signs(self) -> int:
+    def added(self) -> int:
         """Those around a text."""
-        return len(self.codec.signs.opens) + 1
+        return len(self.codec.special_tokens.encoder_bos) + 1
 
     def frames(self, read: Sequence[Readable]) -> list[Frame]:
         """One for each text; several for a text of so many words that they do not fit into one."""
@@ -65,40 +65,40 @@ class Framer:
 
     def frame(self, i: int, first: list[int], second: list[int] | None) -> Frame:
         """[*opens, first, stop, second, stop]: of two texts too long, the longer gives way."""
-        signs = self.codec.signs
+        special = self.codec.special_tokens
         if second is None:
-            kept = first[: self.room - self.signs]
-            ids = [*signs.opens, *kept, signs.stop]
+            kept = first[: self.room - self.added]
+            ids = [*special.encoder_bos, *kept, special.eos]
             return Frame(ids, len(ids), i, cut=len(first) - len(kept))
-        room = max(0, self.room - self.signs - 1)
+        room = max(0, self.room - self.added - 1)
         after = second[: max(room // 2, room - len(first))]
         kept = first[: room - len(after)]
-        ids = [*signs.opens, *kept, signs.stop, *after, signs.stop]
+        ids = [*special.encoder_bos, *kept, special.eos, *after, special.eos]
         cut = len(first) + len(second) - len(kept) - len(after)
         return Frame(ids, len(ids) - len(after) - 1, i, cut=cut)
 
     def frame_words(self, sentences: Sequence[Sequence[str]]) -> Iterator[Frame]:
         """Words are read as they would be in a text, but each has tokens of its own."""
-        signs = self.codec.signs
+        special = self.codec.special_tokens
         spaced = [f" {w}" if i else w for words in sentences for i, w in enumerate(words)]
         pieces = iter(self.codec.encode_all(spaced))
-        nothing = signs.stop if signs.unknown is None else signs.unknown
-        most = self.room - self.signs
+        nothing = special.eos if special.unknown is None else special.unknown
+        most = self.room - self.added
         for i, words in enumerate(sentences):
-            ids, starts, cut = list(signs.opens), list[int](), 0
+            ids, starts, cut = list(special.encoder_bos), list[int](), 0
             for _ in words:
                 word = next(pieces) or [nothing]  # a word of characters that a codec leaves out
                 word, cut = word[:most], cut + len(word[most:])
                 if len(ids) + len(word) >= self.room:  # the stop takes room too
-                    yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
-                    ids, starts, cut = list(signs.opens), [], 0
+                    yield Frame([*ids, special.eos], len(ids) + 1, i, tuple(starts), cut)
+                    ids, starts, cut = list(special.encoder_bos), [], 0
                 starts.append(len(ids))
                 ids += word
-            yield Frame([*ids, signs.stop], len(ids) + 1, i, tuple(starts), cut)
+            yield Frame([*ids, special.eos], len(ids) + 1, i, tuple(starts), cut)
 
     def lay_out(self, rows: Sequence[Any], turns: Sequence[int]) -> Tokens:
         """Framed texts as a batch; which tokens are of a second text only if the network asks."""
-        tokens = Tokens.padded(rows, self.codec.signs.pad)
+        tokens = Tokens.padded(rows, self.codec.special_tokens.pad)
         if self.types < 2:
             return tokens
         step = torch.arange(tokens.ids.shape[1])

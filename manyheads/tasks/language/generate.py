@@ -66,7 +66,7 @@ def stream(
     start = make_start(network, [add_starts(codec, ids, how)], how, context)
     step = make_step(network, codec, how, context)
     tokens = stream_tokens(step, start, make_bounds(codec, how), how, number)
-    return stream_text(tokens, Detokenizer(codec, ids, how.stop), codec.signs.stops)
+    return stream_text(tokens, Detokenizer(codec, ids, how.stop), codec.special_tokens.all_eos)
 
 
 def stream_text(
@@ -84,7 +84,7 @@ def stream_text(
 
 
 def encode_prompts(codec: Text, prompts: Sequence[str], how: LanguageDecoding) -> list[list[int]]:
-    if not codec.signs.starts and not all(prompts):
+    if not codec.special_tokens.bos and not all(prompts):
         raise ValueError(
             "a model without a start sign goes on from a prompt of a character or more, an empty "
             'one came; a line break ("\\n") would do'
@@ -94,7 +94,7 @@ def encode_prompts(codec: Text, prompts: Sequence[str], how: LanguageDecoding) -
 
 def add_starts(codec: Text, ids: Ids, how: LanguageDecoding) -> list[int]:
     """After the signs that a text starts with, unless it has them; a template says them itself."""
-    starts = [*codec.signs.starts]
+    starts = [*codec.special_tokens.bos]
     return [*ids] if how.chat or (starts and [*ids[: len(starts)]] == starts) else [*starts, *ids]
 
 
@@ -170,9 +170,9 @@ def make_start(network: Any, prompts: Sequence[Ids], how: LanguageDecoding, cont
 
 def make_step(network: Any, codec: Text, how: LanguageDecoding, context: int) -> Step:
     step, penalty = Moving(lambda: CachedStep(network), context), how.repetition_penalty
-    return step if penalty == 1 else Repeats(step, penalty, spared=codec.signs.stops)
+    return step if penalty == 1 else Repeats(step, penalty, spared=codec.special_tokens.all_eos)
 
 
 def make_bounds(codec: Text, how: LanguageDecoding) -> Bounds:
-    signs = codec.signs
-    return Bounds(signs.stops, how.max_new_tokens, how.min_new_tokens, never=signs.never)
+    special = codec.special_tokens
+    return Bounds(special.all_eos, how.max_new_tokens, how.min_new_tokens, never=special.never)

@@ -149,7 +149,7 @@ class LanguageModel(Model):
         both = whole(given, "what is given") + whole(text, "the text")
         ids, ends = codec.encode_with_ends(both)
         stride = stride or max(1, context // 2)
-        logs = compute_log_probs(self.network, codec.signs, ids, context, stride)
+        logs = compute_log_probs(self.network, codec.special_tokens, ids, context, stride)
         # Where nothing starts a text its first token is given, and not scored.
         unscored = len(ids) - len(logs)
         skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)

@@ -88,7 +88,7 @@ class LanguageTask(Task):
         return decoder(self.design, self.codec.size)
 
     def batches(self) -> Windows:
-        training, pad = self.recipe.training, self.codec.signs.pad
+        training, pad = self.recipe.training, self.codec.special_tokens.pad
         documents, tokens = Shard(self.held_in() / "data" / "train"), training.tokens_per_batch
         layout = self.recipe.layout
         return Windows(documents, self.context, tokens, layout, seed=training.seed, pad=pad)
@@ -124,7 +124,7 @@ class LanguageTask(Task):
     @torch.no_grad()
     def measure(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
-        (documents, size), pad = self.held_out, self.codec.signs.pad
+        (documents, size), pad = self.held_out, self.codec.special_tokens.pad
         total, counted = 0.0, int((documents.lengths - 1).clip(min=0).sum())
         for batch in whole(documents, self.context, self.at_once, self.recipe.layout, pad=pad):
             total += self.loss(network, batch.to(device))["loss"].item()
@@ -138,7 +138,7 @@ class LanguageTask(Task):
         read, follows = [], []
         for begin, end in places(documents):
             shown = documents.tokens[begin : min(end, begin + READ + FOLLOWING)].tolist()
-            ids = [i for i in shown if i not in codec.signs.silent]
+            ids = [i for i in shown if i not in codec.special_tokens.skipped]
             if ids:
                 cut = min(READ, max(1, len(ids) // 2))  # of a short one something follows, too
                 read.append(ids[:cut])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
 from manyheads.attention.places import line, packed
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Packing, Padding
 from manyheads.data.layout import Ints, split, within_rows
 from manyheads.data.shards import Shard
@@ -33,17 +33,17 @@ Row = tuple[int, list[int]]  # an epoch, and the windows that lie in one row
 class MaskedWindows:
     """Documents cut into pieces of at most `context` tokens, the signs around each counted."""
 
-    def __init__(self, documents: Shard, signs: Signs, context: int):
-        size = context - len(signs.opens) - 1
+    def __init__(self, documents: Shard, special: SpecialTokens, context: int):
+        size = context - len(special.encoder_bos) - 1
         if size < 1:
             raise ValueError(
-                f"a context of {context} has no room beside {len(signs.opens) + 1} signs; "
-                f"{len(signs.opens) + 2} is the least"
+                f"a context of {context} has no room beside {len(special.encoder_bos) + 1} signs; "
+                f"{len(special.encoder_bos) + 2} is the least"
             )
         lengths = documents.lengths
         pieces = -(-lengths // size)
         number = np.arange(pieces.sum()) - np.repeat(pieces.cumsum() - pieces, pieces)
-        self.documents, self.signs = documents, signs
+        self.documents, self.special_tokens = documents, special
         self.begins: Ints = np.repeat(documents.ends - lengths, pieces) + number * size
         self.counts: Ints = np.minimum(np.repeat(documents.ends, pieces) - self.begins, size)
         if not len(self):
@@ -54,7 +54,7 @@ class MaskedWindows:
 
     def lengths(self) -> Ints:
         """With signs."""
-        return self.counts + len(self.signs.opens) + 1
+        return self.counts + len(self.special_tokens.encoder_bos) + 1
 
     def read(self, windows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
         """Their tokens end to end, where each token stands among all, and whose each is."""
@@ -76,14 +76,14 @@ class Hiding:
     """
 
     def __init__(self, codec: Text, how: Masking = Masking()):
-        if codec.signs.mask is None:
+        if codec.special_tokens.mask is None:
             raise ValueError(
                 "this codec has no sign for a hidden word; "
                 "Text.train(lines, masked=True) gives it one"
             )
-        signs = {*codec.signs.silent, codec.signs.unknown, codec.signs.mask}
-        self.how, self.mask = how, codec.signs.mask
-        self.words = np.array([i for i in range(codec.size) if i not in signs])
+        special = codec.special_tokens.all
+        self.how, self.mask = how, codec.special_tokens.mask
+        self.words = np.array([i for i in range(codec.size) if i not in special])
         self.may = np.isin(np.arange(codec.size), self.words)  # (V) be hidden: all but signs
         self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
 
@@ -211,7 +211,7 @@ class MaskedBatches:
     def batch(self, rows: Sequence[Row]) -> MaskedBatch:
         """No rows are one in which nothing is hidden."""
         rows = rows or [(0, [])]
-        signs, (windows, epoch) = self.windows.signs, unpacked(rows)
+        special, (windows, epoch) = self.windows.special_tokens, unpacked(rows)
         sizes = [len(row) for _, row in rows]
         counts = self.lengths[windows]
         width = (
@@ -222,13 +222,13 @@ class MaskedBatches:
         ids, at, owners = self.windows.read(windows)
         read, chosen = self.hiding.hide(ids, at, owners, (self.seed, epoch))
         # A token's place in its window, after the signs that open it.
-        step = at - self.windows.begins[windows][owners] + len(signs.opens)
+        step = at - self.windows.begins[windows][owners] + len(special.encoder_bos)
         places = begins[owners] + step
-        out = np.full((len(rows), width), signs.pad)
-        for i, sign in enumerate(signs.opens):
+        out = np.full((len(rows), width), special.pad)
+        for i, sign in enumerate(special.encoder_bos):
             out.flat[begins + i] = sign
         out.flat[places] = read
-        out.flat[begins + counts - 1] = signs.stop
+        out.flat[begins + counts - 1] = special.eos
         tokens = Tokens(torch.from_numpy(out), *self.layout(counts, sizes, width))
         return MaskedBatch(tokens, torch.from_numpy(places[chosen]), torch.from_numpy(ids[chosen]))
 

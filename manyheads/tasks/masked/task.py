@@ -61,7 +61,7 @@ class MaskedTask(Task):
         codec = choose_codec(corpus, recipe, masked=True)
         prepare_texts(corpus, codec, folder, framed=False)
         # Refuse now what could not be validated on later.
-        MaskedWindows(Shard(folder / "data" / "valid"), codec.signs, recipe.data.context)
+        MaskedWindows(Shard(folder / "data" / "valid"), codec.special_tokens, recipe.data.context)
 
     @classmethod
     def open(cls, recipe: MaskedRecipe, folder: Path) -> Self:
@@ -78,7 +78,7 @@ class MaskedTask(Task):
 
     def read_split(self, split: str, tokens: int, seed: int) -> MaskedBatches:
         documents = Shard(self.held_in() / "data" / split)
-        windows = MaskedWindows(documents, self.codec.signs, self.recipe.data.context)
+        windows = MaskedWindows(documents, self.codec.special_tokens, self.recipe.data.context)
         return MaskedBatches(windows, self.hiding, "padded", tokens, seed)
 
     def batches(self) -> MaskedBatches:
@@ -157,9 +157,9 @@ def guesses(network: Any, batch: MaskedBatch) -> Tensor:
 
 def with_holes(codec: Text, ids: Sequence[int]) -> str:
     """A text that shows where words are hidden: "the ‹mask› sleeps"."""
-    mask = codec.signs.mask
+    mask = codec.special_tokens.mask
     assert mask is not None
-    kept = [i for i in ids if i not in codec.signs.silent]
+    kept = [i for i in ids if i not in codec.special_tokens.skipped]
     text = str(codec.tokenizer.decode(kept, skip_special_tokens=False))
     # Where spaces belong to pieces, the mask has hidden its own.
     return " ".join(text.replace(str(codec.tokenizer.id_to_token(mask)), " ‹mask›").split())

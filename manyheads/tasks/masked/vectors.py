@@ -49,19 +49,19 @@ def embed(
         raise ValueError(f"a text is pooled by first or mean, got {pooling!r}")
     encoder = encoder.encoder if isinstance(encoder, EncoderHead) else encoder
     encoder.eval()
-    signs, device = codec.signs, next(encoder.parameters()).device
+    special, device = codec.special_tokens, next(encoder.parameters()).device
     most = min(longest, reach(encoder))
-    encoded, room = codec.encode_all(list(read)), most - len(signs.opens) - 1
+    encoded, room = codec.encode_all(list(read)), most - len(special.encoder_bos) - 1
     if over := sum(len(ids) > room for ids in encoded):
         warnings.warn(
             f"{over} of {len(read)} texts are longer than the {most} tokens this encoder reads; "
             "their ends were not read",
             stacklevel=2,
         )
-    framed = [[*signs.opens, *ids[:room], signs.stop] for ids in encoded]
+    framed = [[*special.encoder_bos, *ids[:room], special.eos] for ids in encoded]
     found: dict[int, Tensor] = {}
     for rows in alike(framed, tokens):
-        batch = Tokens.padded([framed[i] for i in rows], signs.pad).to(device)
+        batch = Tokens.padded([framed[i] for i in rows], special.pad).to(device)
         states = states_of(encoder, batch)
         vectors = states[:, 0] if pooling == "first" else mean(states, batch.seen, batch.at)
         vectors = F.normalize(vectors, dim=-1) if normalise else vectors

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.codecs.text import SIGNS, STOP, Signs
+from manyheads.codecs.text import EOS, SPECIAL_TOKEN_NAMES, SpecialTokens
 from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
@@ -30,7 +30,7 @@ from manyheads.tasks.music.settings import VOICES
 Grid = NDArray[np.int16]
 
 REST = -1
-SILENCE = STOP + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
+SILENCE = EOS + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
 STEPS_PER_QUARTER = 4
 QUARTERS_PER_MINUTE = 80.0
 CHOIR = 52  # in General MIDI
@@ -43,7 +43,7 @@ class Chorales(Pitched):
     kind = "chorales"
     beat = len(VOICES)  # numbers that are not cut apart
     size = SILENCE + 1 + PITCHES
-    signs = Signs(unknown=None)
+    special_tokens = SpecialTokens(unknown=None)
 
     def encode(self, piece: Piece) -> list[int]:
         """Step after step: S A T B, S A T B, ..."""
@@ -73,7 +73,7 @@ class Chorales(Pitched):
             return "–"
         if SILENCE < number < self.size:
             return pitch_name(number - SILENCE - 1)
-        return SIGNS[number] if 0 <= number <= STOP else "?"
+        return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
 
     def keys(self) -> list[dict[int, int]]:
         return [{pitch: SILENCE + 1 + pitch for pitch in range(PITCHES)}]

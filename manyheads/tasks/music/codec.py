@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.codecs.text import Signs
+from manyheads.codecs.text import SpecialTokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.performance import Performance
@@ -28,7 +28,7 @@ class MusicCodec(Protocol):
     @property
     def size(self) -> int: ...
     @property
-    def signs(self) -> Signs: ...
+    def special_tokens(self) -> SpecialTokens: ...
     @property
     def beat(self) -> int:
         """How many numbers make a step that is not cut."""

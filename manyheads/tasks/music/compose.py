@@ -130,7 +130,7 @@ def make_step(player: Player, how: MusicDecoding) -> RewindableStep:
     step: RewindableStep = Moving(lambda: CachedStep(player.network), player.context, beat)
     if isinstance(player.codec, Chorales) and how.voice_leading:
         step = VoiceLeading(step, how.voice_leading)
-    return WholeBeats(step, player.codec.signs.stop, beat) if beat > 1 else step
+    return WholeBeats(step, player.codec.special_tokens.eos, beat) if beat > 1 else step
 
 
 def encode_prime(player: Player, prime: Piece | None) -> list[int]:
@@ -139,7 +139,7 @@ def encode_prime(player: Player, prime: Piece | None) -> list[int]:
 
 def make_start(player: Player, begin: Sequence[int], how: MusicDecoding) -> Tensor:
     """(1, T): what is read first, from a whole beat on where the beginning is cut."""
-    ids = [*player.codec.signs.starts, *begin]
+    ids = [*player.codec.special_tokens.bos, *begin]
     spare = len(ids) - player.context
     if spare > 0 and not how.truncate:
         raise ValueError(
@@ -163,8 +163,8 @@ def make_bounds(player: Player, seconds: float, prime: Piece | None = None) -> B
         tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
-    signs = player.codec.signs
-    return Bounds(signs.stop, longest=tokens, shortest=SHORTEST, never=signs.never)
+    special = player.codec.special_tokens
+    return Bounds(special.eos, longest=tokens, shortest=SHORTEST, never=special.never)
 
 
 # ---- time ------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[
     if isinstance(codec, Performance):
         found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
     elif isinstance(codec, Chorales):
-        found[codec.signs.stop + 1 :] = step_seconds(pace(like)) / len(VOICES)
+        found[codec.special_tokens.eos + 1 :] = step_seconds(pace(like)) / len(VOICES)
     else:
         return None
     return found
@@ -325,16 +325,16 @@ def harmonize(
     grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
     given = np.full((len(grid), len(VOICES)), FREE)
     given[:, number] = codec.flat(grid)[number :: len(VOICES)]
-    signs = codec.signs
+    special = codec.special_tokens
     start = make_start(player, [], how)
     # The end is given too: what leads there is the likelier for it.
     found = sample_around(
         make_step(player, how),
         start,
-        [*given.flatten().tolist(), signs.stop],
+        [*given.flatten().tolist(), special.eos],
         how,
         particles=particles,
-        never=(*signs.never, signs.stop),
+        never=(*special.never, special.eos),
         shown=shown,
     )
     # A grid fuses repeated notes and loses fast ones: the given voice is not rendered from it.

@@ -187,8 +187,8 @@ def make_versions(
     gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
 ) -> Iterator[Sequence[int]]:
     """Each piece between its signs, once for each factor that time is stretched by."""
-    signs = codec.signs
+    special = codec.special_tokens
     for ids in gathered:
         for factor in factors:
             played = ids.tolist() if factor == 1 else codec.stretched(ids.tolist(), factor)
-            yield [*signs.starts, *played, signs.stop]
+            yield [*special.bos, *played, special.eos]

@@ -160,8 +160,8 @@ class Musician(Model):
             )
         if not piece.notes:
             raise ValueError("a piece to score has at least one note, one without any came")
-        ids = [*encode_piece(piece, codec).tolist(), codec.signs.stop]
-        logs = compute_log_probs(self.network, codec.signs, ids, context, stride)
+        ids = [*encode_piece(piece, codec).tolist(), codec.special_tokens.eos]
+        logs = compute_log_probs(self.network, codec.special_tokens, ids, context, stride)
         return PieceLikelihood(codec.pieces(ids), logs)
 
     @torch.no_grad()
@@ -172,7 +172,7 @@ class Musician(Model):
         of all. All heads unless one is named; as much is read before it as the context holds.
         """
         codec, context = self.task.codec, self.task.context
-        ids = [*codec.signs.starts, *encode_piece(piece, codec).tolist()]
+        ids = [*codec.special_tokens.bos, *encode_piece(piece, codec).tolist()]
         where = find_spots(codec, ids, piece)
         query = find_query(where, at)
         spare = max(0, query + 1 - context)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from manyheads.codecs.text import SIGNS, STOP, Signs
+from manyheads.codecs.text import EOS, SPECIAL_TOKEN_NAMES, SpecialTokens
 from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
@@ -21,7 +21,7 @@ from manyheads.tasks.music.notes import (
 )
 from manyheads.tasks.music.pitched import Pitched
 
-DOWN = STOP + 1  # the first number that is an event
+DOWN = EOS + 1  # the first number that is an event
 UP = DOWN + PITCHES
 SHIFT = UP + PITCHES  # of one step; the next is of two
 
@@ -45,8 +45,8 @@ class Performance(Pitched):
             )
 
     @property
-    def signs(self) -> Signs:
-        return Signs(unknown=None)
+    def special_tokens(self) -> SpecialTokens:
+        return SpecialTokens(unknown=None)
 
     @property
     def loud(self) -> int:
@@ -136,7 +136,7 @@ class Performance(Pitched):
             return f"+{(number - SHIFT + 1) * 1000 / self.steps_per_second:g}ms"
         if self.loud <= number < self.size:
             return f"v{self.velocity(number - self.loud)}"
-        return SIGNS[number] if 0 <= number <= STOP else "?"
+        return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
 
     # ---- the same music, otherwise -----------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Performance(Pitched):
         check_factor(factor)
         found: list[int] = []
         read = since = written = 0  # steps: read, read when something was last written, written
-        for number in [*ids, STOP]:
+        for number in [*ids, EOS]:
             if SHIFT <= number < self.loud:
                 read += number - SHIFT + 1
                 continue

@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from manyheads.codecs.text import START, STOP, Signs
+from manyheads.codecs.text import BOS, EOS, SpecialTokens
 from manyheads.tasks.music import midi_bytes as midi
 from manyheads.tasks.music.notes import Piece, Voice, separate_notes
 from manyheads.tasks.music.pitched import Pitched
 
 TOKENIZER = "tokenizer.json"
-SIGNS = ["PAD", "BOS", "EOS"]  # in the order of their numbers
+SPECIAL_TOKEN_NAMES = ["PAD", "BOS", "EOS"]  # in the order of their numbers
 
 
 class Remi(Pitched):
@@ -27,12 +27,18 @@ class Remi(Pitched):
 
     kind = "remi"
     beat = 1  # numbers that are not cut apart
-    signs = Signs(unknown=None)
+    special_tokens = SpecialTokens(unknown=None)
 
     def __init__(self, tokenizer: Any = None):
         self.tokenizer = built() if tokenizer is None else tokenizer
-        if [self.tokenizer.vocab.get(f"{sign}_None") for sign in SIGNS] != [0, START, STOP]:
-            raise ValueError(f"a tokenizer of ours numbers {' '.join(SIGNS)} 0 to {STOP}")
+        if [self.tokenizer.vocab.get(f"{sign}_None") for sign in SPECIAL_TOKEN_NAMES] != [
+            0,
+            BOS,
+            EOS,
+        ]:
+            raise ValueError(
+                f"a tokenizer of ours numbers {' '.join(SPECIAL_TOKEN_NAMES)} 0 to {EOS}"
+            )
 
     @property
     def size(self) -> int:
@@ -46,7 +52,7 @@ class Remi(Pitched):
 
     def render(self, ids: Sequence[int]) -> Piece:
         """The music in any numbers of this codec."""
-        known = [int(number) for number in ids if STOP < number < self.size]
+        known = [int(number) for number in ids if EOS < number < self.size]
         score = self.tokenizer.decode([known])
         if not any(track.notes for track in score.tracks):
             return Piece(())
@@ -85,7 +91,10 @@ def built() -> Any:
     miditok = needed("miditok")
     return miditok.REMI(
         miditok.TokenizerConfig(
-            pitch_range=(0, 127), special_tokens=SIGNS, use_tempos=True, use_time_signatures=True
+            pitch_range=(0, 127),
+            special_tokens=SPECIAL_TOKEN_NAMES,
+            use_tempos=True,
+            use_time_signatures=True,
         )
     )
 

@@ -115,15 +115,17 @@ class MusicTask(Task):
     @torch.no_grad()
     def measured(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
-        signs, context = self.codec.signs, self.context
+        special, context = self.codec.special_tokens, self.context
         total = of_notes = 0.0
         counted = notes = 0
-        for batch in whole(self.held_out, context, self.at_once, self.recipe.layout, pad=signs.pad):
+        for batch in whole(
+            self.held_out, context, self.at_once, self.recipe.layout, pad=special.pad
+        ):
             tokens, wanted = batch.to(device)
             scores = network(tokens).float()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
             known = wanted.flatten() != NOTHING
-            sung = known & (wanted.flatten() != signs.stop)
+            sung = known & (wanted.flatten() != special.eos)
             total += each.sum().item()
             of_notes += each[sung].sum().item()
             counted += int(known.sum())
@@ -143,7 +145,7 @@ class MusicTask(Task):
             ids = held[i][:-1].tolist()  # from its start, without its stop
             cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
             written = self.written(network, ids[:cut], i)
-            known = len(codec.signs.starts)
+            known = len(codec.special_tokens.bos)
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
             found.append(Sample(*(" ".join(codec.pieces(side)) for side in sides)))
         return found
@@ -152,7 +154,7 @@ class MusicTask(Task):
         """What may follow, within the context; each piece has a chance of its own."""
         codec = self.codec
         longest = min(FOLLOWING, self.context - len(ids))
-        bounds = Bounds(codec.signs.stop, longest=longest, never=codec.signs.never)
+        bounds = Bounds(codec.special_tokens.eos, longest=longest, never=codec.special_tokens.never)
         start = torch.tensor([ids], device=next(network.parameters()).device)
         (played,) = sample(CachedStep(network), start, bounds, Sampling(0.95), [number])
         return played.ids

@@ -71,7 +71,9 @@ class MusicWindows(Windows):
         *,
         seed: int = 0,
     ):
-        super().__init__(documents, context, tokens, layout, seed=seed, pad=codec.signs.pad)
+        super().__init__(
+            documents, context, tokens, layout, seed=seed, pad=codec.special_tokens.pad
+        )
         check_context(context, codec.beat)
         if len(documents) != len(augmentation.lowest) * augmentation.versions:
             raise ValueError(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
 from manyheads.attention.places import line, packed
-from manyheads.codecs.text import Signs
+from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
 from manyheads.data.shards import Shard
@@ -45,7 +45,7 @@ class PairShards:
 
     source: Shard
     target: Shard
-    signs: tuple[Signs, Signs] = (Signs(), Signs())
+    special_tokens: tuple[SpecialTokens, SpecialTokens] = (SpecialTokens(), SpecialTokens())
     # (N,), where each pair lies in ALL CAPS; its own number where it is not there.
     capitals: Ints | None = None
 
@@ -59,8 +59,8 @@ class PairShards:
     @property
     def around(self) -> Ints:
         """The signs of a source and of a target: what opens it and its end; what it starts with."""
-        reads, writes = self.signs
-        return np.array([len(reads.opens) + 1, len(writes.starts)])
+        reads, writes = self.special_tokens
+        return np.array([len(reads.encoder_bos) + 1, len(writes.bos)])
 
 
 class PairBatches:
@@ -143,7 +143,7 @@ def end_to_end(pairs: PairShards, rows: Sequence[Row], widths: Sequence[int]) ->
         lengths = split(counts, [len(row) for row in rows])
         places.append(packed(lengths, width))
         segments.append(Segments.of(lengths, width))
-    source, target, wanted = three(sides[0], sides[1], examples, pairs.signs)
+    source, target, wanted = three(sides[0], sides[1], examples, pairs.special_tokens)
     return PairBatch(
         Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
     )
@@ -159,7 +159,7 @@ def side_by_side(pairs: PairShards, examples: Sequence[int]) -> PairBatch:
         sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
         same = bool((counts == shape[1]).all())
         seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
-    source, target, wanted = three(sides[0], sides[1], chosen, pairs.signs)
+    source, target, wanted = three(sides[0], sides[1], chosen, pairs.special_tokens)
     return PairBatch(
         Tokens(source, line(source.shape[1]), seen[0]),
         Tokens(target, line(target.shape[1]), seen[1]),
@@ -171,22 +171,22 @@ Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, an
 
 
 def three(
-    reading: Side, writing: Side, examples: Ints, signs: tuple[Signs, Signs]
+    reading: Side, writing: Side, examples: Ints, special: tuple[SpecialTokens, SpecialTokens]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What is read, to its end; what is written, after its start; and the same one step on."""
-    reads, writes = signs
+    reads, writes = special
     shard, starts, shape = reading
     read = np.full(shape, reads.pad)
-    for i, sign in enumerate(reads.opens):
+    for i, sign in enumerate(reads.encoder_bos):
         read.flat[starts + i] = sign
-    read.flat[place(read, shard, starts + len(reads.opens), examples)] = reads.stop
+    read.flat[place(read, shard, starts + len(reads.encoder_bos), examples)] = reads.eos
     shard, starts, shape = writing
     write, want = np.full(shape, writes.pad), np.full(shape, NOTHING)
-    for i, sign in enumerate(writes.starts):
+    for i, sign in enumerate(writes.bos):
         write.flat[starts + i] = sign
-    last = len(writes.starts) - 1
+    last = len(writes.bos) - 1
     place(write, shard, starts + last + 1, examples)
-    want.flat[place(want, shard, starts + last, examples)] = writes.stop
+    want.flat[place(want, shard, starts + last, examples)] = writes.eos
     return torch.from_numpy(read), torch.from_numpy(write), torch.from_numpy(want)
 
 

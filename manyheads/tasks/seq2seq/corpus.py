@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.filters import Report, clean, some_left
 from manyheads.data.layout import Ints
 from manyheads.data.shards import Shard
@@ -42,8 +42,8 @@ class Codecs:
         return self.source is self.target
 
     @property
-    def signs(self) -> tuple[Signs, Signs]:
-        return self.source.signs, self.target.signs
+    def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
+        return self.source.special_tokens, self.target.special_tokens
 
     def save(self, folder: Path) -> None:
         if self.joint:
@@ -150,7 +150,7 @@ def add_capitals(
     able = [i for i, example in enumerate(examples) if has_capitals(example)]
     read = encoded(codecs.source, [examples[i].source.upper() for i in able])
     written = encoded(codecs.target, [examples[i].target.upper() for i in able])
-    reads, writes = codecs.signs
+    reads, writes = codecs.special_tokens
     for i, source, target in zip(able, read, written, strict=True):
         unknown = (source == reads.unknown).any() or (target == writes.unknown).any()
         if not unknown and max(len(source), len(target)) <= most:
@@ -217,7 +217,7 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
     source, target = (Shard(folder / "data" / f"{name}.{side}") for side in ("source", "target"))
     capitals = folder / "data" / CAPITALS
     drawn = name == "train" and capitals.exists()  # not in a run that was begun without
-    return PairShards(source, target, codecs.signs, np.load(capitals) if drawn else None)
+    return PairShards(source, target, codecs.special_tokens, np.load(capitals) if drawn else None)
 
 
 # ---- reading ---------------------------------------------------------------------------------

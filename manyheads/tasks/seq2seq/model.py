@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 
-from manyheads.codecs.text import Signs, Text
+from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis
 from manyheads.decoding.config import BEAM, DecodingConfig, choose_beam
@@ -66,8 +66,8 @@ class Translator(Model):
     network: EncoderDecoder
 
     @property
-    def signs(self) -> tuple[Signs, Signs]:
-        return self.task.codecs.signs
+    def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
+        return self.task.codecs.special_tokens
 
     def translate(
         self,
@@ -168,7 +168,9 @@ class Translator(Model):
     def parts(self, text: str, long: Long, name: str, told: Callable[[str], None]) -> list[Part]:
         """What is read at once of a text; nothing of one that is blank."""
         codec = self.task.codecs.source
-        most = min(MOST_TOKENS, room(self.network.encoder) - len(self.signs[0].opens) - 1)
+        most = min(
+            MOST_TOKENS, room(self.network.encoder) - len(self.special_tokens[0].encoder_bos) - 1
+        )
         if not text.strip():  # nothing to read is nothing to write
             return []
         if long == "split":
@@ -198,7 +200,7 @@ class Translator(Model):
             [cut[i][j].ids for i, j in places],
             how,
             prefixes=[() if j else forced for _, j in places] if forced else (),
-            signs=self.signs,
+            special=self.special_tokens,
             # A text by itself draws by its number, the other sentences of one by others.
             numbers=[first + i + (j << 40) for i, j in places],
         )
@@ -230,7 +232,7 @@ class Translator(Model):
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         ids = target.encode(written) if written is not None else self.best(read)
-        layers = looked(self.network, read, ids, self.signs)
+        layers = looked(self.network, read, ids, self.special_tokens)
         if not layers:
             raise ValueError("this network writes without attention: there is nothing to look at")
         if isinstance(layer, bool) or not isinstance(layer, int):
@@ -244,7 +246,7 @@ class Translator(Model):
         return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
     def best(self, ids: Ids) -> list[int]:
-        ((best, *_),) = write(self.network, [ids], signs=self.signs)
+        ((best, *_),) = write(self.network, [ids], special=self.special_tokens)
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:
@@ -261,7 +263,9 @@ class Translator(Model):
         found = Aligned([], [], [])
         for part, ids in written.parts or ((Part(text, "", source.encode(text)), written.ids),):
             (read, names), (wrote, others) = units(source, part.ids), units(target, ids)
-            weights = looked(self.network, part.ids, ids, self.signs) if read and wrote else []
+            weights = (
+                looked(self.network, part.ids, ids, self.special_tokens) if read and wrote else []
+            )
             pairs = links(weights, read, wrote) if weights else []
             before, behind = len(found.read), len(found.written)
             found.links.extend((i + before, j + behind) for i, j in pairs)
@@ -304,15 +308,15 @@ def added(codec: Text, ids: Ids, without: str = "") -> list[str]:
 
 
 def looked(
-    network: EncoderDecoder, read: Ids, written: Ids, signs: tuple[Signs, Signs]
+    network: EncoderDecoder, read: Ids, written: Ids, special: tuple[SpecialTokens, SpecialTokens]
 ) -> list[torch.Tensor]:
     """The attention of each layer of the decoder to what was read: (heads, written, read).
 
     Both end with a sign, and those before the first word are left out.
     """
     device = next(network.parameters()).device
-    reads, writes = signs
-    rows = [*reads.opens, *read, reads.stop], [*writes.starts, *written]
+    reads, writes = special
+    rows = [*reads.encoder_bos, *read, reads.eos], [*writes.bos, *written]
     source, target = (Tokens.padded([row]).to(device) for row in rows)
     with recording(network) as seen:
         network(source, target)
@@ -320,7 +324,7 @@ def looked(
     across = [
         one for one in seen if one.layer.startswith("decoder") and not one.layer.endswith(own)
     ]
-    first, opened = len(writes.starts) - 1, len(reads.opens)
+    first, opened = len(writes.bos) - 1, len(reads.encoder_bos)
     return [one.weights[0][:, first:, opened:] for one in across]
 
 

@@ -134,7 +134,7 @@ class Seq2Seq(Task):
         how: DecodingConfig = DecodingConfig(),
     ) -> list[str]:
         read = self.codecs.source.encode_all(list(sources))
-        written = write(network, read, how, signs=self.codecs.signs, tokens=self.at_once)
+        written = write(network, read, how, special=self.codecs.special_tokens, tokens=self.at_once)
         return [self.codecs.target.render(best.ids) for best, *_ in written]
 
     def measure(

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from manyheads.attention.positions import Learned
-from manyheads.codecs.text import Signs
+from manyheads.codecs.text import SpecialTokens
 from manyheads.data.layout import alike
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig
@@ -30,36 +30,36 @@ def write(
     how: DecodingConfig = DecodingConfig(),
     *,
     prefixes: Sequence[Ids] = (),
-    signs: tuple[Signs, Signs] = (Signs(), Signs()),
+    special: tuple[SpecialTokens, SpecialTokens] = (SpecialTokens(), SpecialTokens()),
     numbers: Sequence[int] | None = None,
     tokens: int = 8192,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
     Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
-    those of the sources in the whole input, by which each draws. `signs` are those of what is read
-    and of what is written.
+    those of the sources in the whole input, by which each draws. `special` are the tokens
+    around what is read and what is written.
     """
     network.eval()
-    reads, writes = signs
+    reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
     found: dict[int, list[Hypothesis]] = {}
     for rows in alike(sources, tokens // max(1, how.beam)):
-        framed = [[*reads.opens, *sources[i], reads.stop] for i in rows]
+        framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
             memory = network.encode(read)
         step: RewindableStep = CachedStep(network.decoder, memory)
         if how.repetition_penalty != 1:
-            step = Repeats(step, how.repetition_penalty, spared=writes.stops)
-        start = torch.tensor([writes.starts] * len(rows), device=device)
+            step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
+        start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
             min(find_longest(how, len(sources[i]), len(begun)), room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
-            writes.stops,
+            writes.all_eos,
             longest=longest,
             shortest=how.min_new_tokens,
             prefix=prefix,
