@@ -7,14 +7,18 @@ codec.json and its weights.safetensors alone; those that come with the package a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from manyheads.modules.config import Network
 from manyheads.tasks.table import load_recipe, task_for
-from manyheads.training.averages import load_weights, weights_of
-from manyheads.training.distributed import chosen
-from manyheads.training.files import fitting, measured, read_tensors, refuse_what_is_no_number
-from manyheads.training.run import RECIPE, WEIGHTS
+from manyheads.training.files import (
+    RECIPE,
+    WEIGHTS,
+    fitting,
+    measured,
+    read_tensors,
+    refuse_what_is_no_number,
+)
 
 if TYPE_CHECKING:
     from manyheads.tasks.model import Model
@@ -33,10 +37,11 @@ def load(model: str | Path, device: str | None = None) -> Model: ...
 def load(model: str | Path, device: str | None = None) -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
     folder = found(model)
-    recipe = load_recipe(folder / RECIPE)
-    if not (folder / WEIGHTS).exists():
-        raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
-    hold_against(recipe.network, folder)
+    recipe = read_recipe(folder)
+
+    from manyheads.training.averages import load_weights, weights_of
+    from manyheads.training.distributed import chosen
+
     opened = task_for(recipe).open(recipe, folder)
     loaded = opened.model(opened.network(), str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
@@ -45,6 +50,15 @@ def load(model: str | Path, device: str | None = None) -> Model:
     load_weights(loaded.network, weights)
     loaded.network.to(chosen(device)).eval()
     return loaded
+
+
+def read_recipe(folder: Path) -> Any:
+    """Of a model's folder; refused where it is not that of its weights. This loads no torch."""
+    recipe = load_recipe(folder / RECIPE)
+    if not (folder / WEIGHTS).exists():
+        raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
+    hold_against(recipe.network, folder)
+    return recipe
 
 
 def hold_against(network: Network, folder: Path) -> None:

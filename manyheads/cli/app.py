@@ -62,6 +62,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     described = inspect.signature(function, eval_str=True)
 
     def run(*args: Any, threads: int | None = None, **named: Any) -> None:
+        if named.get("model"):
+            from manyheads.models import found, read_recipe
+
+            read_recipe(found(named["model"]))  # refused before torch is loaded, which takes longer
         if threads is not None:
             share_among(threads)
         try:

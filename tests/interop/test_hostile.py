@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from manyheads.interop.export import TEXTS, export
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.interop.parity import Runtime, compare, worst
-from manyheads.models import load
+from manyheads.models import BUILT_IN, load
 from manyheads.modules.config import Network
 from manyheads.tasks.portable import Portable, portable
 from manyheads.verifying import Check, verified
@@ -123,23 +125,28 @@ def test_a_folder_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     for i, (family, values, _) in enumerate([*HUGE, ("llama", {"hidden_act": ["silu"]}, "")]):
         folders.append(folder_of(family, tmp_path / str(i)))
         change(folders[-1] / "config.json", **values)
+    told = refused_without_torch("import", folders, "--out", str(tmp_path / "out"))
+    assert [line.split(":")[:2] for line in told][2:] == [
+        ["manyheads", f" {folder}"] for folder in folders[2:]
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def refused_without_torch(command: str, folders: Sequence[Path], *options: str) -> list[str]:
+    """What the command says of each folder, each a sentence before torch is loaded."""
     code = (
         "import sys; from manyheads.cli.app import main\n"
-        "for folder in sys.argv[1:]:\n"
-        "    sys.argv = ['manyheads', 'import', folder, '--out', 'out']\n"
+        f"for folder in {[*map(str, folders)]}:\n"
+        f"    sys.argv = ['manyheads', {command!r}, *{options}, folder]\n"
         "    try:\n"
         "        main()\n"
         "    except SystemExit as stopped:\n"
         "        assert stopped.code == 2\n"
         "    assert 'torch' not in sys.modules, f'{folder} loaded torch'\n"
     )
-    command = [sys.executable, "-c", code, *map(str, folders)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line.split(":")[:2] for line in done.stderr.splitlines()][2:] == [
-        ["manyheads", f" {folder}"] for folder in folders[2:]
-    ]
-    assert not Path("out").exists()
+    return done.stderr.splitlines()
 
 
 # ---- heads and tables that are not there -----------------------------------------------------
@@ -281,6 +288,22 @@ def test_a_recipe_of_more_than_its_weights_is_refused(tmp_path: Path) -> None:
     os.mkfifo(recipe)
     with pytest.raises(ValueError, match=r"recipe.yaml is none"):
         load(tmp_path / "run")
+
+
+def test_a_run_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("large", "deep", "pipe", "none")]
+    for folder in folders[:3]:
+        shutil.copytree(BUILT_IN / "de-en", folder)
+    for folder, depth in zip(folders, ("1000000", "900"), strict=False):
+        recipe = folder / "recipe.yaml"
+        recipe.write_text(recipe.read_text().replace("depth: 3", f"depth: {depth}"))
+    (folders[2] / "recipe.yaml").unlink()
+    os.mkfifo(folders[2] / "recipe.yaml")
+    large, deep, pipe, none = refused_without_torch("translate", folders, "text", "--model")
+    assert large.endswith("network.depth is 1000 at most, got 1000000")
+    assert "network.depth is 900, and the 95 tensors of weights.safetensors" in deep
+    assert pipe.endswith("recipe.yaml is none")
+    assert none.startswith(f"manyheads: there is no model '{folders[3]}'")
 
 
 def test_a_tokenizer_of_a_run_is_a_file(tmp_path: Path) -> None:
