@@ -65,6 +65,7 @@ def stream(
     bounds: Bounds,
     how: Sampling = DecodingConfig(),
     number: int = 0,
+    over: Over | None = None,
 ) -> Iterator[tuple[int, float]]:
     """The tokens that `decode` writes from `start` (1, T), each with its log, one by one.
 
@@ -77,5 +78,5 @@ def stream(
     if len(start) != 1:
         raise ValueError(f"one sequence is streamed at a time, {len(start)} came")
     choose = choose_likeliest if how.chosen == "greedy" else choose_by_chance(how, [number])
-    rounds = write_rounds(step, start, bounds, choose)
+    rounds = write_rounds(step, start, bounds, choose, over)
     return ((one.token, one.log) for (one,) in rounds)

@@ -12,19 +12,15 @@ from manyheads.attention.places import line
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import grid_of
 from manyheads.tasks.music.codec import new_codec
-from manyheads.tasks.music.compose import (
-    SHORTEST,
-    end_after,
-    make_bounds,
-    melody_of,
-    seconds_of_numbers,
-)
+from manyheads.tasks.music.compose import SHORTEST, make_bounds
 from manyheads.tasks.music.decoding import MusicDecoding
+from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretch
 from manyheads.tasks.music.performance import SHIFT
 from manyheads.tasks.music.settings import VOICES
 from manyheads.tasks.music.statistics import opening
+from manyheads.tasks.music.timing import end_after, seconds_of_numbers
 
 KINDS = [
     pytest.param({}, id="transformer"),

@@ -108,7 +108,7 @@ def written(
 ) -> tuple[list[Piece], float]:
     """The pieces, and how many seconds of them are new."""
     if wanted.harmonize is not None:
-        from manyheads.tasks.music.compose import melody_of
+        from manyheads.tasks.music.melody import melody_of
 
         drawn = {name: value for name, value in how.items() if name != "truncate"}
         melody, choice = melody_of(opened(wanted.harmonize), wanted.voice, wanted.track)

@@ -9,25 +9,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds
-from manyheads.decoding.greedy import Over
 from manyheads.decoding.smc import FREE, sample_around
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.music.chorales import (
-    QUARTERS_PER_MINUTE,
     REST,
-    STEPS_PER_QUARTER,
     Chorales,
     grid_of,
     piece_of,
@@ -36,13 +31,19 @@ from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.leading import VoiceLeading
-from manyheads.tasks.music.notes import Note, Piece, Voice, quarters, seconds_at
-from manyheads.tasks.music.performance import SHIFT, Performance
+from manyheads.tasks.music.melody import melody_of
+from manyheads.tasks.music.notes import Note, Piece, Voice
 from manyheads.tasks.music.settings import VOICES
+from manyheads.tasks.music.timing import (
+    count_steps,
+    end_after,
+    seconds_of_numbers,
+    step_seconds,
+    tell_seconds,
+)
 
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
-TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
 AT_ONCE = 16384  # tokens, of all pieces that are written together
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
@@ -112,16 +113,7 @@ def stream(
     begin, bounds = encode_prime(player, prime), make_bounds(player, seconds, prime)
     start, step = make_start(player, begin, how), make_step(player, how)
     over = end_after(player.codec, seconds, begin, 1)
-    return stop_when(over, stream_tokens(step, start, bounds, how, number))
-
-
-def stop_when(
-    over: Over | None, tokens: Iterator[tuple[int, float]]
-) -> Iterator[tuple[int, float]]:
-    for token, log in tokens:
-        yield token, log
-        if over is not None and over(0, token):
-            return
+    return stream_tokens(step, start, bounds, how, number, over)
 
 
 def make_step(player: Player, how: MusicDecoding) -> RewindableStep:
@@ -159,33 +151,12 @@ def make_bounds(player: Player, seconds: float, prime: Piece | None = None) -> B
         )
     if isinstance(player.codec, Chorales):
         # A prime may be so fast that a second would never end.
-        steps = min(steps_of(seconds, prime), LONGEST_SECONDS / step_seconds())
+        steps = min(count_steps(seconds, prime), LONGEST_SECONDS / step_seconds())
         tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
     special = player.codec.special_tokens
     return Bounds(special.eos, longest=tokens, shortest=SHORTEST, never=special.never)
-
-
-# ---- time ------------------------------------------------------------------------------------
-
-
-def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
-    """Of a chorale's grid."""
-    return 60 / quarters_per_minute / STEPS_PER_QUARTER
-
-
-def steps_of(seconds: float, after: Piece | None) -> float:
-    """Of a grid, in so many seconds after a piece and in its time."""
-    if after is None:
-        return seconds / step_seconds()
-    begin, end = quarters(after, [after.seconds, after.seconds + seconds])
-    return float(end - begin) * STEPS_PER_QUARTER
-
-
-def pace(piece: Piece | None) -> float:
-    """The quarter notes a minute with which a piece ends."""
-    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
 
 
 def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
@@ -240,65 +211,6 @@ def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
     return replace(piece, notes=(*piece.notes, *(n for n in late if n.start < n.end)))
 
 
-def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
-    """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
-    where that is not a number's own affair.
-    """
-    found = np.zeros(codec.size)
-    if isinstance(codec, Performance):
-        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
-    elif isinstance(codec, Chorales):
-        found[codec.special_tokens.eos + 1 :] = step_seconds(pace(like)) / len(VOICES)
-    else:
-        return None
-    return found
-
-
-def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
-    """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
-    if isinstance(codec, Chorales):
-        return None
-    each = seconds_of_numbers(codec)
-    if each is None:
-        return end_by_bars(codec, seconds, begin, rows)
-    passed = [0.0] * rows
-
-    def over(row: int, token: int) -> bool:
-        passed[row] += float(each[token])
-        return passed[row] > seconds - 1e-6
-
-    return over
-
-
-def tell_seconds(
-    over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
-) -> Over | None:
-    """The same, telling of each token how many seconds it takes."""
-    if told is None or each is None:
-        return over
-
-    def both(row: int, token: int) -> bool:
-        told(float(each[token]))
-        return over is not None and over(row, token)
-
-    return both
-
-
-def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
-    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
-    written: list[list[int]] = [[] for _ in range(rows)]
-    before = codec.render(begin).seconds
-
-    def over(row: int, token: int) -> bool:
-        written[row].append(token)
-        (said,) = codec.pieces([token])
-        if not said.startswith("Bar"):
-            return False
-        return codec.render([*begin, *written[row]]).seconds - before >= seconds
-
-    return over
-
-
 # ---- around a voice --------------------------------------------------------------------------
 
 
@@ -342,105 +254,3 @@ def harmonize(
     grid[:, number] = REST
     others = piece_of(grid, piece)
     return replace(others, notes=(*others.notes, *notes))
-
-
-class Melody(NamedTuple):
-    """What a piece has to be harmonized, alone; and what a person should be told of the choice."""
-
-    piece: Piece
-    told: tuple[str, ...] = ()
-
-
-def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) -> Melody:
-    """The track that was asked for, by its number from 1 or its name; else the only one, that voice
-    of four which sing one note at a time each, or the highest. Of its chords the highest notes.
-    """
-    if voice not in VOICES:
-        raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
-    number, told = pick_track(piece, voice, track), list[str]()
-    if track is None and len(piece.voices) > 1 and not is_chorale(piece):
-        told.append(
-            f"the melody is track {number + 1}, {piece.voices[number].name}, the highest of "
-            f"{len(piece.voices)}; --track names another"
-        )
-    notes = [note._replace(voice=0) for note in piece.notes if note.voice == number]
-    if not notes:
-        raise ValueError(f"the {voice} of this piece is silent, there is nothing to harmonize")
-    if not is_single(notes):
-        alone = keep_highest(notes)
-        told.append(f"left out: {len(notes) - len(alone):,} notes under the melody")
-        notes = alone
-    only = (piece.voices[number],)
-    return Melody(Piece(tuple(notes), only, piece.tempos, piece.meters), tuple(told))
-
-
-def pick_track(piece: Piece, voice: str, track: str | None) -> int:
-    names = [one.name for one in piece.voices]
-    if track is not None:
-        numbers = [str(i + 1) for i in range(len(names))]
-        for known in (names, [name.casefold() for name in names], numbers):
-            if track in known:
-                return known.index(track)
-        there = ", ".join(f"{i} {name}" for i, name in enumerate(names, start=1))
-        raise ValueError(f"there is no track {track!r} in this piece, it has {there}")
-    if is_chorale(piece):
-        return VOICES.index(voice)
-    pitches: list[list[int]] = [[] for _ in names]
-    for note in piece.notes:
-        pitches[note.voice].append(note.pitch)
-    return max(range(len(names)), key=lambda i: sum(pitches[i]) / max(1, len(pitches[i])))
-
-
-def is_chorale(piece: Piece) -> bool:
-    each = ([n for n in piece.notes if n.voice == voice] for voice in range(len(piece.voices)))
-    return len(piece.voices) == len(VOICES) and all(map(is_single, each))
-
-
-def is_single(notes: Sequence[Note]) -> bool:
-    """Whether no two of them begin together."""
-    starts = sorted(note.start for note in notes)
-    return all(then - at >= TOGETHER_SECONDS for at, then in pairwise(starts))
-
-
-def keep_highest(notes: Sequence[Note]) -> list[Note]:
-    """Of those that begin together the highest, and no lower one that mostly sounds under it."""
-    chords: list[list[Note]] = []
-    for note in sorted(notes):
-        if chords and note.start - chords[-1][0].start < TOGETHER_SECONDS:
-            chords[-1].append(note)
-        else:
-            chords.append([note])
-    found, sounding = list[Note](), list[Note]()
-    for note in (max(chord, key=lambda n: n.pitch) for chord in chords):
-        sounding = [one for one in sounding if one.end > note.start]
-        half = (note.start + note.end) / 2
-        if not any(one.pitch > note.pitch and one.end >= half for one in sounding):
-            found.append(note)
-            sounding.append(note)
-    return found
-
-
-# ---- whose note a token is -------------------------------------------------------------------
-
-
-def find_spots(
-    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
-) -> list[tuple[float, int] | None]:
-    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
-    each = seconds_of_numbers(codec, like)
-    if each is None:
-        raise ValueError(
-            f"where a token stands is known of performances and chorales, not of {codec.kind}"
-        )
-    pitch = codec.pitches()
-    passed = each[np.asarray(ids, int)]
-    moments = np.cumsum(passed) - passed
-    if codec.beat > 1:  # all voices of a step begin together
-        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
-        moments = steps * step_seconds()
-        if like is not None:
-            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
-    return [
-        (float(at), pitch[number]) if pitch[number] else None
-        for at, number in zip(moments, ids, strict=True)
-    ]

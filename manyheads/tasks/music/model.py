@@ -18,7 +18,6 @@ from manyheads.tasks.music.compose import (
     Composed,
     Player,
     compose,
-    find_spots,
     harmonize,
     render_like,
     stream,
@@ -26,6 +25,7 @@ from manyheads.tasks.music.compose import (
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import VOICE_LEADING, MusicDecoding
 from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.timing import find_spots
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:

@@ -1,0 +1,115 @@
+"""How many seconds tokens take, and when a piece is as long as was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.decoding.greedy import Over
+from manyheads.tasks.music.chorales import QUARTERS_PER_MINUTE, STEPS_PER_QUARTER, Chorales
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.notes import Piece, quarters, seconds_at
+from manyheads.tasks.music.performance import SHIFT, Performance
+from manyheads.tasks.music.settings import VOICES
+
+
+def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
+    """Of a chorale's grid."""
+    return 60 / quarters_per_minute / STEPS_PER_QUARTER
+
+
+def count_steps(seconds: float, after: Piece | None) -> float:
+    """Of a grid, in so many seconds after a piece and in its time."""
+    if after is None:
+        return seconds / step_seconds()
+    begin, end = quarters(after, [after.seconds, after.seconds + seconds])
+    return float(end - begin) * STEPS_PER_QUARTER
+
+
+def last_tempo(piece: Piece | None) -> float:
+    """The quarter notes a minute with which a piece ends."""
+    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
+
+
+def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
+    """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
+    where that is not a number's own affair.
+    """
+    found = np.zeros(codec.size)
+    if isinstance(codec, Performance):
+        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
+    elif isinstance(codec, Chorales):
+        found[codec.special_tokens.eos + 1 :] = step_seconds(last_tempo(like)) / len(VOICES)
+    else:
+        return None
+    return found
+
+
+def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
+    """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
+    if isinstance(codec, Chorales):
+        return None
+    each = seconds_of_numbers(codec)
+    if each is None:
+        return end_by_bars(codec, seconds, begin, rows)
+    passed = [0.0] * rows
+
+    def over(row: int, token: int) -> bool:
+        passed[row] += float(each[token])
+        return passed[row] > seconds - 1e-6
+
+    return over
+
+
+def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
+    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
+    written: list[list[int]] = [[] for _ in range(rows)]
+    before = codec.render(begin).seconds
+
+    def over(row: int, token: int) -> bool:
+        written[row].append(token)
+        (said,) = codec.pieces([token])
+        if not said.startswith("Bar"):
+            return False
+        return codec.render([*begin, *written[row]]).seconds - before >= seconds
+
+    return over
+
+
+def tell_seconds(
+    over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
+) -> Over | None:
+    """The same, telling of each token how many seconds it takes."""
+    if told is None or each is None:
+        return over
+
+    def both(row: int, token: int) -> bool:
+        told(float(each[token]))
+        return over is not None and over(row, token)
+
+    return both
+
+
+def find_spots(
+    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
+) -> list[tuple[float, int] | None]:
+    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
+    each = seconds_of_numbers(codec, like)
+    if each is None:
+        raise ValueError(
+            f"where a token stands is known of performances and chorales, not of {codec.kind}"
+        )
+    pitch = codec.pitches()
+    passed = each[np.asarray(ids, int)]
+    moments = np.cumsum(passed) - passed
+    if codec.beat > 1:  # all voices of a step begin together
+        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
+        moments = steps * step_seconds()
+        if like is not None:
+            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
+    return [
+        (float(at), pitch[number]) if pitch[number] else None
+        for at, number in zip(moments, ids, strict=True)
+    ]
