@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,39 +36,32 @@ class Exporter(ABC):
         return next((name for name in self.needs if find_spec(name) is None), "")
 
     def export(self, model: Portable, folder: Path, quantization: str = "") -> None:
-        """Into a folder that is new or empty, all of it or nothing."""
-        with written_whole(folder) as beside:
+        """Into a folder that is new or empty, all of it or nothing: beside it, then moved there."""
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            what = "is not empty" if folder.is_dir() else "is a file"
+            raise ValueError(f"{folder} {what}; an export goes into a folder that is new or empty")
+        beside = folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            beside.mkdir(parents=True)
+        except OSError as error:  # by the name that was asked for
+            raise OSError(error.errno, error.strerror, str(folder)) from None
+        try:
             self.write(model, beside, quantization)
+            beside.replace(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
 
     def compare(self, model: Portable, folder: Path, texts: Sequence[str]) -> Parity:
         return compare(self.open(model, folder), model.rows(texts))
 
 
-def needed(name: str) -> Any:
+def require(name: str) -> Any:
     """A library that only exports need."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
         raise ValueError(f"an export needs {missing.name}; `{EXTRA}` brings it") from None
-
-
-@contextmanager
-def written_whole(folder: Path) -> Iterator[Path]:
-    """A folder beside this one to write to, moved here once all of it is there."""
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"{folder} {what}; an export goes into a folder that is new or empty")
-    beside = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        beside.mkdir(parents=True)
-    except OSError as error:  # by the name that was asked for
-        raise OSError(error.errno, error.strerror, str(folder)) from None
-    try:
-        yield beside
-        beside.replace(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def save_codecs(codecs: Sequence[Text], folder: Path) -> None:

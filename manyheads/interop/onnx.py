@@ -38,7 +38,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
-from manyheads.interop.exports import Exporter, needed, save_codecs
+from manyheads.interop.exports import Exporter, require, save_codecs
 from manyheads.interop.parity import Runtime, real
 from manyheads.modules.config import Network
 from manyheads.modules.heads import EncoderHead
@@ -46,7 +46,6 @@ from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of
 from manyheads.tasks.portable import Portable, Row
 
-Ids = Sequence[int]
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 ONE_FILE = 2**30  # bytes of weights; more lie in a second file, for one holds twice this at most
 NOISY = "torch.onnx._internal.exporter._registration"  # says that torchvision is not there
@@ -61,18 +60,18 @@ class Onnx(Exporter):
         network, design = model.network, model.design
         if design.kind != "transformer":
             raise ValueError(f"kind: {design.kind} is not exported to ONNX; transformer is")
-        needed("onnxscript")
+        require("onnxscript")
         written = ["scores", "present"]
         if model.architecture == "encoder-decoder":
-            export(Remembering(network), design, folder / ENCODER, READ, ["memory"])
-            export(Stepping(network.decoder), design, folder / STEP, TRANSLATE, written)
+            write_graph(Remembering(network), design, folder / ENCODER, READ, ["memory"])
+            write_graph(Stepping(network.decoder), design, folder / STEP, TRANSLATE, written)
         elif model.architecture == "decoder":
-            export(Stepping(network), design, folder / STEP, WRITE, written)
+            write_graph(Stepping(network), design, folder / STEP, WRITE, written)
         else:
             bare = isinstance(network, Encoder) and isinstance(network.head, nn.Identity)
-            inputs = READ | TYPES if design.types > 1 else READ
+            inputs = {**READ, "types": READ["ids"]} if design.types > 1 else READ
             outputs = ["states" if bare else "scores"]
-            export(Understanding(network), design, folder / ENCODER, inputs, outputs)
+            write_graph(Understanding(network), design, folder / ENCODER, inputs, outputs)
         save_codecs(model.codecs, folder)
 
     def open(self, model: Portable, folder: Path) -> OnnxRuntime:
@@ -86,9 +85,13 @@ class Look:
     """A plan that plans nothing: plain products, of which no shape is known before."""
 
     def __init__(self, queries: Tensor, keys: Tensor, seen: Tensor | None, pattern: Pattern):
-        self.work = SimpleNamespace(pairs=SimpleNamespace(queries=at(queries), keys=at(keys)))
-        q, k = queries[:, None], keys[None]
-        self.pair = cast(Pair, SimpleNamespace(q=one(q), k=one(k), apart=(k - q,)))
+        pairs = SimpleNamespace(queries=make_line(queries), keys=make_line(keys))
+        self.work = SimpleNamespace(pairs=pairs)
+        q, k = (
+            SimpleNamespace(order=places, row=places, axes=(places,))
+            for places in (queries[:, None], keys[None])
+        )
+        self.pair = cast(Pair, SimpleNamespace(q=q, k=k, apart=(k.row - q.row,)))
         allowed = cast(Tensor, pattern.allows(self.pair))  # (Q, K)
         self.seen = allowed if seen is None else allowed & seen[:, None, None]  # or (B, 1, Q, K)
 
@@ -120,12 +123,8 @@ class Look:
         return by_distance.gather(-1, index.expand(*by_distance.shape[:3], -1))
 
 
-def at(places: Tensor) -> Grid:
+def make_line(places: Tensor) -> Grid:
     return Grid(places, (places,), (0,))
-
-
-def one(places: Tensor) -> SimpleNamespace:
-    return SimpleNamespace(order=places, row=places, axes=(places,))
 
 
 class Layer:
@@ -144,12 +143,12 @@ class Layer:
         return self.memory[0], self.memory[1]
 
 
-def embedded(side: Any, ids: Tensor, places: Tensor, types: Tensor | None = None) -> Tensor:
+def embed_tokens(side: Any, ids: Tensor, places: Tensor, types: Tensor | None = None) -> Tensor:
     stack = cast(Stack, side.stack)
-    return stack.entry(stack.position(words_of(side.embedding, ids, types), at(places)))
+    return stack.entry(stack.position(words_of(side.embedding, ids, types), make_line(places)))
 
 
-def blocks(
+def plan_blocks(
     stack: Stack, queries: Tensor, keys: Tensor, seen: Tensor | None = None
 ) -> list[tuple[Block, Plan]]:
     """Each with what it looks at among its own tokens; alike ones share it."""
@@ -158,11 +157,11 @@ def blocks(
     return list(zip(cast(list[Block], stack.blocks), plans, strict=True))
 
 
-def read(side: Encoder, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def read_states(side: Encoder, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
     """(B, T) -> states (B, T, D)"""
     places = torch.arange(ids.shape[1])
-    x = embedded(side, ids, places, types)
-    for block, own in blocks(side.stack, places, places, mask > 0):
+    x = embed_tokens(side, ids, places, types)
+    for block, own in plan_blocks(side.stack, places, places, mask > 0):
         x = block(x, own)
     return side.stack.norm(x)
 
@@ -176,9 +175,9 @@ class Understanding(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         if isinstance(self.network, Encoder):
-            return self.network.head(read(self.network, ids, mask, types))
+            return self.network.head(read_states(self.network, ids, mask, types))
         reader = self.network
-        states = read(reader.encoder, ids, mask, types)
+        states = read_states(reader.encoder, ids, mask, types)
         if reader.pooler is not None:
             states = torch.tanh(reader.pooler(states[:, 0]))
         elif reader.pooling == "mean":
@@ -195,8 +194,8 @@ class Remembering(nn.Module):
         self.network = network
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        states, kept = read(self.network.encoder, ids, mask), []
-        pairs = cast(Any, SimpleNamespace(keys=at(torch.arange(ids.shape[1]))))
+        states, kept = read_states(self.network.encoder, ids, mask), []
+        pairs = cast(Any, SimpleNamespace(keys=make_line(torch.arange(ids.shape[1]))))
         for block in self.network.decoder.stack.blocks:
             attention = cast(Attention, block.cross_attention.part)
             kept.append(torch.stack(attention.remember(states, pairs)))
@@ -219,8 +218,8 @@ class Stepping(nn.Module):
         if memory is not None and mask is not None:
             sources = torch.arange(memory.shape[4])
             source = Look(places, sources, mask > 0, Everything())
-        x = embedded(self.network, ids, places)
-        for i, (block, own) in enumerate(blocks(stack, places, keys)):
+        x = embed_tokens(self.network, ids, places)
+        for i, (block, own) in enumerate(plan_blocks(stack, places, keys)):
             layer = Layer(past[i], None if memory is None else memory[i])
             # A layer that looks at a source recalls it: which states are given does not matter.
             x = block(x, own, x, cast(Plan, source), cast(Slot, layer))
@@ -232,7 +231,6 @@ class Stepping(nn.Module):
 
 Axes = dict[int, str]  # the axes of an input that may be of any length, and what they are called
 READ: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "mask": {0: "batch", 1: "tokens"}}
-TYPES: dict[str, Axes] = {"types": {0: "batch", 1: "tokens"}}
 WRITE: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "past": {2: "batch", 4: "before"}}
 TRANSLATE: dict[str, Axes] = {
     **WRITE,
@@ -242,15 +240,15 @@ TRANSLATE: dict[str, Axes] = {
 EXAMPLE = {"batch": 2, "tokens": 3, "before": 4, "source": 5}  # sizes that it is traced with
 
 
-def export(
+def write_graph(
     module: nn.Module, design: Network, path: Path, inputs: dict[str, Axes], outputs: list[str]
 ) -> None:
     plain = copy.deepcopy(module).cpu().float().eval()
     weights = sum(tensor.numel() * tensor.element_size() for tensor in plain.parameters())
-    with quietly(), torch.no_grad():
+    with silence_exporter(), torch.no_grad():
         torch.onnx.export(
             plain,
-            tuple(example(axes, design) for axes in inputs.values()),
+            tuple(make_example(axes, design) for axes in inputs.values()),
             path,
             input_names=list(inputs),
             output_names=outputs,
@@ -261,22 +259,18 @@ def export(
         )
 
 
-def example(axes: Axes, design: Network) -> Tensor:
+def make_example(axes: Axes, design: Network) -> Tensor:
     """Numbers of tokens, or keys and values."""
-    size = [EXAMPLE[name] for name in axes.values()]
-    if len(size) == max(axes) + 1:
-        return torch.ones(size, dtype=torch.long)
+    sizes = [EXAMPLE[name] for name in axes.values()]
+    if len(sizes) == max(axes) + 1:
+        return torch.ones(sizes, dtype=torch.long)
     heads, channels = design.key_heads or design.heads, design.width // design.heads
-    return torch.zeros(nothing(design.depth, size[0], heads, channels, size[1]))
-
-
-def nothing(layers: int, batch: int, heads: int, channels: int, tokens: int = 0) -> tuple[int, ...]:
-    """The shape of what is remembered of so many tokens."""
-    return layers, 2, batch, heads, tokens, channels
+    batch, tokens = sizes
+    return torch.zeros(design.depth, 2, batch, heads, tokens, channels)
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_exporter() -> Iterator[None]:
     """Without what torch's exporter has to say of itself."""
     logger = logging.getLogger(NOISY)
     level = logger.level
@@ -296,21 +290,16 @@ class Session:
     """A file in onnxruntime: tensors in by name, tensors out."""
 
     def __init__(self, path: Path):
-        runtime = needed("onnxruntime")
+        runtime = require("onnxruntime")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors
         self.session = runtime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        # The shape of each input: numbers, and names where any will do.
+        self.inputs: dict[str, list[Any]] = {i.name: i.shape for i in self.session.get_inputs()}
 
     def __call__(self, **inputs: Tensor) -> list[Tensor]:
         given = {name: tensor.numpy() for name, tensor in inputs.items()}
         return [torch.from_numpy(found) for found in self.session.run(None, given)]
-
-    def shape(self, name: str) -> list[Any]:
-        """Of an input: numbers, and names where any will do."""
-        return next(i.shape for i in self.session.get_inputs() if i.name == name)
-
-    def asks_for(self, name: str) -> bool:
-        return any(i.name == name for i in self.session.get_inputs())
 
 
 class OnnxStep:
@@ -318,9 +307,9 @@ class OnnxStep:
 
     def __init__(self, session: Session, batch: int, source: dict[str, Tensor] | None = None):
         """`source` is the memory of what is read, and its mask."""
-        layers, _, _, heads, _, channels = session.shape("past")
+        layers, _, _, heads, _, channels = session.inputs["past"]
         self.session, self.source = session, source or {}
-        self.past = torch.zeros(nothing(layers, batch, heads, channels))
+        self.past = torch.zeros(layers, 2, batch, heads, 0, channels)
 
     def __call__(self, ids: Tensor) -> Tensor:
         return self.scores(ids)[:, -1]
@@ -351,7 +340,7 @@ class OnnxRuntime(Runtime):
     def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
         """A text has all the parts that an encoder tells apart: [0, 0, 1, 1] of four tokens."""
         batch = self.model.batch(rows)
-        if self.encoder is None or not self.encoder.asks_for("types"):
+        if self.encoder is None or "types" not in self.encoder.inputs:
             return batch
         ids, types = batch[0].ids, self.model.design.types
         parts = torch.arange(ids.shape[1]) * types // ids.shape[1]
@@ -375,9 +364,3 @@ class OnnxRuntime(Runtime):
 
     def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
         return self.model.write(rows, longest, lambda row: self.step(self.model.batch([row])))
-
-
-def filled(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
-    """[[5, 6], [7]] -> [[5, 6], [7, 0]] and [[1, 1], [1, 0]]"""
-    tokens = Tokens.padded(rows, pad)
-    return tokens.ids, real(tokens)

@@ -38,7 +38,7 @@ VARIED: list[dict[str, Any]] = [
 
 def installed() -> bool:
     try:
-        return bool(exports.needed("ctranslate2"))
+        return bool(exports.require("ctranslate2"))
     except ValueError:
         return False
 

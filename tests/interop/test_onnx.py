@@ -16,7 +16,7 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
 from manyheads.interop import exports, onnx
 from manyheads.interop.onnx import Onnx
-from manyheads.interop.parity import compare
+from manyheads.interop.parity import compare, real
 from manyheads.modules import build
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
@@ -45,6 +45,12 @@ def rows_of(*lengths: int) -> list[list[int]]:
     return [[chance.randrange(4, WORDS) for _ in range(length)] for length in lengths]
 
 
+def filled(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """[[5, 6], [7]] -> [[5, 6], [7, 0]] and [[1, 1], [1, 0]]"""
+    tokens = Tokens.padded(rows)
+    return tokens.ids, real(tokens)
+
+
 def shaken(network: Any) -> Any:
     """With weights so large that every part of it matters, and what it writes is no one word."""
     for name, weight in network.named_parameters():
@@ -61,7 +67,7 @@ def described(architecture: Architecture, design: Network, network: Any) -> Port
 
 def installed() -> bool:
     try:
-        return all(map(exports.needed, ("onnxscript", "onnxruntime")))
+        return all(map(exports.require, ("onnxscript", "onnxruntime")))
     except ValueError:
         return False
 
@@ -76,7 +82,7 @@ exported = pytest.mark.skipif(not installed(), reason=exports.EXTRA)
 def test_the_plain_encoder_gives_the_states_of_the_network(setting: dict[str, Any]) -> None:
     network = shaken(build.encoder(Network(**SMALL | setting), WORDS)).double()
     rows = rows_of(*LENGTHS)
-    found = onnx.Understanding(network)(*onnx.filled(rows, pad=0))
+    found = onnx.Understanding(network)(*filled(rows))
     wanted = network(Tokens.padded(rows))
     for i, row in enumerate(rows):
         torch.testing.assert_close(found[i, : len(row)], wanted[i, : len(row)])
@@ -88,7 +94,7 @@ def test_the_plain_step_gives_the_scores_of_the_network(setting: dict[str, Any])
     design = Network(**SMALL | setting)
     network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True)).double()
     sources, targets = rows_of(*LENGTHS), torch.tensor(rows_of(5, 5, 5))
-    ids, mask = onnx.filled(sources, pad=0)
+    ids, mask = filled(sources)
     memory, step = onnx.Remembering(network)(ids, mask), onnx.Stepping(network.decoder)
     past = torch.zeros(2, 2, 3, design.key_heads or 4, 0, 4, dtype=torch.float64)
     first, past = step(targets[:, :2], past, memory, mask)
@@ -102,7 +108,7 @@ def test_the_plain_step_gives_the_scores_of_the_network(setting: dict[str, Any])
 def test_the_plain_reader_gives_the_verdict_of_the_network(pooling: Any) -> None:
     network = shaken(build.reader(Network(**SMALL), WORDS, outcomes=3, pooling=pooling)).double()
     rows = rows_of(3, 5)
-    found = onnx.Understanding(network)(*onnx.filled(rows, pad=0))
+    found = onnx.Understanding(network)(*filled(rows))
     wanted = network(Tokens.padded(rows))
     if pooling is None:  # a verdict on each token: those of the padding are nobody's
         found, wanted = found[:, :3], wanted[:, :3]
@@ -168,7 +174,7 @@ def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
     Onnx().export(described("encoder", design, network), tmp_path)
     session = onnx.Session(tmp_path / "encoder.onnx")
     for lengths in ((4,), (1, 7, 3)):
-        ids, mask = onnx.filled(rows_of(*lengths), pad=0)
+        ids, mask = filled(rows_of(*lengths))
         (found,) = session(ids=ids, mask=mask)
         with torch.no_grad():
             wanted = network(Tokens.padded(rows_of(*lengths)))
@@ -183,7 +189,7 @@ def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -
     Onnx().export(model, tmp_path / "out")
     session = onnx.Session(tmp_path / "out" / "encoder.onnx")
     rows = rows_of(1, 7, 3)
-    (ids, mask), types = onnx.filled(rows, pad=0), torch.arange(7).expand(3, 7).contiguous() % 3
+    (ids, mask), types = filled(rows), torch.arange(7).expand(3, 7).contiguous() % 3
     (found,) = session(ids=ids, mask=mask, types=types)
     with torch.no_grad():
         wanted = network(replace(Tokens.padded(rows), types=types))
@@ -204,7 +210,7 @@ def test_an_encoder_of_one_part_asks_for_no_types(types: int, tmp_path: Path) ->
     design = Network(**SMALL | {"depth": 1, "types": types})
     network = build.reader(design, WORDS, outcomes=3)
     Onnx().export(described("encoder", design, network), tmp_path)
-    assert not onnx.Session(tmp_path / "encoder.onnx").asks_for("types")
+    assert "types" not in onnx.Session(tmp_path / "encoder.onnx").inputs
 
 
 # ---- what is refused -------------------------------------------------------------------------
@@ -231,15 +237,18 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named_with_what_brings_it() -> None:
     with pytest.raises(ValueError, match=r"needs no_such_library; `pip install 'manyheads\[exp"):
-        exports.needed("no_such_library")
+        exports.require("no_such_library")
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
-    def fill() -> None:
-        with exports.written_whole(tmp_path / "out") as beside:
-            (beside / "half").write_text("half")
-            raise OSError("the disk is full")
+def test_what_fails_half_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(_: Onnx, model: Portable, folder: Path, quantization: str) -> None:
+        (folder / "half").write_text("half")
+        raise OSError("the disk is full")
 
+    monkeypatch.setattr(Onnx, "write", fill)
+    design = Network(**SMALL)
     with pytest.raises(OSError, match="the disk is full"):
-        fill()
+        Onnx().export(described("decoder", design, build.decoder(design, WORDS)), tmp_path / "out")
     assert not any(tmp_path.iterdir())

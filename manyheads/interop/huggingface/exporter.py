@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.exports import Exporter, needed
+from manyheads.interop.exports import Exporter, require
 from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.families import FAMILIES
 from manyheads.interop.huggingface.family import KINDS, Family, Kind, find_lacking
@@ -186,7 +186,7 @@ class Transformers(Runtime):
 
 def load_library(folder: Path) -> Any:
     """The model of a folder, by transformers."""
-    library = needed("transformers")
+    library = require("transformers")
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()
     name = (read_config(folder).get("architectures") or ["AutoModel"])[0]

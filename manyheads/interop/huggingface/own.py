@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from manyheads.interop.exports import needed
+from manyheads.interop.exports import require
 from manyheads.interop.huggingface.exporter import load_library
 from manyheads.interop.parity import Parity, worst
 from manyheads.tasks.portable import Portable
@@ -31,7 +31,7 @@ def own_output(folder: Path, model: Portable, texts: Sequence[str], most: int) -
     """
     library, codec = load_library(folder), model.codecs[-1]
     try:
-        tokenizer = needed("transformers").AutoTokenizer.from_pretrained(str(folder))
+        tokenizer = require("transformers").AutoTokenizer.from_pretrained(str(folder))
     except Exception:  # a class that asks for files or libraries that are not here
         tokenizer = None
     held: dict[str, Tensor] = {}
@@ -53,7 +53,7 @@ def own_vectors(folder: Path, texts: Sequence[str]) -> dict[str, Tensor]:
     """By sentence-transformers, where the folder is one of its own."""
     if not (folder / "modules.json").exists() or find_spec("sentence_transformers") is None:
         return {}
-    library = needed("sentence_transformers")
+    library = require("sentence_transformers")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = library.SentenceTransformer(str(folder), device="cpu")
