@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from manyheads.decoding.beam import beam
-from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig
-from manyheads.decoding.greedy import greedy
-from manyheads.interop.export import export, exporters
-from manyheads.interop.huggingface.own import OWN
-from manyheads.interop.importing import compare_as_imported
-from manyheads.interop.parity import SAME, real, worst
+from manyheads.interop.export import export, find_exporters
+from manyheads.interop.exports import EXTRA
+from manyheads.interop.huggingface.kept import KEPT, compare_as_kept
+from manyheads.interop.parity import SAME, Parity, token_mask, worst
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable, Row, chunks, portable
 from manyheads.training.causality import ROUNDING, largest_leak
@@ -54,7 +51,7 @@ class Check:
 
 
 @torch.no_grad()
-def verified(model: Any, texts: Sequence[str], folder: Path | None = None) -> Iterator[Check]:
+def run_checks(model: Any, texts: Sequence[str], folder: Path | None = None) -> Iterator[Check]:
     """Each of them as it is done; the model is as it was afterwards."""
     described = portable(model)
     some = chunks(described.rows(texts))
@@ -63,100 +60,89 @@ def verified(model: Any, texts: Sequence[str], folder: Path | None = None) -> It
     def largest(differs: Callable[[Portable, Rows], float]) -> float:
         return worst([differs(described, rows) for rows in some])
 
-    yield Check("batch of 1 = batch of N", largest(alone), tolerance)
+    yield Check("batch of 1 = batch of N", largest(compare_alone), tolerance)
     if described.design.packs:
-        yield Check("packed = padded", largest(packed), tolerance)
+        yield Check("packed = padded", largest(compare_packed), tolerance)
     else:
         yield Check("packed = padded", note="only a transformer reads packed rows")
     if described.writes:
         told = "by how much of the largest score"
-        yield Check("no token sees a later one", largest(ahead), ROUNDING, told)
-        yield Check("cached = uncached", largest(cached), tolerance)
-        yield Check("beam 1 = greedy", largest(searched), 0.0, "texts that differ")
-    if folder is not None and (folder / OWN).exists():
-        kept = compare_as_imported(described, folder)
-        alike = f"{kept.texts - kept.different} of {kept.texts} texts read alike"
-        difference = float("inf") if kept.different else kept.largest
-        yield Check("as its folder had it", difference, SAME, alike)
-    for name, exporter in exporters().items():
-        yield exported(described, name, exporter.missing(), texts)
+        yield Check("no token sees a later one", largest(find_leak), ROUNDING, told)
+        yield Check("cached = uncached", largest(compare_cached), tolerance)
+        yield Check("beam 1 = greedy", largest(compare_beam), 0.0, "texts that differ")
+    if folder is not None and (folder / KEPT).exists():
+        yield judge("as its folder had it", compare_as_kept(described, folder), "read alike")
+    for name, exporter in find_exporters().items():
+        yield check_export(described, name, exporter.missing(), texts)
 
 
-def scores(model: Portable, rows: Rows) -> Tensor:
-    """What the network says of them in one batch."""
-    found: Tensor = model.network(*model.batch(rows))
-    return found
-
-
-def alone(model: Portable, rows: Rows) -> float:
+def compare_alone(model: Portable, rows: Rows) -> float:
     """Each text by itself against all of them together."""
-    together, found = scores(model, rows), 0.0
+    together, found = model.network(*model.batch(rows)), [0.0]
     for i, row in enumerate(rows):
-        one = scores(model, [row])[0]
+        one = model.network(*model.batch([row]))[0]
         both = together[i] if one.dim() == 1 else together[i, : len(one)]
-        found = worst([found, float((one - both).abs().max())])
-    return found
+        found.append(float((one - both).abs().max()))
+    return worst(found)
 
 
-def packed(model: Portable, rows: Rows) -> float:
+def compare_packed(model: Portable, rows: Rows) -> float:
     """Texts end to end in one row against a row each; of a whole text, its states."""
-    network = model.network
+    network, batch = model.network, model.batch(rows)
     if model.architecture == "encoder":
         network = getattr(network, "encoder", network)
-    batch = model.batch(rows)
-    flat, apart = network(*end_to_end(model, rows))[0], network(*batch)
-    return float((flat - apart[real(batch[-1]) > 0]).abs().max())
+    flat = network(*pack_rows(model, rows))[0]
+    return float((flat - network(*batch)[token_mask(batch[-1]) > 0]).abs().max())
 
 
-def end_to_end(model: Portable, rows: Rows) -> tuple[Tokens, ...]:
+def pack_rows(model: Portable, rows: Rows) -> tuple[Tokens, ...]:
     """All texts of a batch in one row."""
     sides, pad = [list(side) for side in zip(*rows, strict=True)], model.special_tokens.pad
     return tuple(Tokens.packed([side], sum(map(len, side)), pad).to(model.device) for side in sides)
 
 
-def ahead(model: Portable, rows: Rows) -> float:
+def find_leak(model: Portable, rows: Rows) -> float:
     """How far scores move with later tokens and, where rows are packed, with other documents."""
     given = [model.batch(rows)]
     if model.design.packs:
-        given.append(end_to_end(model, rows))
+        given.append(pack_rows(model, rows))
     return max(largest_leak(model.network, partial(model.network, *one)) for one in given)
 
 
-def cached(model: Portable, rows: Rows) -> float:
+def compare_cached(model: Portable, rows: Rows) -> float:
     """Token by token with a cache against all at once."""
-    found = 0.0
+    found = [0.0]
     for row in rows:
-        step, at_once = model.step(row), scores(model, [row])[0]
+        step, at_once = model.step(row), model.network(*model.batch([row]))[0]
         for t, token in enumerate(row[-1]):
             said = step(torch.tensor([[token]], device=model.device))[0]
-            found = worst([found, float((said - at_once[t]).abs().max())])
-    return found
+            found.append(float((said - at_once[t]).abs().max()))
+    return worst(found)
 
 
-def searched(model: Portable, rows: Rows) -> float:
+def compare_beam(model: Portable, rows: Rows) -> float:
     """How many texts a beam of one writes otherwise than greedy."""
     different = 0
-    for row in rows:
-        begun, special = model.start(row), model.special_tokens
-        bounds = Bounds(special.all_eos, longest=model.room(begun, LONGEST), never=special.never)
-        start = torch.tensor([begun], device=model.device)
-        one: Hypothesis = greedy(model.step(row), start, bounds)[0]
-        ((other, *_),) = beam(model.step(row), start, bounds, DecodingConfig())
-        different += one.ids != other.ids
+    for row, ids in zip(rows, model.write(rows, LONGEST), strict=True):
+        ((best, *_),) = beam(model.step(row), *model.begin(row, LONGEST), DecodingConfig())
+        different += best.ids != ids
     return float(different)
 
 
-def exported(model: Portable, name: str, missing: str, texts: Sequence[str]) -> Check:
+def check_export(model: Portable, name: str, missing: str, texts: Sequence[str]) -> Check:
     """What others make of it; a model that has no counterpart there is left out."""
     title = f"exported = native, {name}"
     if missing:
-        return Check(title, note=f"{missing} is not installed: pip install 'manyheads[export]'")
+        return Check(title, note=f"{missing} is not installed: {EXTRA}")
     sent = replace(model, network=copy.deepcopy(model.network))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = export(sent, name, Path(folder) / "export", texts)
+            return judge(title, export(sent, name, Path(folder) / "export", texts), "alike")
         except ValueError as refused:
             return Check(title, note=str(refused))
-    alike = found.by or f"{found.texts - found.different} of {found.texts} texts alike"
-    difference = float("inf") if found.different else found.largest
-    return Check(title, difference, SAME, alike)
+
+
+def judge(title: str, found: Parity, how: str) -> Check:
+    """A comparison fails by its numbers, or by one text that differs."""
+    note = found.by or f"{found.texts - found.different} of {found.texts} texts {how}"
+    return Check(title, float("inf") if found.different else found.largest, SAME, note)

@@ -9,7 +9,7 @@ from tunes import singer
 
 from manyheads import Causal, Window
 from manyheads.interop.export import TEXTS
-from manyheads.verifying import Check, verified
+from manyheads.verifying import Check, run_checks
 
 SOME = TEXTS[:3]
 AHEAD = "no token sees a later one"
@@ -29,7 +29,7 @@ def _nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("make", HERE)
 def test_a_sound_model_holds(make: Any) -> None:
-    checks = list(verified(make(), SOME))
+    checks = list(run_checks(make(), SOME))
     assert {one.name for one in checks} >= HERE[make]
     assert all(one.holds for one in checks)
     assert all(one.difference is not None for one in checks)
@@ -37,7 +37,7 @@ def test_a_sound_model_holds(make: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
 def test_a_network_that_does_not_pack_is_not_asked_to(kind: str) -> None:
-    checks = {one.name: one for one in verified(translating(kind=kind), SOME)}
+    checks = {one.name: one for one in run_checks(translating(kind=kind), SOME)}
     assert checks["packed = padded"].difference is None
     assert checks["cached = uncached"].holds
 
@@ -52,7 +52,7 @@ def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return keys, torch.cat([values[:, :, :1] * 0, values[:, :, 1:]], 2)
 
     monkeypatch.setattr(Growing, "extend", forgetful)
-    checks = {one.name: one for one in verified(speaking(), SOME)}
+    checks = {one.name: one for one in run_checks(speaking(), SOME)}
     assert not checks["cached = uncached"].holds
     assert checks["batch of 1 = batch of N"].holds
 
@@ -61,7 +61,7 @@ def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_decoder_that_sees_ahead_is_found(make: Any) -> None:
     model = make()
     stack = getattr(model.network, "decoder", model.network).stack
-    checks = verified(model, SOME)
+    checks = run_checks(model, SOME)
     next(checks)  # what is compared is written before, token by token
     stack.patterns = (Causal() | Window(1),) * len(stack.patterns)
     assert not next(one for one in checks if one.name == AHEAD).holds
@@ -74,14 +74,14 @@ def test_neighbours_that_are_seen_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         model.network, "forward", lambda tokens: whole(tokens) + whole(tokens).mean(0)
     )
-    checks = {one.name: one for one in verified(model, SOME)}
+    checks = {one.name: one for one in run_checks(model, SOME)}
     assert not checks["batch of 1 = batch of N"].holds
 
 
 def test_music_is_not_verified_by_texts() -> None:
     model: Any = singer()
     with pytest.raises(ValueError, match=r"^toy is a model for music, whose voices, steps and"):
-        next(verified(model, SOME))
+        next(run_checks(model, SOME))
 
 
 def test_what_was_found_is_told_in_a_line() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from manyheads.attention.places import line
 from manyheads.codecs.text import Text
 from manyheads.interop.exports import Exporter, require, save_codecs
-from manyheads.interop.parity import Runtime, apart, real, worst
+from manyheads.interop.parity import Runtime, largest_apart, token_mask, worst
 from manyheads.modules.config import Network
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Stack
@@ -321,7 +321,7 @@ class Generating(CTranslate2Runtime):
         batch, texts = self.batch(rows), [[self.names[0][i] for i in row] for (row,) in rows]
         found = self.library.forward_batch(texts, return_log_probs=True)
         ours = self.model.network(*batch).log_softmax(-1)
-        return apart(ours, torch.from_numpy(np.array(found)), real(batch[0]))
+        return largest_apart(ours, torch.from_numpy(np.array(found)), token_mask(batch[0]))
 
     def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
         return [self.write_on(row, longest) for (row,) in rows]

@@ -34,7 +34,7 @@ TEXTS = (
 )
 
 
-def exporters() -> dict[str, Exporter]:
+def find_exporters() -> dict[str, Exporter]:
     """Those here, and those that are installed beside."""
     beside = {point.name: point for point in entry_points(group=GROUP)}
     return {name: point.load()() for name, point in beside.items()} | EXPORTERS
@@ -44,7 +44,7 @@ def export(
     model: Any, to: str, folder: Path, texts: Sequence[str] = TEXTS, quantization: str = ""
 ) -> Parity:
     """Write the model for others to run, and compare it there with what it is here."""
-    formats = exporters()
+    formats = find_exporters()
     if to not in formats:
         raise ValueError(f"there is no way to {to!r}; there are {', '.join(formats)}")
     if quantization and not formats[to].quantizes:

@@ -39,7 +39,7 @@ from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
 from manyheads.interop.exports import Exporter, require, save_codecs
-from manyheads.interop.parity import Runtime, real
+from manyheads.interop.parity import Runtime, token_mask
 from manyheads.modules.config import Network
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block, Stack
@@ -351,14 +351,14 @@ class OnnxRuntime(Runtime):
             return self.step(batch).scores(batch[-1].ids)
         assert self.encoder is not None
         types = {} if batch[0].types is None else {"types": batch[0].types}
-        return self.encoder(ids=batch[0].ids, mask=real(batch[0]), **types)[0]
+        return self.encoder(ids=batch[0].ids, mask=token_mask(batch[0]), **types)[0]
 
     def step(self, batch: tuple[Tokens, ...]) -> OnnxStep:
         """To write with, sources read."""
         assert self.stepping is not None
         ids, source = batch[0].ids, {}
         if self.encoder is not None:
-            mask = real(batch[0])
+            mask = token_mask(batch[0])
             source = {"memory": self.encoder(ids=ids, mask=mask)[0], "mask": mask}
         return OnnxStep(self.stepping, len(ids), source)
 

@@ -50,10 +50,10 @@ class Runtime(ABC):
     def difference(self, rows: Sequence[Row]) -> float:
         """The largest from what our network gives, padding left out."""
         batch = self.batch(rows)
-        ours, theirs, mask = self.model.network(*batch), self.scores(batch), real(batch[-1])
-        found = [apart(ours, theirs, mask)]
+        ours, theirs, mask = self.model.network(*batch), self.scores(batch), token_mask(batch[-1])
+        found = [largest_apart(ours, theirs, mask)]
         if self.model.writes:
-            found.append(apart(ours.log_softmax(-1), theirs.log_softmax(-1), mask))
+            found.append(largest_apart(ours.log_softmax(-1), theirs.log_softmax(-1), mask))
         return worst(found)
 
 
@@ -75,13 +75,13 @@ def worst(differences: Iterable[float]) -> float:
     return next((one for one in each if math.isnan(one)), max(each))
 
 
-def apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
+def largest_apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
     """The largest difference where nothing is padding; of a verdict on whole texts, of all."""
     difference = (ours - theirs).abs()
     return float(difference.max() if ours.dim() == 2 else difference[mask > 0].max())
 
 
-def real(tokens: Tokens) -> Tensor:
+def token_mask(tokens: Tokens) -> Tensor:
     """(B, T), 1 where a token is no padding."""
     counts = getattr(tokens.seen, "lengths", None)
     if counts is None:

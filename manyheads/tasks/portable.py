@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.decoding.bounds import Bounds
@@ -21,7 +22,7 @@ from manyheads.modules.config import Network, Pooling
 from manyheads.modules.transformer import Tokens
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
-Row = tuple[list[int], ...]  # a text with its signs, or a source and what is written for it
+Row = tuple[list[int], ...]  # a text with its special, or a source and what is written for it
 TOKENS = 64  # of each text that is compared, and as many are written
 AT_ONCE = 50  # texts that are compared together
 
@@ -86,9 +87,6 @@ class Portable:
         sides = zip(zip(*rows, strict=True), pads, strict=False)
         return tuple(Tokens.padded(side, pad).to(self.device) for side, pad in sides)
 
-    def batches(self, texts: Sequence[str]) -> list[tuple[Tokens, ...]]:
-        return [self.batch(some) for some in chunks(self.rows(texts))]
-
     @torch.no_grad()
     def write(
         self,
@@ -97,17 +95,14 @@ class Portable:
         step: Callable[[Row], Step] | None = None,
     ) -> list[list[int]]:
         """Greedily for each source, or on from each text; by the network, or by another `step`."""
-        found = []
-        for row in rows:
-            start = self.start(row)
-            bounds = Bounds(
-                self.special_tokens.all_eos,
-                longest=self.room(start, longest),
-                never=self.special_tokens.never,
-            )
-            begun = torch.tensor([start], device=self.device)
-            found.append(greedy((step or self.step)(row), begun, bounds)[0].ids)
-        return found
+        make = step or self.step
+        return [greedy(make(row), *self.begin(row, longest))[0].ids for row in rows]
+
+    def begin(self, row: Row, longest: int) -> tuple[Tensor, Bounds]:
+        """What is written on from, and how far."""
+        start, special = self.start(row), self.special_tokens
+        bounds = Bounds(special.all_eos, longest=self.room(start, longest), never=special.never)
+        return torch.tensor([start], device=self.device), bounds
 
     def step(self, row: Row) -> CachedStep:
         """To write with, the source read."""

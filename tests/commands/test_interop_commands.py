@@ -110,7 +110,7 @@ def test_what_does_not_hold_is_told_and_ends_with_1(
     manyheads: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
-    monkeypatch.setattr("manyheads.verifying.cached", lambda *_: 0.3)
+    monkeypatch.setattr("manyheads.verifying.compare_cached", lambda *_: 0.3)
     done = manyheads("verify", "--model", run)
     assert done.code == 1
     assert "FAILS     cached = uncached                0.3" in done.out

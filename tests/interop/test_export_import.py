@@ -11,7 +11,8 @@ from toys import classifying, speaking, translating
 from tunes import singer
 
 from manyheads.interop.export import EXPORTERS, TEXTS, export
-from manyheads.interop.importing import compare_as_imported, import_folder
+from manyheads.interop.huggingface.kept import compare_as_kept
+from manyheads.interop.importing import import_folder
 from manyheads.models import load
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import Embedder
@@ -174,7 +175,7 @@ def test_a_format_from_outside_is_one_file(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.filterwarnings("ignore")
 def test_what_its_own_library_said_is_kept_and_verified(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from manyheads.verifying import verified
+    from manyheads.verifying import run_checks
 
     export(speaking(), "huggingface", tmp_path / "out")
     told: list[str] = []
@@ -185,10 +186,10 @@ def test_what_its_own_library_said_is_kept_and_verified(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "run" / "imported.safetensors").stat().st_size < 200_000
     model = load(tmp_path / "run", "cpu")
-    assert compare_as_imported(portable(model), tmp_path / "run").largest < 1e-4
+    assert compare_as_kept(portable(model), tmp_path / "run").largest < 1e-4
     with torch.no_grad():
         [*model.network.parameters()][-1].mul_(1.5)
-    checks = {one.name: one for one in verified(model, TEXTS[:2], tmp_path / "run")}
+    checks = {one.name: one for one in run_checks(model, TEXTS[:2], tmp_path / "run")}
     assert not checks["as its folder had it"].holds
 
 
@@ -198,15 +199,15 @@ def test_a_folder_that_is_computed_otherwise_is_not_imported(
 ) -> None:
     """The comparison can fail: the library is asked about another folder."""
     pytest.importorskip("transformers")
-    from manyheads.interop.huggingface import own
+    from manyheads.interop.huggingface import kept
 
     export(speaking(), "huggingface", tmp_path / "out")
     other = speaking()
     with torch.no_grad():
         [*other.network.parameters()][-1].mul_(1.5)
     export(other, "huggingface", tmp_path / "other")
-    real = own.own_output
-    monkeypatch.setattr(own, "own_output", lambda _, *more: real(tmp_path / "other", *more))
+    real = kept.run_library
+    monkeypatch.setattr(kept, "run_library", lambda _, *more: real(tmp_path / "other", *more))
     with pytest.raises(ValueError, match=r"transformers computes something else from it than is"):
         import_folder(tmp_path / "out", tmp_path / "run")
     assert not (tmp_path / "run").exists()

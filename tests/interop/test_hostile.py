@@ -25,7 +25,7 @@ from manyheads.interop.parity import Runtime, compare, worst
 from manyheads.models import BUILT_IN, load
 from manyheads.modules.config import Network
 from manyheads.tasks.portable import Portable, portable
-from manyheads.verifying import Check, verified
+from manyheads.verifying import Check, run_checks
 
 HUGE: list[tuple[str, dict[str, Any], str]] = [
     (
@@ -245,7 +245,7 @@ def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     model = classifying()
     with torch.no_grad():
         [*model.network.parameters()][-1].fill_(math.nan)
-    checks = {one.name: one for one in verified(model, TEXTS[:2])}
+    checks = {one.name: one for one in run_checks(model, TEXTS[:2])}
     assert not checks["batch of 1 = batch of N"].holds
     assert not Check("a = b", math.nan, 1.0).holds
     assert math.isnan(worst([0.0, math.nan, 1.0]))

@@ -16,7 +16,7 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
 from manyheads.interop import exports, onnx
 from manyheads.interop.onnx import Onnx
-from manyheads.interop.parity import compare, real
+from manyheads.interop.parity import compare, token_mask
 from manyheads.modules import build
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
@@ -48,7 +48,7 @@ def rows_of(*lengths: int) -> list[list[int]]:
 def filled(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     """[[5, 6], [7]] -> [[5, 6], [7, 0]] and [[1, 1], [1, 0]]"""
     tokens = Tokens.padded(rows)
-    return tokens.ids, real(tokens)
+    return tokens.ids, token_mask(tokens)
 
 
 def shaken(network: Any) -> Any:

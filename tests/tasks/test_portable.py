@@ -25,7 +25,7 @@ def test_a_model_says_what_its_network_is_and_what_it_reads(make: Any) -> None:
     architecture, kind, sides = MODELS[make]
     assert (found.architecture, found.kind, found.name) == (architecture, kind, "toy")
     assert (found.network, found.design) == (model.network, model.task.design)
-    (batch,) = found.batches(TEXTS)
+    batch = found.batch(found.rows(TEXTS))
     assert len(batch) == sides
     texts = 3 if architecture == "decoder" else 2  # one without a word still has its start
     assert [len(tokens.ids) for tokens in batch] == [texts] * sides

@@ -93,9 +93,6 @@ class Bart(Family):
         if not self.learned:
             self.computed = (r"\.embed_positions\.weight$", is_waves)
 
-    def read_settings(self, config: Config, settings: dict[str, Any], kind: Kind) -> dict[str, Any]:
-        return {"longest": self.context(config)} if self.learned else {}
-
     def read_tables(
         self, held: Tensors, config: Config, kind: Kind
     ) -> tuple[Tensors, dict[str, Any]]:
@@ -139,7 +136,6 @@ class Bart(Family):
             **super().write_config(network, kind, joint, context),
             "is_encoder_decoder": True,
             **{f"{side}_layerdrop": 0.0 for side in ("encoder", "decoder")},
-            "max_position_embeddings": network.longest if self.learned else context,
             "activation_dropout": network.dropout,
             "tie_word_embeddings": network.tied,
             **({"share_encoder_decoder_embeddings": joint} if self.separate else {}),

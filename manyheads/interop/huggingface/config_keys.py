@@ -15,7 +15,7 @@ from manyheads.interop.huggingface.keys import Field, Idle, Key, Keys, Left, Onl
 LEARNING = Idle("only while it learns, which here has a dropout of its own")
 PLACES = Idle("an older version's; what there is, is as the family has it")
 
-CONTEXT, BOTH = ", and the context", ", the same on both sides"
+PLACES_TOO, BOTH = "longest, and the context", ", the same on both sides"
 
 # Theirs to ours; of several names for one, the last is written.
 ACTIVATIONS = {
@@ -74,7 +74,7 @@ GPT2: dict[str, Key] = {
     "n_layer": Field("depth", "layers", default=12),
     "n_head": Field("heads", "size", default=12),
     "n_inner": Read("inner; null: four times the width", "size", null=True),
-    "n_positions": Field("longest", "size", default=1024, more=CONTEXT),
+    "n_positions": Read(PLACES_TOO, "size"),
     "activation_function": Field("feed_forward", "word", default="gelu_new", values=ACTIVATIONS),
     "layer_norm_epsilon": Field("norm_epsilon", default=1e-5),
     "resid_pdrop": Field("dropout", default=0.1),
@@ -141,7 +141,7 @@ BERT: dict[str, Key] = {
     "intermediate_size": Field("inner", "size", default=3072),
     "hidden_act": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
     "layer_norm_eps": Field("norm_epsilon", default=1e-12),
-    "max_position_embeddings": Field("longest", "size", default=512, more=CONTEXT),
+    "max_position_embeddings": Read(PLACES_TOO, "size"),
     "type_vocab_size": Field("types", "size", default=2),
     "hidden_dropout_prob": Field("dropout", default=0.1),
     "attention_probs_dropout_prob": Field("attention_dropout", default=0.1),
@@ -176,7 +176,7 @@ BART: dict[str, Key] = {
     ),
     **name_keys(Field("inner", "size", more=BOTH), "encoder_ffn_dim decoder_ffn_dim"),
     "activation_function": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
-    "max_position_embeddings": Read("longest, and the context", "span"),
+    "max_position_embeddings": Read(PLACES_TOO, "span"),
     "dropout": Field("dropout", default=0.1),
     "attention_dropout": Field("attention_dropout", default=0.0),
     "scale_embedding": Field("scaled", "flag", default=False),

@@ -28,7 +28,7 @@ from manyheads.interop.huggingface.folders import (
 from manyheads.interop.huggingface.importer import list_weights, read_folder
 from manyheads.interop.huggingface.keys import CONFIG
 from manyheads.interop.huggingface.sentence_vectors import write_vectors
-from manyheads.interop.parity import Runtime, real
+from manyheads.interop.parity import Runtime, token_mask
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable, Row, VectorSettings
@@ -157,7 +157,7 @@ class Transformers(Runtime):
         self.library = load_library(folder)
 
     def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
-        given: dict[str, Any] = {"input_ids": batch[0].ids, "attention_mask": real(batch[0])}
+        given: dict[str, Any] = {"input_ids": batch[0].ids, "attention_mask": token_mask(batch[0])}
         if self.model.architecture == "encoder-decoder":
             given |= {"decoder_input_ids": batch[1].ids, "use_cache": False}
         found: Tensor = self.library(**given)[0]

@@ -78,16 +78,18 @@ class Family:
 
     def read_network(self, config: Config, held: Tensors, kind: Kind) -> tuple[Network, Tensors]:
         """The network it is here, and its tensors with each that is twice there but once."""
-        settings = {**config.fields(), **self.fixed}
-        settings |= self.read_settings(config, settings, kind)
+        settings, context = {**config.fields(), **self.fixed}, self.context(config)
+        if self.fixed["position"] == "learned":
+            settings["longest"] = context
+        settings |= self.read_settings(config, settings)
         held, found = self.read_tables(held, config, kind)
-        network, context = Network(**settings, **found), self.context(config)
+        network = Network(**settings, **found)
         if self.computed is not None:
             names, holds = self.computed
             held = drop_computed(held, names, lambda kept: holds(kept, network, context))
         return network, held
 
-    def read_settings(self, config: Config, settings: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         """Settings of the network that are more than a field of config.json."""
         return {}
 
@@ -100,6 +102,8 @@ class Family:
             value = getattr(network, key.what)
             theirs = {ours: theirs for theirs, ours in (key.values or {}).items()}
             held[name] = theirs.get(value, value)
+        learned = network.position == "learned"
+        held[self.context_key[0]] = network.longest if learned else context
         held["tie_word_embeddings"] = network.tied and not network.scaled
         return held
 

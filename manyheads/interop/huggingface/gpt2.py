@@ -48,7 +48,7 @@ class Gpt2(Family):
         self.kinds = {"GPT2LMHeadModel": "language"}
         self.fixed = {"position": "learned"}
 
-    def read_settings(self, config: Config, settings: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         return {"inner": config.whole("n_inner", 4 * settings["width"])}
 
     def write_config(

@@ -49,7 +49,7 @@ class Llama(Family):
         self.free = ("key_heads", "window") if windowed else ("key_heads",)
         self.context_key = ("max_position_embeddings", 131_072 if windowed else 2048)
 
-    def read_settings(self, config: Config, settings: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         heads, window = settings["heads"], 0
         config.only("head_dim", settings["width"] // heads)
         key_heads = heads  # where there is null
@@ -74,7 +74,6 @@ class Llama(Family):
             **super().write_config(network, kind, joint, context),
             "num_key_value_heads": network.key_heads or network.heads,
             "head_dim": network.width // network.heads,
-            "max_position_embeddings": context,
             # Said twice: before and since version 5.
             "rope_theta": network.longest_wave,
             "rope_parameters": {"rope_type": "default", "rope_theta": network.longest_wave},
