@@ -70,7 +70,7 @@ class ContentBias:
 
     def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
         tables = self.key_tables[:, :, part].to(self.query.dtype)
-        products = [exactly(multiplied(self.query, table)) * scale for table in tables]
+        products = [exactly(multiply(self.query, table)) * scale for table in tables]
         return torch.stack(products) if len(products) > 1 else products[0][None]
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
@@ -85,7 +85,7 @@ class ContentBias:
         return total(added)
 
 
-def multiplied(query: Tensor, table: Tensor) -> Tensor:
+def multiply(query: Tensor, table: Tensor) -> Tensor:
     """(B, H, Q, C) and (1 or H, N, C) -> (B, H, Q, N); a table for all heads in one product."""
     return F.linear(query, table[0]) if len(table) == 1 else query @ table.mT
 
@@ -95,7 +95,7 @@ def multiplied(query: Tensor, table: Tensor) -> Tensor:
 Bias: TypeAlias = DistanceBias | ContentBias
 
 
-def looked_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
+def look_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
     """What a bias adds to the score of a pair, or of all pairs that its indices broadcast over."""
     b = pair.b if rows.shape[1] > 1 else torch.zeros_like(pair.b)
     row = pair.q.row % rows.shape[3]

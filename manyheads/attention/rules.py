@@ -128,17 +128,14 @@ class Edges:
 
     def refuses(self, pairs: Pairs) -> str:
         at = pairs.queries
-        if isinstance(at, Graph) and at.edges is not None:
-            if at.edges.is_cpu and at.edges.numel() and int(at.edges.max()) >= self.count:
-                return f"{self} has labels 0 to {self.count - 1}, {int(at.edges.max())} arrived"
-            if at.edges.is_cpu and at.edges.numel() and int(at.edges.min()) < 0:
-                return f"{self} has labels 0 to {self.count - 1}, {int(at.edges.min())} arrived"
+        if not isinstance(at, Graph) or at.edges is None:
+            return (
+                f"{self} reads the labels of a graph's edges, but {at.name} without labels arrived"
+            )
+        if not at.edges.is_cpu or not at.edges.numel():  # a GPU is not waited for
             return ""
-        return (
-            f"{self} reads the labels of a graph's edges, but "
-            f"{pairs.queries.name} without labels arrived"
-        )
-
-
-def steps_of(pair: Pair) -> tuple[Tensor, ...]:
-    return pair.apart
+        low, high = map(int, at.edges.aminmax())
+        if low >= 0 and high < self.count:
+            return ""
+        wrong = high if high >= self.count else low
+        return f"{self} has labels 0 to {self.count - 1}, {wrong} arrived"

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from manyheads.attention.biases import Bias, DistanceBias
 from manyheads.attention.cache import KeyValue, Slot
-from manyheads.attention.kernels.base import Plan, shared
+from manyheads.attention.kernels.base import Plan, repeat_heads
 from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, Pair
@@ -107,12 +107,12 @@ class Look:
     ) -> Tensor:
         """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C)"""
         groups = query.shape[1] // key.shape[1]
-        scores = score(query, shared(key, groups))
+        scores = score(query, repeat_heads(key, groups))
         for bias in biases:
             scores = scores + self.added(bias, score.scale(key.shape[-1]))
         lowest = torch.finfo(scores.dtype).min
         weights = scores.masked_fill(~self.seen, lowest).softmax(-1)
-        return weights @ shared(value, groups)
+        return weights @ repeat_heads(value, groups)
 
     def added(self, bias: Bias, scale: float) -> Tensor:
         """(H, Q, K), or (B, H, Q, K) where it depends on the query."""

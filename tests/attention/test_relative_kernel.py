@@ -34,9 +34,9 @@ from manyheads import (
     plan,
 )
 from manyheads.attention.kernels import Plan
+from manyheads.attention.kernels.base import TRITON
 from manyheads.attention.kernels.blockwise import STRIP, Blockwise
 from manyheads.attention.kernels.relative import (
-    TRITON,
     LaunchNumbers,
     Skewed,
     Tiles,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -20,6 +21,7 @@ from manyheads.attention.scores import ScaledDot, Score
 
 Bare: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 PLAIN: frozenset[Feature] = frozenset({"gradient"})
+TRITON = find_spec("triton") is not None  # asked once: a step that is compiled cannot ask
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,7 @@ class Plan:
         )
 
 
-def planned(kernel: Kernel, work: Work) -> Plan:
+def make_plan(kernel: Kernel, work: Work) -> Plan:
     """This kernel's plan; what it refuses is an error that says why."""
     check(work.pattern, work.pairs)
     if reason := kernel.refuses(work):
@@ -169,11 +171,18 @@ def unknown(kernel: Kernel, form: Any) -> TypeError:
     return TypeError(f"the {kernel.name} kernel does not read a {type(form).__name__} as its plan")
 
 
-def lacking(work: Work, able: frozenset[Feature]) -> str:
+def lacks(work: Work, able: frozenset[Feature]) -> str:
     """The first feature asked for that is not among those a kernel has."""
     return next((f"it has no {feature}" for feature in sorted(work.features - able)), "")
 
 
-def shared(x: Tensor, groups: int) -> Tensor:
+def lacks_triton(work: Work) -> str:
+    """Why a kernel that is written in Triton does not run here; empty where it does."""
+    if work.device.type != "cuda":
+        return f"it runs on CUDA, not on {work.device.type}"
+    return "" if TRITON else "it is written in Triton, which is not installed"
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
     """Keys repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)

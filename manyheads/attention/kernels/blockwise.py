@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, exactly, total
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Work, lacking, shared, unknown
+from manyheads.attention.kernels.base import Plan, Work, lacks, repeat_heads, unknown
 from manyheads.attention.kernels.flex import block_truth
-from manyheads.attention.kernels.sdpa import Mask, masked
-from manyheads.attention.patterns import Pattern
+from manyheads.attention.kernels.sdpa import Mask, mask_of
 from manyheads.attention.places import Pair, Pairs
+from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
@@ -49,7 +50,7 @@ class Blockwise:
     name = "blockwise"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacking(work, ABLE if work.kinds else ABLE_PLAIN):
+        if reason := lacks(work, ABLE if work.kinds else ABLE_PLAIN):
             return reason
         if work.device.type != "cpu":
             return f"it runs on a CPU, not on {work.device.type}"
@@ -70,7 +71,7 @@ class Blockwise:
             return strips
         pairs = [pair_of(work.pairs, strip) for strip in strips]
         return [
-            replace(strip, mask=masked(evaluate(work.pattern, pair)))
+            replace(strip, mask=mask_of(evaluate(work.pattern, pair)))
             for strip, pair in zip(strips, pairs, strict=True)
         ]
 
@@ -85,31 +86,21 @@ class Blockwise:
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        key, value = shared(key, plan.groups), shared(value, plan.groups)
+        key, value = repeat_heads(key, plan.groups), repeat_heads(value, plan.groups)
         if not biases:
-            return in_strips(self, query, key, value, plan, score, dropout)
+            return attend_in_strips(self, query, key, value, plan, score, dropout)
         content = [bias for bias in biases if isinstance(bias, ContentBias)]
         # Here and not in a strip: a strip is run again for the gradients of its inputs alone, and
         # what a score learns is none of them.
         prepared, scale = score.query(query), score.scale(key.shape[-1])
-        out = []
+        rules, out = [bias.rule for bias in content], []
         for strip in plan.form:
-
-            def attend(
-                query: Tensor, key: Tensor, value: Tensor, *parts: Any, strip: Strip = strip
-            ) -> Tensor:
-                own = [
-                    ContentBias(parts[n], parts[n + 1], parts[n + 2], bias.rule)
-                    for n, bias in zip(range(0, len(parts), 3), content, strict=True)
-                ]
-                pair = pair_of(plan.work.pairs, strip)
-                return attended(query, key, value, own, plan.work.pattern, pair, scale)
-
             parts = [
                 part
                 for bias in content
                 for part in (bias.query[:, :, strip.queries], bias.key_tables, bias.value_tables)
             ]
+            attend = partial(attend_strip, plan.work, strip, rules, scale)
             keys, values = key[:, :, strip.keys], value[:, :, strip.keys]
             out.append(Again.apply(attend, prepared[:, :, strip.queries], keys, values, *parts))
         return torch.cat(out, 2)
@@ -131,7 +122,7 @@ def strips_of(work: Work) -> list[Strip]:
 # ---- nothing added to the scores: torch's own kernel, strip by strip ---------------------------
 
 
-def in_strips(
+def attend_in_strips(
     kernel: Blockwise,
     query: Tensor,
     key: Tensor,
@@ -174,21 +165,19 @@ class Cut(torch.autograd.Function):
 # ---- RelativeContent ----------------------------------------------------------------------------
 
 
-def attended(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    biases: list[ContentBias],
-    pattern: Pattern,
-    pair: Pair,
-    scale: float,
-) -> Tensor:
-    """What these queries take from these keys, as the reference defines it."""
+def attend_strip(work: Work, strip: Strip, rules: list[Rule], scale: float, *inputs: Any) -> Tensor:
+    """What these queries take from these keys, as the reference defines it.
+
+    The inputs are query, key and value, and of each bias its query and its tables.
+    """
+    (query, key, value, *parts), pair = inputs, pair_of(work.pairs, strip)
     if not key.shape[2]:
         return query * 0
+    each = zip(parts[::3], parts[1::3], parts[2::3], rules, strict=True)
+    biases = [ContentBias(*held) for held in each]
     scores = exactly(query @ key.mT * scale)
     scores = scores + total(found(bias, pair, scale) for bias in biases)
-    allowed = evaluate(pattern, pair)
+    allowed = evaluate(work.pattern, pair)
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row without any key stays finite
     weights = scores.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0)
     weights = weights.to(query.dtype)

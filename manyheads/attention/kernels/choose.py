@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.attention.evaluate import check
-from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
+from manyheads.attention.kernels.base import Kernel, Plan, Work, make_plan
 from manyheads.attention.kernels.blockwise import Blockwise
 from manyheads.attention.kernels.flex import Flex
 from manyheads.attention.kernels.reference import Reference
@@ -67,7 +67,7 @@ class Fastest:
         return min(choose(work).costs.values())
 
     def prepare(self, work: Work) -> Plan:
-        return planned(choose(work).kernel, work)
+        return make_plan(choose(work).kernel, work)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
@@ -87,4 +87,4 @@ def kernel(which: Kernel | str) -> Kernel:
 
 def plan(which: Kernel | str, work: Work) -> Plan:
     """Ask this kernel and no other: what it refuses is an error that says why."""
-    return planned(kernel(which), work)
+    return make_plan(kernel(which), work)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from manyheads.attention.biases import Bias, ContentBias, Feature, looked_up
+from manyheads.attention.biases import Bias, ContentBias, Feature, look_up
 from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.intervals import Truth, pooled
-from manyheads.attention.kernels.base import Plain, Plan, Work, lacking, unknown
+from manyheads.attention.kernels.base import Plain, Plan, Work, lacks, unknown
 from manyheads.attention.patterns import Everything, Pattern, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
@@ -45,7 +45,7 @@ class Flex:
                     f"on {work.device.type} it needs heads of 16 "
                     f"channels or more, got {work.channels}"
                 )
-        reason = lacking(work, frozenset(able))
+        reason = lacks(work, frozenset(able))
         return reason.replace("it has no gradient", "it has no gradient on a CPU")
 
     def cost(self, work: Work) -> float:
@@ -67,21 +67,17 @@ class Flex:
         truth = block_truth(pattern, pairs, BLOCK)
         wholly = truth.some & truth.all
         both = torch.stack([truth.some & ~wholly, wholly])
-        count, numbers, whole_count, whole_numbers = listed(both)
         mask = BlockMask.from_kv_blocks(
-            count,
-            numbers,
-            whole_count,
-            whole_numbers,
+            *list_blocks(both),
             BLOCK_SIZE=BLOCK,
             mask_mod=mask_mod,
             seq_lengths=(len(pairs.queries), len(pairs.keys)),
             compute_q_blocks=False,
         )
         # The same seen from the keys, for the backward pass: cheaper than turning the lists around.
-        count, numbers, whole_count, whole_numbers = listed(both.mT)
-        mask.q_num_blocks, mask.q_indices = count, numbers
-        mask.full_q_num_blocks, mask.full_q_indices = whole_count, whole_numbers
+        mask.q_num_blocks, mask.q_indices, mask.full_q_num_blocks, mask.full_q_indices = (
+            list_blocks(both.mT)
+        )
         return mask
 
     def __call__(
@@ -104,7 +100,7 @@ class Flex:
 
             def score_mod(plain: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
                 for rows, rule in read:
-                    plain = plain + looked_up(rows, rule, pairs.at(b, h, i, j))
+                    plain = plain + look_up(rows, rule, pairs.at(b, h, i, j))
                 return plain
 
         backend = "inductor" if query.is_cuda else "eager"
@@ -150,7 +146,7 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     return Truth(torch.stack(some, 2), torch.stack(whole, 2))
 
 
-def listed(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """For each row of blocks how many it visits, and their numbers, those first.
 
     (2, B, H, rows, columns), blocks to look into and blocks to take whole -> counts and numbers of
@@ -175,10 +171,8 @@ def compiled(
     not run uncompiled, should one have been compiled too often.
     """
     own = FunctionType(flex_attention.__code__.replace(), flex_attention.__globals__)
-    own.__defaults__, own.__kwdefaults__ = (
-        flex_attention.__defaults__,
-        flex_attention.__kwdefaults__,
-    )
+    own.__defaults__ = flex_attention.__defaults__
+    own.__kwdefaults__ = flex_attention.__kwdefaults__
     return torch.compile(own, fullgraph=True, backend=backend, dynamic=shape is None)
 
 

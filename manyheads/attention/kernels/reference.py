@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, ContentBias, exactly, looked_up
+from manyheads.attention.biases import Bias, ContentBias, exactly, look_up
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Work, shared, unknown
+from manyheads.attention.kernels.base import Plan, Work, repeat_heads, unknown
 from manyheads.attention.scores import Score
 
 
@@ -35,11 +35,11 @@ class Reference:
         """What each query takes from each key, (B, H, Q, K): rows sum to 1, or 0 if empty."""
         if not isinstance(plan.form, Tensor):
             raise unknown(self, plan.form)
-        key = shared(key, plan.groups)
+        key = repeat_heads(key, plan.groups)
         scores = score(query, key)
         for bias in biases:
             rows = bias.by_row(score.scale(key.shape[-1]))
-            scores = scores + looked_up(rows, bias.rule, plan.work.pairs.everywhere())
+            scores = scores + look_up(rows, bias.rule, plan.work.pairs.everywhere())
         wide = exactly(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.
@@ -58,7 +58,7 @@ class Reference:
         dropout: float,
     ) -> Tensor:
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
-        out = weights @ shared(value, plan.groups)
+        out = weights @ repeat_heads(value, plan.groups)
         for bias in biases:
             if isinstance(bias, ContentBias) and bias.value_tables is not None:
                 out = out + bias.mixed(weights, plan.work.pairs.everywhere())

@@ -5,8 +5,7 @@ B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import Bias, ContentBias, Feature
 from manyheads.attention.intervals import Truth
-from manyheads.attention.kernels.base import Plan, Work, lacking
+from manyheads.attention.kernels.base import Plan, Work, lacks, lacks_triton
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
 from manyheads.attention.places import Grid, Places, is_run
@@ -23,7 +22,6 @@ from manyheads.attention.rules import Clipped, Every
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
-TRITON = find_spec("triton") is not None  # asked once: a step that is compiled cannot ask
 
 
 @dataclass(frozen=True)
@@ -97,42 +95,28 @@ class Skewed:
         self.tiles = tiles
 
     def refuses(self, work: Work) -> str:
-        if reason := unfit(work):
-            return reason
-        if work.device.type != "cuda":
-            return f"it runs on CUDA, not on {work.device.type}"
-        return "" if TRITON else "it is written in Triton, which is not installed"
+        return unfit(work) or lacks_triton(work)
 
     def cost(self, work: Work) -> float:
         return 3.5  # bench/relative.py
 
     def prepare(self, work: Work) -> Form:
-        tiles, pairs = self.tiles or fitting(work), work.pairs
-        parts = {type(part): part for part in work.pattern.parts()}
-        segments, lengths, window = parts.get(Segments), parts.get(Lengths), parts.get(Window)
+        tiles, pairs, start = self.tiles or fit_tiles(work), work.pairs, begins(work.pairs.keys)
         ids = key_ids = ends = None
-        if isinstance(segments, Segments):
-            ids = segments.ids
-            key_ids = ids if segments.keys is None else segments.keys
-        start = begins(pairs.keys)
-        if isinstance(lengths, Lengths):
-            ends = lengths.lengths - start
+        radius = -1
+        for part in work.pattern.parts():
+            if isinstance(part, Segments):
+                ids, key_ids = part.ids, part.ids if part.keys is None else part.keys
+            if isinstance(part, Lengths):
+                ends = part.lengths - start
+            if isinstance(part, Window):
+                radius = part.radius if isinstance(part.radius, int) else part.radius[0]
         truth = block_truth(work.pattern, pairs, tiles.size)
-        asked = LaunchNumbers(
-            tiles.size,
-            tiles.warps,
-            tiles.stages,
-            tiles.backward_warps,
-            tiles.query_stages,
-            tiles.key_stages,
-            tiles.distance_stages,
-            shift=start - begins(pairs.queries),
-            reach=work.kinds[0].rule.size // 2,
-            radius=radius_of(window) if isinstance(window, Window) else -1,
-            causal=int(Causal in parts),
-        )
+        shift, reach = start - begins(pairs.queries), work.kinds[0].rule.size // 2
+        causal = Causal() in work.pattern.parts()
+        asked = LaunchNumbers._make((*astuple(tiles), shift, reach, radius, int(causal)))
         by_query, by_key = spans(truth, len(pairs.keys) % tiles.size > 0)
-        return Form(asked, by_query, by_key, plain(ids), plain(key_ids), plain(ends))
+        return Form(asked, by_query, by_key, *map(as_int32, (ids, key_ids, ends)))
 
     def __call__(
         self,
@@ -175,7 +159,7 @@ class Skewed:
 
 def unfit(work: Work) -> str:
     """Why rows of a tile cannot be turned into place, wherever they are computed."""
-    if reason := lacking(work, ABLE):
+    if reason := lacks(work, ABLE):
         return reason
     if len(work.kinds) != 1 or work.kinds[0].bias is not ContentBias:
         return "it computes one RelativeContent, and nothing without it"
@@ -214,16 +198,12 @@ def foreign(pattern: Pattern) -> str:
     return ""
 
 
-def radius_of(window: Window) -> int:
-    return window.radius if isinstance(window.radius, int) else window.radius[0]
-
-
 def begins(places: Places) -> int:
     assert places.first is not None
     return places.first
 
 
-def fitting(work: Work) -> Tiles:
+def fit_tiles(work: Work) -> Tiles:
     """Smaller tiles where larger ones would not fit the registers."""
     wide = work.channels > 64
     if work.dtype == torch.float32:
@@ -231,7 +211,7 @@ def fitting(work: Work) -> Tiles:
     return Tiles(64, 8, 2, 8, 1, 1, 1) if wide else Tiles()
 
 
-def plain(numbers: Tensor | None) -> Tensor | None:
+def as_int32(numbers: Tensor | None) -> Tensor | None:
     """As a program reads them: 32 bits each, side by side."""
     return None if numbers is None else numbers.int().contiguous()
 

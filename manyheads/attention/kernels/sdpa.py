@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature, looked_up, total
+from manyheads.attention.biases import Bias, Feature, look_up, total
 from manyheads.attention.evaluate import evaluate, simplify
-from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacking, shared, unknown
+from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacks, repeat_heads, unknown
 from manyheads.attention.patterns import Causal, Everything
 from manyheads.attention.places import Pairs, is_run
 from manyheads.attention.rules import Clipped, Every, Rule
@@ -31,7 +31,7 @@ class Mask:
     empty: Tensor  # broadcasts to (B, H, Q, 1)
 
 
-def masked(allowed: Tensor) -> Mask:
+def mask_of(allowed: Tensor) -> Mask:
     empty = ~allowed.any(-1, keepdim=True)
     return Mask(allowed | empty, empty)
 
@@ -42,21 +42,21 @@ class Sdpa:
     name = "sdpa"
 
     def refuses(self, work: Work) -> str:
-        return lacking(work, ABLE)
+        return lacks(work, ABLE)
 
     def cost(self, work: Work) -> float:
         if work.features & {"distance bias", "content bias"}:
             one = all(first_step(kind.rule, work.pairs) is not None for kind in work.kinds)
             # The bias of every pair is written out, and its gradient too; of one query, it is read.
             return 2.0 if one and "gradient" not in work.features else 10.0
-        form = plain(work)
+        form = plain_form(work)
         return 2.0 if form is None else 0.6 if form.causal else 1.0
 
     def prepare(self, work: Work) -> Plain | Mask:
-        form = plain(work)
+        form = plain_form(work)
         if form is not None:
             return form
-        return masked(evaluate(work.pattern, work.pairs.everywhere()))
+        return mask_of(evaluate(work.pattern, work.pairs.everywhere()))
 
     def bare(self, form: Plain | Mask) -> Bare | None:
         """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
@@ -83,7 +83,7 @@ class Sdpa:
                 prepared, key, value, None, dropout, form.causal, scale=scale, enable_gqa=groups > 1
             )
         # Keys are repeated here: with a mask only torch's slow path shares them among heads.
-        key, value = shared(key, groups), shared(value, groups)
+        key, value = repeat_heads(key, groups), repeat_heads(value, groups)
         attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, scale=scale)
         if isinstance(form, Mask):
             allowed = form.allowed
@@ -94,7 +94,7 @@ class Sdpa:
         raise unknown(self, form)
 
 
-def plain(work: Work) -> Plain | None:
+def plain_form(work: Work) -> Plain | None:
     """Causal over equal queries and keys, or full; None: neither, a mask is needed."""
     pattern, q, k = simplify(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
     if pattern == Everything():
@@ -113,15 +113,15 @@ def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
 
 def added_by(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
     if (first := first_step(bias.rule, pairs)) is not None:
-        return stepped(bias, scale, first, len(pairs.keys))
-    return gathered(bias.by_row(scale), bias.rule, pairs)
+        return bias_of_run(bias, scale, first, len(pairs.keys))
+    return gather_bias(bias.by_row(scale), bias.rule, pairs)
 
 
-def gathered(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
-    """`looked_up` for all pairs, row by row: its gradient is summed in each row by itself."""
+def gather_bias(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
+    """`look_up` for all pairs, row by row: its gradient is summed in each row by itself."""
     everywhere = pairs.everywhere()
     if rows.shape[3] < len(pairs.queries):
-        return looked_up(rows, rule, everywhere)
+        return look_up(rows, rule, everywhere)
     found = []
     for each, index in zip(rows, rule.indices(everywhere), strict=True):
         batch = max(len(each), len(index))
@@ -147,7 +147,7 @@ def first_step(rule: Rule, pairs: Pairs) -> int | None:
     return keys.first - query.first + rule.size // 2
 
 
-def stepped(bias: Bias, scale: float, first: int, keys: int) -> Tensor:
+def bias_of_run(bias: Bias, scale: float, first: int, keys: int) -> Tensor:
     """What a bias adds to so many keys from the first on, (B, H, 1, K); the ends of its table go
     on beyond it, and the rest of it is not read.
     """

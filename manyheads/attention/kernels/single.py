@@ -5,19 +5,16 @@ B batch, H heads, G key/value heads, S slots, C channels of one head.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature
-from manyheads.attention.kernels.base import Plan, Work, lacking
+from manyheads.attention.kernels.base import Plan, Work, lacks, lacks_triton
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import Grid
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})  # asked for where nobody turned it off
-TRITON = find_spec("triton") is not None  # asked once: a step that is compiled cannot ask
 
 
 class Single:
@@ -29,7 +26,7 @@ class Single:
     name = "single"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacking(work, ABLE):
+        if reason := lacks(work, ABLE):
             return reason
         if work.pattern != Causal():
             return "it computes Causal() alone"
@@ -38,9 +35,7 @@ class Single:
             return "it takes one query, over slots in their order from the first on"
         if work.dtype == torch.float64:
             return "it computes in 32 bits, these tensors have 64"
-        if work.device.type != "cuda":
-            return f"it runs on CUDA, not on {work.device.type}"
-        return "" if TRITON else "it is written in Triton, which is not installed"
+        return lacks_triton(work)
 
     def cost(self, work: Work) -> float:
         return 0.5
@@ -70,9 +65,9 @@ class Single:
 )
 def one_query(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
     """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
-    from manyheads.attention.kernels.triton import single as single_triton
+    from manyheads.attention.kernels.triton.single import launch
 
-    return single_triton.launched(query, key, value, place, scale)
+    return launch(query, key, value, place, scale)
 
 
 @one_query.register_fake

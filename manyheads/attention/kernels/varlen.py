@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature
-from manyheads.attention.kernels.base import Plan, Work, lacking, shared
+from manyheads.attention.kernels.base import Plan, Work, lacks, repeat_heads
 from manyheads.attention.patterns import Causal, Documents, Segments
 from manyheads.attention.scores import Score
 
@@ -44,7 +44,7 @@ class Varlen:
     name = "varlen"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacking(work, ABLE):
+        if reason := lacks(work, ABLE):
             return reason
         # Their own class and no other: one made from it may allow something else.
         segments = [part for part in work.pattern.parts() if type(part) is Segments]
@@ -75,9 +75,9 @@ class Varlen:
         mine = segments.lengths or ()
         theirs = mine if segments.keys is None else segments.key_lengths or ()
         counts = [max(map(len, rows)) for rows in zip(mine, theirs, strict=True)]
-        room = stepped(sum(counts) + len(counts), FEW)
+        room = round_up(sum(counts) + len(counts), FEW)
         ends = [
-            laid_out(lengths, counts, len(places), room)
+            lay_out(lengths, counts, len(places), room)
             for lengths, places in ((mine, pairs.queries), (theirs, pairs.keys))
         ]
         # One copy to the device, and nothing is asked of it.
@@ -85,7 +85,7 @@ class Varlen:
         filled = all(sum(row) == len(pairs.queries) for row in mine)
         padding = None if filled else (segments.ids == Segments.PADDING)[:, None, :, None]
         longest = [max(b - a for a, b in pairwise(side)) for side in ends]
-        bounds = [TILE * stepped(-(-length // TILE), 1) for length in longest]
+        bounds = [TILE * round_up(-(-length // TILE), 1) for length in longest]
         causal = Causal() in work.pattern.parts()
         return Ends(both[0], both[1], bounds[0], bounds[1], padding, causal)
 
@@ -112,7 +112,7 @@ def segments_of(work: Work) -> Segments:
     return next(part for part in work.pattern.parts() if isinstance(part, Segments))
 
 
-def laid_out(lengths: Documents, counts: list[int], width: int, room: int) -> list[int]:
+def lay_out(lengths: Documents, counts: list[int], width: int, room: int) -> list[int]:
     """[[2, 1]], [3], 4, 6 -> [0, 2, 3, 3, 4, 4, 4]: each row's documents filled up to its count,
     then its padding; after the last row empty documents, until there are as many as there is room.
     """
@@ -124,7 +124,7 @@ def laid_out(lengths: Documents, counts: list[int], width: int, room: int) -> li
     return ends + [ends[-1]] * (room + 1 - len(ends))
 
 
-def stepped(count: int, least: int) -> int:
+def round_up(count: int, least: int) -> int:
     """No less than `least`, then in four steps to the double: 64, 80, 96, 112, 128, 160, ...
 
     Batches that differ a little are then described by the same numbers, and what was compiled for
@@ -146,7 +146,7 @@ def flash(
     if groups > 1 and shares_keys():
         options["enable_gqa"] = True
     elif groups > 1:
-        key, value = shared(key, groups), shared(value, groups)
+        key, value = repeat_heads(key, groups), repeat_heads(value, groups)
     out: Any = varlen_attn(
         query,
         key,
@@ -185,12 +185,7 @@ def one_by_one(
         q, k, v = query[start:end], key[key_start:key_end], value[key_start:key_end]
         q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
         mixed = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            is_causal=ends.causal,
-            scale=scale,
-            enable_gqa=groups > 1,
+            q, k, v, is_causal=ends.causal, scale=scale, enable_gqa=groups > 1
         )
         out.append(mixed[0].transpose(0, 1))
     return torch.cat(out)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias
-from manyheads.attention.kernels.base import Kernel, Plan, Work, planned
+from manyheads.attention.kernels.base import Kernel, Plan, Work, make_plan
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.scores import Score
@@ -39,7 +39,7 @@ class Recorded:
         return self.kernel.cost(work) + Reference().cost(work)
 
     def prepare(self, work: Work) -> tuple[Plan, Plan]:
-        return planned(self.kernel, work), planned(Reference(), work)
+        return make_plan(self.kernel, work), make_plan(Reference(), work)
 
     def __call__(
         self,
@@ -72,7 +72,7 @@ class Checked:
         return self.kernel.cost(work)
 
     def prepare(self, work: Work) -> tuple[Plan]:
-        return (planned(self.kernel, work),)
+        return (make_plan(self.kernel, work),)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any

@@ -200,9 +200,9 @@ class Layout:
     def backward_for(self, grad: Laid) -> Backward:
         """The programs for gradients that lie so."""
         made = self.backward.get(grad)
-        return made or self.backward.setdefault(grad, self.made_backward(grad))
+        return made or self.backward.setdefault(grad, self.make_backward(grad))
 
-    def made_backward(self, grad: Laid) -> Backward:
+    def make_backward(self, grad: Laid) -> Backward:
         batch, heads, queries, keys, tiles, key_tiles = self.sizes
         numbers, scales = self.numbers, (self.scale * LOG2_E, self.scale)
         sizes = heads, self.groups, queries, keys
@@ -319,7 +319,9 @@ def run_forward(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> tuple
     query = tensors.query
     out = as_tokens(query)
     largest = query.new_empty(query.shape[:3], dtype=torch.float32)
-    layout_for(tensors, scale, numbers).forward(*read(tensors, tensors.by_query), largest, out)
+    layout_for(tensors, scale, numbers).forward(
+        *program_tensors(tensors, tensors.by_query), largest, out
+    )
     return out, largest
 
 
@@ -343,9 +345,9 @@ def run_backward(
     # Two returned tensors are never one, not even empty ones.
     to_asked = query.new_empty(0) if asked is None else as_tokens(query)
     deltas = torch.empty_like(largest)
-    told = *read(tensors, tensors.by_query), largest
+    told = *program_tensors(tensors, tensors.by_query), largest
     run.by_query(*told, out, grad, to_query, to_query if asked is None else to_asked, deltas)
-    run.by_key(*read(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
+    run.by_key(*program_tensors(tensors, tensors.by_key), largest, grad, to_key, to_value, deltas)
     batch, heads, _, channels = query.shape
     rows = 2, batch, heads, layout.diagonals[1] * numbers.tile, channels
     to_keys = query.new_empty(rows, dtype=torch.float32)  # lower and upper blocks of distances
@@ -358,7 +360,7 @@ def run_backward(
     return [to_query, to_asked, to_key, to_value, *of_tables]
 
 
-def read(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
+def program_tensors(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
     """In the order in which every program is told of them; what it does not read is any of them."""
     query, asked, key, value, key_table, value_table, _, _, ids, key_ids, ends = tensors
     return (

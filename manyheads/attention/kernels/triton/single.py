@@ -17,27 +17,10 @@ KEYS = 128  # read at once
 
 
 def attend(  # type: ignore[no-untyped-def]
-    query,
-    key,
-    value,
-    out,
-    place,
-    scale,
-    heads,
-    groups,
-    channels,
-    query_batch,
-    query_head,
-    key_batch,
-    key_head,
-    key_slot,
-    value_batch,
-    value_head,
-    value_slot,
-    place_batch,
-    KEYS: tl.constexpr,  # noqa: N803
-    WIDTH: tl.constexpr,  # noqa: N803
-):
+    query, key, value, out, place, scale, heads, groups, channels,
+    query_batch, query_head, key_batch, key_head, key_slot, value_batch, value_head, value_slot,
+    place_batch, KEYS: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
+):  # fmt: skip
     """A program for each head of each sequence: softmax as it goes, largest score so far."""
     row = tl.program_id(0)
     b = (row // heads).to(tl.int64)
@@ -72,21 +55,14 @@ def attend(  # type: ignore[no-untyped-def]
 attend_on_device = triton.jit(attend)
 
 
-def launched(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
+def launch(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
     """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
     batch, heads, _, channels = query.shape
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     out = query.new_empty(batch, heads, 1, channels)
     attend_on_device[(batch * heads,)](
-        query,
-        key,
-        value,
-        out,
-        place,
-        scale,
-        heads,
-        heads // key.shape[1],
-        channels,
+        *(query, key, value, out, place),
+        *(scale, heads, heads // key.shape[1], channels),
         *query.stride()[:2],
         *key.stride()[:3],
         *value.stride()[:3],
