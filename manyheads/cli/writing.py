@@ -249,6 +249,10 @@ def evaluate(
             show_default="by the script of the references",
         ),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure by this one too; it may be given several times."),
+    ] = None,
     device: DeviceOption = None,
 ) -> None:
     """Measure a model on a test set, alone or against another.
@@ -258,7 +262,7 @@ def evaluate(
     accuracy and F1, or correlations, for what is said about texts;
     nats a token and how it compares with what the model writes, for music.
     """
-    from manyheads.metrics.report import table
+    from manyheads.metrics.report import format_report
 
     if not music and (name := next((n for n in OF_MUSIC if n in given(context)), None)):
         raise ValueError(f"{option(name)} goes with --music, which was not given")
@@ -271,7 +275,8 @@ def evaluate(
     first = next((name for name, value in asked.items() if value), None)
     if first is not None:
         others: dict[str, Any] = {"--source": source, "--reference": reference, "--pairs": pairs}
-        others |= {"--against": against, "--write": write_to, **asked, first: None}
+        others |= {"--against": against, "--write": write_to, "--metric": metric}
+        others |= {**asked, first: None}
         alone(first, others)
         if text:
             told = measured_text(model, text, device)
@@ -281,12 +286,13 @@ def evaluate(
             told = of_music.measured(model, music, split, (count, seconds), device)
         else:
             told = measured_examples(model, Path(data or ""), device)
-        shown_as = music_table if music else table
+        shown_as = music_table if music else format_report
         print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else shown_as(told))
         return
     from manyheads.cli.screen import passing
     from manyheads.decoding.config import DecodingConfig
     from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
+    from manyheads.metrics.table import find_metric
     from manyheads.tasks.seq2seq.corpus import read_pairs
     from manyheads.tasks.seq2seq.evaluation import evaluate_texts
     from manyheads.tasks.seq2seq.model import Translator
@@ -296,6 +302,8 @@ def evaluate(
         refuse_unwritable("--write", write_to)
     if tokenize is not None:
         check_tokenizer(tokenize)
+    for name in metric or ():
+        find_metric(name)
     how = DecodingConfig(beam=beam, length_penalty=length_penalty)
     models = [loaded_as(Translator, name, device) for name in (model, against) if name]
     kinds = [loaded.task.kind for loaded in models]
@@ -307,12 +315,19 @@ def evaluate(
         if reason and kinds[0] == "translation":
             print(f"{reason}; --tokenize would change it", file=sys.stderr)
     shown = partial(passing, total=len(examples))
-    ours = evaluate_texts(models[0], examples, how, tokenize, shown)
+    judge = partial(
+        evaluate_texts,
+        examples=examples,
+        how=how,
+        tokenize=tokenize,
+        shown=shown,
+        metrics=metric or (),
+    )
+    ours = judge(models[0])
     if write_to is not None:
         write_to.write_text("".join(f"{line}\n" for line in ours.lines()), encoding="utf-8")
-    theirs = [evaluate_texts(other, examples, how, tokenize, shown) for other in models[1:]]
-    told = ours.report(*theirs)
-    print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(told))
+    told = ours.report(*map(judge, models[1:]))
+    print(json.dumps(told, ensure_ascii=False, indent=2) if as_json else format_report(told))
 
 
 def alone(asked: str, others: dict[str, Any]) -> None:

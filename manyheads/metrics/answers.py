@@ -11,33 +11,32 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from manyheads.metrics.measured import Measured, Reference, best, how_many, percent
+from manyheads.metrics.measured import Measured, Reference, best, f1
 
+SIGNATURE = "nrefs:{}|norm:squad-1.1|refs:best"
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
     """The percentage of outputs that are one of their answers."""
-    values = best(lambda one, other: float(plain(one) == plain(other)), outputs, references)
-    return percent(values, signature("exact match", references))
+
+    def agree(output: str, reference: str) -> float:
+        return float(normalize_answer(output) == normalize_answer(reference))
+
+    return best(agree, outputs, references, f"exact match|{SIGNATURE}")
 
 
 def word_f1(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
     """How well the words of an output and of its answer cover each other, in any order."""
 
     def agree(output: str, reference: str) -> float:
-        one, other = plain(output).split(), plain(reference).split()
-        shared = (Counter(one) & Counter(other)).total()
-        return 2 * shared / (len(one) + len(other)) if shared else 0.0
+        one, other = normalize_answer(output).split(), normalize_answer(reference).split()
+        return f1((Counter(one) & Counter(other)).total(), len(one), len(other))
 
-    return percent(best(agree, outputs, references), signature("word F1", references))
+    return best(agree, outputs, references, f"word F1|{SIGNATURE}")
 
 
-def plain(answer: str) -> str:
+def normalize_answer(answer: str) -> str:
     """ "The  Eiffel-Tower!" -> "eiffeltower" """
     text = re.sub(r"\b(a|an|the)\b", " ", answer.lower().translate(WITHOUT_PUNCTUATION))
     return " ".join(text.split())
-
-
-def signature(name: str, references: Sequence[Reference]) -> str:
-    return f"{name}|nrefs:{how_many(references)}|norm:squad-1.1|refs:best"

@@ -27,7 +27,7 @@ def bleu(
     check_tokenizer(tokenize)
     # Forced where the text is meant to be tokenised: sacrebleu would warn that it is.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
-    return counted(metric, outputs, references)
+    return measure_corpus(metric, outputs, references)
 
 
 def chrf(
@@ -41,10 +41,13 @@ def chrf(
 
     if word_order < 0:
         raise ValueError(f"chrF cannot count {word_order} words in a row; 0 is chrF, 2 is chrF++")
-    return counted(CHRF(word_order=word_order, lowercase=lowercase), outputs, references)
+    metric = CHRF(word_order=word_order, lowercase=lowercase)
+    return measure_corpus(metric, outputs, references)
 
 
-def counted(metric: Any, outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
+def measure_corpus(
+    metric: Any, outputs: Sequence[str], references: Sequence[Reference]
+) -> Measured:
     """What sacrebleu counts for each sentence, as its own significance tests take it."""
     # One list for the first references, one for the second; None where there are fewer.
     streams = list(zip_longest(*several(outputs, references)))

@@ -90,14 +90,14 @@ def by_length(
         raise ValueError(f"edges must be rising numbers of words from 1, got {list(edges)}")
     bucket_of = np.searchsorted(edges, [len(source.split()) for source in sources], side="right")
     rows = []
-    for bucket, name in enumerate(names(edges)):
+    for bucket, name in enumerate(name_buckets(edges)):
         inside = bucket_of == bucket
         if inside.any():
             rows.append(Bucket(name, int(inside.sum()), measured.over(inside.astype(float))))
     return rows
 
 
-def names(edges: Sequence[int]) -> list[str]:
+def name_buckets(edges: Sequence[int]) -> list[str]:
     """(10, 20) -> ["under 10", "10 to 19", "20 and more"]"""
     between = [f"{low} to {high - 1}" for low, high in pairwise(edges)]
     return [f"under {edges[0]}", *between, f"{edges[-1]} and more"]

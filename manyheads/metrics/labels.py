@@ -6,12 +6,12 @@ N examples, C classes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.metrics.measured import Measured, Numbers, percent
+from manyheads.metrics.measured import Measured, Numbers, check_counts, percent
 
 Span = tuple[str, int, int]  # its type, its first word and the one after its last
 
@@ -21,13 +21,13 @@ Span = tuple[str, int, int]  # its type, its first word and the one after its la
 
 def accuracy(outputs: Sequence[str], references: Sequence[str]) -> Measured:
     """The percentage of labels that are right."""
-    matched(outputs, references)
+    check_counts(outputs, references)
     return percent([float(a == b) for a, b in zip(outputs, references, strict=True)], "accuracy")
 
 
 def macro_f1(outputs: Sequence[str], references: Sequence[str]) -> Measured:
     """The F1 of each label that is given or wanted, and their mean: a rare one counts as much."""
-    matched(outputs, references)
+    check_counts(outputs, references)
     names = {name: c for c, name in enumerate(sorted({*outputs, *references}))}
     rows = np.arange(len(outputs))
     given, wanted = np.zeros((2, len(rows), len(names)))  # (N, C) each
@@ -48,7 +48,7 @@ def macro_f1(outputs: Sequence[str], references: Sequence[str]) -> Measured:
 
 def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Measured:
     """How many spans are found with their type and both their ends: the F1 of CoNLL."""
-    matched(outputs, references)
+    check_counts(outputs, references)
     counts = np.zeros((len(outputs), 2))
     for count, output, reference in zip(counts, outputs, references, strict=True):
         if len(output) != len(reference):
@@ -57,11 +57,11 @@ def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]
             )
         given, wanted = spans(output), spans(reference)
         count[:] = len(given & wanted), len(given) + len(wanted)
-    return Measured(
-        "F1|spans:exact|average:micro",
-        counts,
-        lambda sums: 100 * 2 * sums[0] / sums[1] if sums[1] else 0.0,
-    )
+
+    def finish(sums: Numbers) -> float:
+        return 100 * 2 * sums[0] / sums[1] if sums[1] else 0.0
+
+    return Measured("F1|spans:exact|average:micro", counts, finish)
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
@@ -96,26 +96,26 @@ def marks_spans(tags: Sequence[str]) -> bool:
 
 def pearson(outputs: Sequence[float], references: Sequence[float]) -> Measured:
     """How far outputs lie on a line with their references, -1 to 1; 0 where one never changes."""
-    return correlated(outputs, references, "pearson")
+    return correlate(outputs, references, "pearson")
 
 
 def spearman(outputs: Sequence[float], references: Sequence[float]) -> Measured:
     """The same of their ranks among all examples, ties sharing theirs."""
-    matched(outputs, references)
-    return correlated(ranks(outputs), ranks(references), "spearman|ties:mean")
+    check_counts(outputs, references)
+    return correlate(ranks(outputs), ranks(references), "spearman|ties:mean")
 
 
 def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
     """The root of the mean squared difference: less is better."""
-    matched(outputs, references)
+    check_counts(outputs, references)
     squares = (np.asarray(outputs, float) - np.asarray(references, float)) ** 2
     counts = np.stack([squares, np.ones(len(squares))], 1)
     return Measured("rmse", counts, lambda sums: float(np.sqrt(sums[0] / sums[1])))
 
 
-def correlated(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name: str) -> Measured:
-    matched(x, y)
-    a, b = (standard(np.asarray(one, float)) for one in (x, y))
+def correlate(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name: str) -> Measured:
+    check_counts(x, y)
+    a, b = (standardize(np.asarray(one, float)) for one in (x, y))
 
     def finish(sums: Numbers) -> float:
         n, sa, sb, saa, sbb, sab = sums
@@ -125,7 +125,7 @@ def correlated(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name:
     return Measured(name, np.stack([np.ones(len(a)), a, b, a * a, b * b, a * b], 1), finish)
 
 
-def standard(values: Numbers) -> Numbers:
+def standardize(values: Numbers) -> Numbers:
     """Mean 0 and spread 1, so that sums of squares lose nothing; 0 where nothing changes."""
     apart = values - values.mean()
     spread = apart.std()
@@ -139,13 +139,3 @@ def ranks(values: Sequence[float]) -> NDArray[np.float64]:
         np.asarray(values, float), return_inverse=True, return_counts=True
     )
     return (counts.cumsum() - (counts - 1) / 2)[number]
-
-
-def matched(outputs: Sized, references: Sized) -> None:
-    if len(outputs) != len(references):
-        raise ValueError(
-            f"{len(outputs)} outputs cannot be held against {len(references)} references; "
-            "each output needs its own"
-        )
-    if not len(outputs):
-        raise ValueError("nothing can be measured on 0 outputs; at least one is needed")

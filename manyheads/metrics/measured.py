@@ -9,7 +9,7 @@ N examples, K counts of an example.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,13 +46,20 @@ def percent(values: Sequence[float], signature: str) -> Measured:
 
 
 def best(
-    agree: Callable[[str, str], float], outputs: Sequence[str], references: Sequence[Reference]
-) -> list[float]:
-    """Of several references, the one that agrees best with the output counts."""
+    agree: Callable[[str, str], float],
+    outputs: Sequence[str],
+    references: Sequence[Reference],
+    signature: str,
+) -> Measured:
+    """The percentage, where of several references the one that agrees best with the output counts.
+
+    "ROUGE-L|nrefs:{}|f1" -> "ROUGE-L|nrefs:1|f1"
+    """
     texts = several(outputs, references)
-    return [
-        max(agree(output, text) for text in row) for output, row in zip(outputs, texts, strict=True)
+    values = [
+        max(agree(one, text) for text in row) for one, row in zip(outputs, texts, strict=True)
     ]
+    return percent(values, signature.format(how_many(references)))
 
 
 def several(outputs: Sequence[str], references: Sequence[Reference]) -> list[list[str]]:
@@ -60,13 +67,7 @@ def several(outputs: Sequence[str], references: Sequence[Reference]) -> list[lis
     for name, texts in (("outputs", outputs), ("references", references)):
         if isinstance(texts, str):
             raise ValueError(f"{name} must be a list of texts, got one text; [text] would do")
-    if len(outputs) != len(references):
-        raise ValueError(
-            f"{len(outputs)} outputs cannot be held against {len(references)} references; "
-            "each output needs its own"
-        )
-    if not outputs:
-        raise ValueError("nothing can be measured on 0 outputs; at least one is needed")
+    check_counts(outputs, references)
     for i, output in enumerate(outputs):
         if not isinstance(output, str):
             raise ValueError(f"output {i} must be a text, got a {type(output).__name__}")
@@ -77,6 +78,21 @@ def several(outputs: Sequence[str], references: Sequence[Reference]) -> list[lis
                 f"output {i} needs one text or several as its reference, got {references[i]!r}"
             )
     return rows
+
+
+def check_counts(outputs: Sized, references: Sized) -> None:
+    if len(outputs) != len(references):
+        raise ValueError(
+            f"{len(outputs)} outputs cannot be held against {len(references)} references; "
+            "each output needs its own"
+        )
+    if not len(outputs):
+        raise ValueError("nothing can be measured on 0 outputs; at least one is needed")
+
+
+def f1(shared: float, ours: float, theirs: float) -> float:
+    """How well two of so many parts cover each other."""
+    return 2 * shared / (ours + theirs) if shared else 0.0
 
 
 def how_many(references: Sequence[Reference]) -> str:

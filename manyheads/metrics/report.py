@@ -23,7 +23,7 @@ def plain_likelihoods(values: Mapping[str, float], window: str) -> dict[str, Any
     return {name: {"value": round(value, 4), "signature": window} for name, value in values.items()}
 
 
-def table(told: Mapping[str, Any]) -> str:
+def format_report(told: Mapping[str, Any]) -> str:
     """An evaluation as a person reads it."""
     lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
     for name, score in told["scores"].items():

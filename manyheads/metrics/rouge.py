@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from manyheads.metrics.measured import Measured, Reference, best, how_many, percent
+from manyheads.metrics.measured import Measured, Reference, best, f1
+
+SIGNATURE = "nrefs:{}|case:lc|tok:words|stem:no|refs:best|f1"
 
 
 def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> Measured:
@@ -25,7 +27,7 @@ def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> 
         one, other = runs(words(output), n), runs(words(reference), n)
         return f1((one & other).total(), one.total(), other.total())
 
-    return percent(best(agree, outputs, references), signature(f"ROUGE-{n}", references))
+    return best(agree, outputs, references, f"ROUGE-{n}|{SIGNATURE}")
 
 
 def rouge_l(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
@@ -33,9 +35,9 @@ def rouge_l(outputs: Sequence[str], references: Sequence[Reference]) -> Measured
 
     def agree(output: str, reference: str) -> float:
         one, other = words(output), words(reference)
-        return f1(in_order(one, other), len(one), len(other))
+        return f1(longest_common(one, other), len(one), len(other))
 
-    return percent(best(agree, outputs, references), signature("ROUGE-L", references))
+    return best(agree, outputs, references, f"ROUGE-L|{SIGNATURE}")
 
 
 def words(text: str) -> list[str]:
@@ -54,7 +56,7 @@ def runs(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
 
 
-def in_order(one: list[str], other: list[str]) -> int:
+def longest_common(one: list[str], other: list[str]) -> int:
     """The length of the longest common subsequence.
 
     One bit for each word of `one`, one addition for each word of `other` (Hyyrö 2004): the zeros of
@@ -69,11 +71,3 @@ def in_order(one: list[str], other: list[str]) -> int:
         hits = open_bits & places.get(word, 0)
         open_bits = ((open_bits + hits) | (open_bits - hits)) & full
     return len(one) - open_bits.bit_count()
-
-
-def f1(shared: int, ours: int, theirs: int) -> float:
-    return 2 * shared / (ours + theirs) if shared else 0.0
-
-
-def signature(name: str, references: Sequence[Reference]) -> str:
-    return f"{name}|nrefs:{how_many(references)}|case:lc|tok:words|stem:no|refs:best|f1"

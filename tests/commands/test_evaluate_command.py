@@ -7,6 +7,7 @@ from pathlib import Path
 
 import books
 import pytest
+from installed import install
 from typed import Command, Files, Refuses
 from typer.main import get_command
 
@@ -36,6 +37,32 @@ def test_a_model_is_no_better_than_itself(manyheads: Command, run: Path, files: 
     difference = told["against"]["difference"]["bleu"]
     assert (difference["difference"], difference["p"]) == (0, 1)
     assert told["against"]["scores"]["bleu"] == told["scores"]["bleu"]["value"]
+
+
+BREVITY = """
+from manyheads.metrics.measured import best
+
+
+def measure(outputs, references):
+    return best(lambda one, other: float(len(one) <= len(other)), outputs, references, "brevity")
+"""
+
+
+def test_a_metric_from_outside_is_one_file(
+    manyheads: Command,
+    refuses: Refuses,
+    run: Path,
+    files: Files,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = ("evaluate", "--model", run, "--source", files[0], "--reference", files[1], *CPU)
+    there = "bleu, chrf, rouge_l, rouge_1, rouge_2, f1, exact"
+    refuses(f"there is no metric 'brevity'; there are {there}", *given, "--metric", "brevity")
+    install(tmp_path, monkeypatch, BREVITY, "manyheads.metrics", "brevity = my_brevity:measure")
+    told = json.loads(manyheads(*given, "--metric", "brevity", "--metric", "exact", "--json").out)
+    assert list(told["scores"]) == ["bleu", "chrf", "brevity", "exact"]
+    assert told["scores"]["brevity"]["signature"] == "brevity"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from manyheads.metrics.answers import exact_match, plain, word_f1
+from manyheads.metrics.answers import exact_match, normalize_answer, word_f1
 
 
 def test_case_punctuation_articles_and_spacing_do_not_count() -> None:
-    assert plain("The  Eiffel-Tower!") == "eiffeltower"
-    assert plain("An apple, a day; theatre") == "apple day theatre"
+    assert normalize_answer("The  Eiffel-Tower!") == "eiffeltower"
+    assert normalize_answer("An apple, a day; theatre") == "apple day theatre"
     outputs, references = ["the Denver Broncos!", "Carolina"], ["denver  broncos", "Denver"]
     assert exact_match(outputs, references).value == 50
 

@@ -8,7 +8,7 @@ from typed import learned
 
 from manyheads.data.sources import Example
 from manyheads.decoding.config import DecodingConfig
-from manyheads.metrics.report import table
+from manyheads.metrics.report import format_report
 from manyheads.models import load
 from manyheads.tasks.seq2seq.evaluation import Evaluation, evaluate_texts
 from manyheads.tasks.seq2seq.model import Translator, Written
@@ -34,7 +34,7 @@ def test_what_was_written_is_worth_what_it_says(evaluation: Evaluation) -> None:
 def test_a_report_is_plain_values_and_reads_as_a_table(evaluation: Evaluation) -> None:
     told = evaluation.report(evaluation)
     assert json.loads(json.dumps(told)) == told
-    lines = table(told).splitlines()
+    lines = format_report(told).splitlines()
     assert lines[4] == "  words read      bleu   examples"
     assert lines[5].startswith("  under 10    ")
     assert lines[5].endswith("          2")

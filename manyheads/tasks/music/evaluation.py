@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from manyheads.metrics.report import plain_likelihoods, table
+from manyheads.metrics.report import format_report, plain_likelihoods
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
@@ -56,7 +56,7 @@ def music_table(told: Mapping[str, Any]) -> str:
     held = told["statistics"]
     columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
     lines = [
-        table(told),
+        format_report(told),
         f"\n  the first {held['seconds']:g} s of each piece, and as much drawn",
         beside(columns),
         f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1",

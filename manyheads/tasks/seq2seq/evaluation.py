@@ -14,7 +14,7 @@ from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.compare import by_length, paired_bootstrap
 from manyheads.metrics.measured import Measured
 from manyheads.metrics.report import plain_scores
-from manyheads.tasks.seq2seq.kinds import measures_of
+from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator, Written
 
 Shown = Callable[[Iterator[list[Written]]], Iterable[list[Written]]]  # passes on what it shows
@@ -68,16 +68,17 @@ def evaluate_texts(
     how: DecodingConfig,
     tokenize: str = "13a",
     shown: Shown = iter,
+    metrics: Sequence[str] = (),
 ) -> Evaluation:
-    """Write for each source, and measure what was written."""
+    """Write for each source, and measure what was written, by more metrics where they are named."""
     if not examples:
         raise ValueError("there is nothing to evaluate: the files are empty")
+    judges = metrics_of(model.task.kind, tokenize, metrics)
     began = time.perf_counter()
     told = partial(print, file=sys.stderr)
     written = model.write([example.source for example in examples], how, told=told)
     outputs = [best.text for best, *_ in shown(written)]
     seconds = time.perf_counter() - began
     references = [example.references for example in examples]
-    measures = measures_of(model.task.kind, tokenize)
-    measured = {name: of(outputs, references) for name, of in measures.items()}
+    measured = {name: metric(outputs, references) for name, metric in judges.items()}
     return Evaluation(model.name, examples, outputs, measured, seconds)

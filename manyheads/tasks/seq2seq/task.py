@@ -26,7 +26,7 @@ from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
-from manyheads.tasks.seq2seq.kinds import measures_of
+from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import (
     Kind,
@@ -140,7 +140,7 @@ class Seq2Seq(Task):
     def measure(
         self, outputs: Sequence[str], references: Sequence[Reference]
     ) -> dict[str, Measured]:
-        measures = measures_of(self.kind, self.tokenize)
+        measures = metrics_of(self.kind, self.tokenize)
         return {name: of(outputs, references) for name, of in measures.items()}
 
     # ---- validation ----------------------------------------------------------------------------

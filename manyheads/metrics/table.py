@@ -1,0 +1,38 @@
+"""The metrics there are, by name: each holds outputs against references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import entry_points
+from typing import TypeAlias
+
+from manyheads.metrics.answers import exact_match, word_f1
+from manyheads.metrics.bleu import bleu, chrf
+from manyheads.metrics.measured import Measured, Reference
+from manyheads.metrics.rouge import rouge_l, rouge_n
+
+Metric: TypeAlias = Callable[[Sequence[str], Sequence[Reference]], Measured]
+
+GROUP = "manyheads.metrics"  # of entry points: name = "module:function", for metrics from elsewhere
+METRICS: dict[str, Metric] = {
+    "bleu": bleu,
+    "chrf": chrf,
+    "rouge_l": rouge_l,
+    "rouge_1": partial(rouge_n, n=1),
+    "rouge_2": partial(rouge_n, n=2),
+    "f1": word_f1,
+    "exact": exact_match,
+}
+
+
+def find_metric(name: str) -> Metric:
+    """One of those here, or of those that are installed beside."""
+    if name in METRICS:
+        return METRICS[name]
+    beside = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in beside:
+        there = ", ".join([*METRICS, *beside])
+        raise ValueError(f"there is no metric {name!r}; there are {there}")
+    metric: Metric = beside[name].load()
+    return metric
