@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.data.sources import OPENERS, decoded, lines, objects, raw_lines
+from manyheads.data.sources import decoded, formats, kind_of, lines, raw_lines, read_records
 
 FIELDS = ("text", "content", "document")  # the first of them that a record has holds its text
 
@@ -28,12 +28,12 @@ def documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
     A folder stands for all files below it. A .jsonl holds a document a line, however it is split.
     """
     check_split(split)
-    cut = SPLITS.get(split, partial(by_separator, separator=split))
+    cut, known = SPLITS.get(split, partial(by_separator, separator=split)), formats()
     if not paths:
         raise ValueError("running text comes from files and folders, none were given")
     empty = True
     for file in chain.from_iterable(map(files_of, paths)):
-        for document in (records if is_jsonl(file) else cut)(file):
+        for document in (records if kind_of(file) in known else cut)(file):
             if document.text.strip():
                 empty = False
                 yield document
@@ -55,12 +55,8 @@ def files_of(path: Path) -> list[Path]:
     return below
 
 
-def is_jsonl(path: Path) -> bool:
-    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix.lower() == ".jsonl"
-
-
 def records(path: Path) -> Iterator[Document]:
-    for number, record in objects(path):
+    for number, record in read_records(path):
         text = next((record[name] for name in FIELDS if name in record), None)
         if not isinstance(text, str):
             have = ", ".join(record) or "none"

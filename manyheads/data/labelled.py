@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.config.declare import setting
-from manyheads.data.sources import OPENERS, lines, objects
+from manyheads.data.sources import formats, kind_of, lines, read_records
 
 LOOKED_AT = 1000  # lines, to tell columns without names apart
 SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word
@@ -68,19 +68,13 @@ def labelled(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
     the fewest different values, of equals the shorter; the text is the longest column, and another
     that mostly holds several words is a second text.
     """
-    kind = kind_of(path)
-    if kind == ".jsonl":
-        found = records(path, columns)
-    elif kind in ROWS:
-        found = tabled(path, columns, ROWS[kind](path))
-    else:
-        raise ValueError(f"{path}: labelled texts come as .tsv, .csv or .jsonl, this is {kind!r}")
+    kind, known = kind_of(path), [*ROWS, *formats()]
+    if kind not in known:
+        there = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise ValueError(f"{path}: labelled texts come as {there}, this is {kind!r}")
+    rows = ROWS[kind](path) if kind in ROWS else None
+    found = records(path, columns) if rows is None else labelled_rows(path, columns, rows)
     yield from some(found, path, "text with a label")
-
-
-def kind_of(path: Path) -> str:
-    """train.TSV.gz -> .tsv"""
-    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix.lower()
 
 
 def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
@@ -92,13 +86,13 @@ def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
     yield from found
 
 
-def tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+def tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines(path), start=1):
         if line.strip():
             yield number, line.split("\t")
 
 
-def separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows of a CSV file; a quoted cell may go on over several lines."""
     reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     number = 1
@@ -111,7 +105,7 @@ def separated(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path}:{number}: not CSV: {error}") from None
 
 
-ROWS = {".tsv": tabs, ".csv": separated}
+ROWS = {".tsv": tsv_rows, ".csv": csv_rows}
 
 
 def describe_columns(path: Path, columns: Columns = Columns()) -> str:
@@ -120,7 +114,7 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
         return ""
     rows = [row for _, row in islice(ROWS[kind_of(path)](path), LOOKED_AT)]
     head = [cell.strip().lower() for cell in rows[0]]
-    text, label, second, named = chosen(path, head, columns, rows)
+    text, label, second, named = choose_columns(path, head, columns, rows)
     places = {"label": label, "text": text, "second text": second}
     return ", ".join(
         f"{what}: column {at + 1}" + (f" ({head[at]})" if named else "")
@@ -129,7 +123,7 @@ def describe_columns(path: Path, columns: Columns = Columns()) -> str:
     )
 
 
-def tabled(
+def labelled_rows(
     path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[Labelled]:
     looked_at = list(islice(rows, LOOKED_AT))
@@ -138,15 +132,15 @@ def tabled(
     head = [cell.strip().lower() for cell in looked_at[0][1]]
     width = len(head)
     for number, row in looked_at:
-        same_width(path, number, row, width)
-    text, label, second, named = chosen(path, head, columns, [row for _, row in looked_at])
+        check_width(path, number, row, width)
+    text, label, second, named = choose_columns(path, head, columns, [row for _, row in looked_at])
     for number, row in chain(looked_at[named:], rows):
-        same_width(path, number, row, width)
+        check_width(path, number, row, width)
         beside = row[second] if second is not None else ""
-        yield Labelled(row[text], present(row[label], path, number), number, beside)
+        yield Labelled(row[text], check_label(row[label], path, number), number, beside)
 
 
-def same_width(path: Path, number: int, row: Sequence[str], width: int) -> None:
+def check_width(path: Path, number: int, row: Sequence[str], width: int) -> None:
     if len(row) != width:
         raise ValueError(
             f"{path}:{number}: {width} columns as in the first line were asked for, "
@@ -154,7 +148,7 @@ def same_width(path: Path, number: int, row: Sequence[str], width: int) -> None:
         )
 
 
-def present(label: str, path: Path, number: int) -> str:
+def check_label(label: str, path: Path, number: int) -> str:
     if not label.strip():
         raise ValueError(f"{path}:{number}: the label is empty")
     return label.strip()
@@ -163,13 +157,13 @@ def present(label: str, path: Path, number: int) -> str:
 Chosen = tuple[int, int, int | None, bool]  # text, label, second text; whether a line names them
 
 
-def chosen(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -> Chosen:
+def choose_columns(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -> Chosen:
     text, label, second = (
         next((head.index(name) for name in NAMES[what] if name in head), None)
         for what in ("text", "label", "second")
     )
     if asked.text:
-        numbers = [numbered(path, head, one) for one in (asked.text, asked.label, asked.second)]
+        numbers = [find_column(path, head, one) for one in (asked.text, asked.label, asked.second)]
         by_name = not all(one.isdigit() for one in (asked.text, asked.label))
         named = by_name or (text is not None and label is not None)
         return int(numbers[0] or 0), int(numbers[1] or 0), numbers[2], named
@@ -181,10 +175,10 @@ def chosen(path: Path, head: list[str], asked: Columns, rows: list[list[str]]) -
             f"{path}: its first line names {', '.join(head)}, and none of them is the {missing}; "
             f"{' or '.join(NAMES[missing][:3])} would do"
         )
-    return (*guessed(path, rows), False)
+    return (*guess_columns(path, rows), False)
 
 
-def numbered(path: Path, head: list[str], asked: str) -> int | None:
+def find_column(path: Path, head: list[str], asked: str) -> int | None:
     """The place of a column asked for by name or by number; none where none is asked for."""
     if not asked:
         return None
@@ -198,7 +192,7 @@ def numbered(path: Path, head: list[str], asked: str) -> int | None:
     )
 
 
-def guessed(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
+def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | None]:
     """Which columns without names are text, label and second text; refused where it is not clear.
 
     [["1", "a fine film"], ["0", "no wit at all"]] -> 1, 0, None
@@ -227,19 +221,23 @@ def records(path: Path, asked: Columns) -> Iterator[Labelled]:
     names = {
         what: (getattr(asked, what),) if getattr(asked, what) else NAMES[what] for what in NAMES
     }
-    for number, record in objects(path):
-        text = held(record, names["text"], "text", path, number)
-        label = held(record, names["label"], "label", path, number)
+    for number, record in read_records(path):
+        text = find_field(record, names["text"], "text", path, number)
+        label = find_field(record, names["label"], "label", path, number)
         second = next((record[name] for name in names["second"] if name in record), "")
         for given in (text, second):
             if not isinstance(given, str):
                 raise ValueError(
                     f"{path}:{number}: a text is a string of characters, got {given!r}"
                 )
-        yield Labelled(text, present(plain(label, path, number), path, number), number, second)
+        yield Labelled(
+            text, check_label(label_text(label, path, number), path, number), number, second
+        )
 
 
-def held(record: dict[str, Any], names: Sequence[str], what: str, path: Path, number: int) -> Any:
+def find_field(
+    record: dict[str, Any], names: Sequence[str], what: str, path: Path, number: int
+) -> Any:
     for name in names:
         if name in record:
             return record[name]
@@ -249,7 +247,7 @@ def held(record: dict[str, Any], names: Sequence[str], what: str, path: Path, nu
     )
 
 
-def plain(label: Any, path: Path, number: int) -> str:
+def label_text(label: Any, path: Path, number: int) -> str:
     """A label as text: "positive", 1 -> "1", true -> "true"."""
     if isinstance(label, str):
         return label
@@ -263,11 +261,11 @@ def plain(label: Any, path: Path, number: int) -> str:
 
 def tagged(path: Path) -> Iterator[Tagged]:
     """Sentences of a CoNLL file (a word and its tag a line, a blank line between) or of .jsonl."""
-    found = tagged_records(path) if kind_of(path) == ".jsonl" else tagged_lines(path)
+    found = tagged_records(path) if kind_of(path) in formats() else conll_sentences(path)
     yield from some(found, path, "sentence with tags")
 
 
-def tagged_lines(path: Path) -> Iterator[Tagged]:
+def conll_sentences(path: Path) -> Iterator[Tagged]:
     """The first column is the word, the last its tag."""
     words: list[str] = []
     tags: list[str] = []
@@ -289,9 +287,9 @@ def tagged_lines(path: Path) -> Iterator[Tagged]:
 
 
 def tagged_records(path: Path) -> Iterator[Tagged]:
-    for number, record in objects(path):
-        words = held(record, WORDS, "list of words", path, number)
-        tags = held(record, TAGS, "list of tags", path, number)
+    for number, record in read_records(path):
+        words = find_field(record, WORDS, "list of words", path, number)
+        tags = find_field(record, TAGS, "list of tags", path, number)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"{path}:{number}: words are a list of texts, got {words!r}")
         if not isinstance(tags, list):
@@ -301,7 +299,7 @@ def tagged_records(path: Path) -> Iterator[Tagged]:
                 f"{path}:{number}: {len(words)} words came with {len(tags)} tags; each word has one"
             )
         if words:
-            named = [present(plain(tag, path, number), path, number) for tag in tags]
+            named = [check_label(label_text(tag, path, number), path, number) for tag in tags]
             yield Tagged(words, named, number)
 
 

@@ -29,7 +29,7 @@ def files(path: Path) -> tuple[Path, Path]:
 # ---- writing ---------------------------------------------------------------------------------
 
 
-def write(path: Path, sequences: Iterable[Sequence[int]], size: int) -> None:
+def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> None:
     """Any number of sequences of ids under `size`, in constant memory.
 
     Both files have other names until they are whole. The ends come last and without them there is
@@ -122,7 +122,7 @@ class Shard:
         tokens, ends = files(path)
         for file in (ends, tokens):
             if not file.is_file():
-                raise ValueError(f"there is no shard {path}: {file.name} is missing; `write` it")
+                raise ValueError(f"there is no shard {path}: {file.name} is missing; write it")
         self.ends = mapped(ends, [np.int64])
         self.tokens: Ids = mapped(tokens, [np.uint16, np.uint32])
         total = int(self.ends[-1]) if len(self.ends) else 0

@@ -9,11 +9,13 @@ import lzma
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import entry_points
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+Records = Iterator[tuple[int, dict[str, Any]]]  # what a file holds, each with its line or number
 
 
 class Example(NamedTuple):
@@ -105,12 +107,31 @@ def columns(path: Path) -> Iterator[Example]:
         yield Example(cells[0], cells[1], number)
 
 
-def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def kind_of(path: Path) -> str:
+    """train.TSV.gz -> .tsv"""
+    return (path.with_suffix("") if path.suffix in OPENERS else path).suffix.lower()
+
+
+def json_lines(path: Path) -> Records:
     """The JSON object on each line, with the line's number."""
     yield from parsed(lines(path), path)
 
 
-def parsed(texts: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+GROUP = "manyheads.formats"  # of entry points: ending = "module:function", for files from elsewhere
+FORMATS: dict[str, Callable[[Path], Records]] = {".jsonl": json_lines}
+
+
+def formats() -> dict[str, Callable[[Path], Records]]:
+    """How files of records are read, by their ending: those here, and those installed beside."""
+    return {f".{point.name}": point.load() for point in entry_points(group=GROUP)} | FORMATS
+
+
+def read_records(path: Path) -> Records:
+    """By the file's ending; a JSON object a line where it says nothing."""
+    yield from formats().get(kind_of(path), json_lines)(path)
+
+
+def parsed(texts: Iterable[str], path: Path) -> Records:
     for number, line in enumerate(texts, start=1):
         if not line.strip():
             continue

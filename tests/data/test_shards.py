@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.data import shards
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 
 SEQUENCES = [[5, 6, 7], [], [65_535], [0, 1]]
 
@@ -25,7 +25,7 @@ def test_what_was_written_comes_back(
     path = tmp_path_factory.mktemp("shard") / "train"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "BUFFER", buffer)
-        write(path, iter(sequences), 100_000)
+        write_shard(path, iter(sequences), 100_000)
     shard = Shard(path)
     assert [shard[i].tolist() for i in range(len(shard))] == sequences
     assert shard.lengths.tolist() == [len(sequence) for sequence in sequences]
@@ -33,10 +33,10 @@ def test_what_was_written_comes_back(
 
 
 def test_no_sequences_and_only_empty_ones_make_a_shard(tmp_path: Path) -> None:
-    write(tmp_path / "none", [], 10)
+    write_shard(tmp_path / "none", [], 10)
     assert len(Shard(tmp_path / "none")) == 0
     assert Shard(tmp_path / "none").lengths.tolist() == []
-    write(tmp_path / "empty", [[], []], 10)
+    write_shard(tmp_path / "empty", [[], []], 10)
     assert [sequence.tolist() for sequence in Shard(tmp_path / "empty")] == [[], []]
 
 
@@ -44,13 +44,13 @@ def test_no_sequences_and_only_empty_ones_make_a_shard(tmp_path: Path) -> None:
 def test_numbers_are_as_small_as_the_vocabulary_allows(
     tmp_path: Path, size: int, kind: type
 ) -> None:
-    write(tmp_path / "train", SEQUENCES, size)
+    write_shard(tmp_path / "train", SEQUENCES, size)
     assert Shard(tmp_path / "train")[0].dtype == kind
     assert Shard(tmp_path / "train")[2].tolist() == [65_535]
 
 
 def test_a_sequence_is_a_view_into_the_file_that_cannot_be_written(tmp_path: Path) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
     shard = Shard(tmp_path / "train")
     assert np.shares_memory(shard[0], shard.tokens)
     base = shard.tokens
@@ -61,7 +61,7 @@ def test_a_sequence_is_a_view_into_the_file_that_cannot_be_written(tmp_path: Pat
 
 
 def test_a_sequence_is_counted_from_either_end(tmp_path: Path) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
     shard = Shard(tmp_path / "train")
     assert shard[-1].tolist() == [0, 1]
     assert shard[-4].tolist() == [5, 6, 7]
@@ -71,7 +71,7 @@ def test_a_sequence_is_counted_from_either_end(tmp_path: Path) -> None:
 
 
 def test_the_files_are_numpys_own(tmp_path: Path) -> None:
-    write(tmp_path / "train.de", (np.array(sequence) for sequence in SEQUENCES), 65_536)
+    write_shard(tmp_path / "train.de", (np.array(sequence) for sequence in SEQUENCES), 65_536)
     tokens = np.load(tmp_path / "train.de.tokens.npy", allow_pickle=False)
     ends = np.load(tmp_path / "train.de.ends.npy", allow_pickle=False)
     assert tokens.tolist() == [5, 6, 7, 65_535, 0, 1]
@@ -80,8 +80,8 @@ def test_the_files_are_numpys_own(tmp_path: Path) -> None:
 
 
 def test_a_shard_written_over_a_longer_one_is_the_new_one(tmp_path: Path) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
-    write(tmp_path / "train", [[1], [2]], 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "train", [[1], [2]], 65_536)
     assert [sequence.tolist() for sequence in Shard(tmp_path / "train")] == [[1], [2]]
 
 
@@ -92,11 +92,11 @@ def broken() -> Iterator[list[int]]:
 
 def test_what_breaks_while_writing_leaves_the_old_shard_and_no_rest(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended early"):
-        write(tmp_path / "train", broken(), 10)
+        write_shard(tmp_path / "train", broken(), 10)
     assert os.listdir(tmp_path) == []
-    write(tmp_path / "train", [[3]], 10)
+    write_shard(tmp_path / "train", [[3]], 10)
     with pytest.raises(RuntimeError, match="ended early"):
-        write(tmp_path / "train", broken(), 10)
+        write_shard(tmp_path / "train", broken(), 10)
     assert [sequence.tolist() for sequence in Shard(tmp_path / "train")] == [[3]]
     assert len(os.listdir(tmp_path)) == 2
 
@@ -104,7 +104,7 @@ def test_what_breaks_while_writing_leaves_the_old_shard_and_no_rest(tmp_path: Pa
 def test_between_the_two_files_there_is_no_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "train", [[3, 4]], 10)
+    write_shard(tmp_path / "train", [[3, 4]], 10)
     replace, moved = os.replace, []
 
     def stopped(one: Path, other: Path) -> None:
@@ -115,7 +115,9 @@ def test_between_the_two_files_there_is_no_shard(
 
     monkeypatch.setattr(os, "replace", stopped)
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "train", [[5, 6]], 10)  # as long as the old one: only the order protects
+        write_shard(
+            tmp_path / "train", [[5, 6]], 10
+        )  # as long as the old one: only the order protects
     with pytest.raises(ValueError, match=r"there is no shard .*train: train\.ends\.npy is missing"):
         Shard(tmp_path / "train")
 
@@ -124,12 +126,12 @@ def test_a_number_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="sequence 2 holds 10, a vocabulary of 10 has 0 to 9"
     ) as refused:
-        write(tmp_path / "train", [[1, 9], [], [10]], 10)
+        write_shard(tmp_path / "train", [[1, 9], [], [10]], 10)
     assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match="sequence 0 holds -1"):
-        write(tmp_path / "train", [[-1]], 10)
+        write_shard(tmp_path / "train", [[-1]], 10)
     with pytest.raises(ValueError, match="a shard's vocabulary has 1 to 4294967296 numbers, got 0"):
-        write(tmp_path / "train", [], 0)
+        write_shard(tmp_path / "train", [], 0)
     assert os.listdir(tmp_path) == []
 
 
@@ -138,13 +140,13 @@ def test_the_sequence_is_counted_over_all_buffers(
 ) -> None:
     monkeypatch.setattr(shards, "BUFFER", 2)
     with pytest.raises(ValueError, match="sequence 3 holds 10,"):
-        write(tmp_path / "train", [[1, 2], [3], [4], [10]], 10)
+        write_shard(tmp_path / "train", [[1, 2], [3], [4], [10]], 10)
 
 
 @pytest.mark.parametrize("name", ["train.tokens.npy", "train.ends.npy"])
 @pytest.mark.parametrize("keep", [0, 5, 100, -1])
 def test_a_truncated_file_is_refused(tmp_path: Path, name: str, keep: int) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[:keep])
     with pytest.raises(
@@ -154,7 +156,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, keep: int) -> No
 
 
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
     tokens = tmp_path / "train.tokens.npy"
     with tokens.open("wb") as file:
         np.savez(file, a=np.arange(6))
@@ -174,8 +176,8 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_two_shards_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "train", SEQUENCES, 65_536)
-    write(tmp_path / "other", [[1]], 65_536)
+    write_shard(tmp_path / "train", SEQUENCES, 65_536)
+    write_shard(tmp_path / "other", [[1]], 65_536)
     (tmp_path / "other.ends.npy").replace(tmp_path / "train.ends.npy")
     with pytest.raises(
         ValueError, match=r"train\.ends\.npy ends at 1 but train\.tokens\.npy has 6 numbers"

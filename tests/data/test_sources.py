@@ -7,8 +7,12 @@ from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
+from installed import install
 
-from manyheads.data.sources import Example, aligned, columns, lines, objects
+from manyheads.data.documents import documents
+from manyheads.data.labelled import Labelled, labelled
+from manyheads.data.sources import Example, aligned, columns, lines, read_records
+from manyheads.tasks.seq2seq.corpus import read_pairs
 
 TEXT = "eins\nzwei\u2028noch zwei\r\n\nvier"
 LINES = ["eins", "zwei\u2028noch zwei", "", "vier"]
@@ -29,7 +33,7 @@ def test_a_mark_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(BOM_UTF8 + TEXT.encode())
     assert list(lines(tmp_path / "a.txt")) == LINES
     (tmp_path / "a.jsonl").write_bytes(BOM_UTF8 + b'{"a": 1}')
-    assert list(objects(tmp_path / "a.jsonl")) == [(1, {"a": 1})]
+    assert list(read_records(tmp_path / "a.jsonl")) == [(1, {"a": 1})]
     (tmp_path / "empty.txt").write_bytes(b"")
     assert list(lines(tmp_path / "empty.txt")) == []
 
@@ -79,7 +83,9 @@ def test_columns_and_objects_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eins\tone\tnote\nzwei\ttwo\n")
     assert [e[:2] for e in columns(tmp_path / "a.tsv")] == [("eins", "one"), ("zwei", "two")]
     (tmp_path / "a.jsonl").write_text('{"dialogue": "lang", "summary": "kurz"}\n\n')
-    assert list(objects(tmp_path / "a.jsonl")) == [(1, {"dialogue": "lang", "summary": "kurz"})]
+    assert list(read_records(tmp_path / "a.jsonl")) == [
+        (1, {"dialogue": "lang", "summary": "kurz"})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,10 +98,36 @@ def test_columns_and_objects_are_read(tmp_path: Path) -> None:
 def test_what_is_not_an_object_is_refused(content: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(ValueError, match=sentence):
-        list(objects(tmp_path / "a.jsonl"))
+        list(read_records(tmp_path / "a.jsonl"))
 
 
 def test_a_line_without_a_tab_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eins one\n")
     with pytest.raises(ValueError, match=r"a\.tsv:1: a source, a tab and a target"):
         list(columns(tmp_path / "a.tsv"))
+
+
+INI = """
+from configparser import ConfigParser
+
+
+def read(path):
+    held = ConfigParser()
+    held.read(path, encoding="utf-8")
+    for number, name in enumerate(held.sections(), start=1):
+        yield number, dict(held[name])
+"""
+
+
+def test_a_format_of_files_from_outside_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.ini"
+    path.write_text("[one]\ntext = a fine film\nlabel = good\ntranslation = ein feiner Film\n")
+    with pytest.raises(ValueError, match=r"come as \.tsv, \.csv or \.jsonl, this is '\.ini'"):
+        list(labelled(path))
+    install(tmp_path, monkeypatch, INI, "manyheads.formats", "ini = my_ini:read")
+    assert [document.text for document in documents([path], "line")] == ["a fine film"]
+    assert list(labelled(path)) == [Labelled("a fine film", "good", 1)]
+    (pair,) = read_pairs("translation", None, None, path)
+    assert (pair.source, pair.target) == ("a fine film", "ein feiner Film")

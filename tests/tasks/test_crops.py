@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from manyheads.attention.patterns import Segments
 from manyheads.codecs.text import BOS, EOS
 from manyheads.data.layout import NOTHING
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Batch
 from manyheads.tasks.music.chorales import SILENCE, Chorales
 from manyheads.tasks.music.performance import DOWN, SHIFT, Performance
@@ -43,7 +43,7 @@ def song(number: int, version: int) -> list[int]:
 
 def shard(folder: Path, versions: int = 3) -> Shard:
     each = [framed(song(n, v)) for n in range(len(STEPS)) for v in range(versions)]
-    write(folder / "train", each, CODEC.size)
+    write_shard(folder / "train", each, CODEC.size)
     return Shard(folder / "train")
 
 
@@ -124,7 +124,7 @@ def test_any_pieces_are_cropped_into_all_their_steps(
     sizes = np.repeat(data.draw(steps), versions)
     songs = [chance.integers(40, 80, 4 * n).tolist() for n in sizes]
     folder = tmp_path_factory.mktemp("any")
-    write(folder / "train", map(framed, songs), codec.size)
+    write_shard(folder / "train", map(framed, songs), codec.size)
     context, tokens = (data.draw(st.sampled_from(n)) for n in ([8, 12, 64, 256], [8, 100, 999]))
     count = len(songs) // versions
     moves = Augmentation(versions, -chance.integers(0, 5, count), chance.integers(0, 5, count))
@@ -192,7 +192,7 @@ def test_what_fills_a_batch_up_is_not_transposed(tmp_path: Path) -> None:
 
 def test_events_are_cropped_anywhere(tmp_path: Path) -> None:
     codec = Performance()
-    write(tmp_path / "train", [framed(range(3, 300))], codec.size)
+    write_shard(tmp_path / "train", [framed(range(3, 300))], codec.size)
     still = Augmentation(1, np.array([0]), np.array([0]))
     plan = MusicWindows(Shard(tmp_path / "train"), still, codec, 32, 64)
     begins = {int(b) % 32 for epoch in range(20) for r in plan.epoch(epoch) for b in r.begins if b}

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from manyheads.codecs.text import SpecialTokens, Text
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.modules.config import Network
@@ -131,11 +131,11 @@ def test_a_sample_of_a_short_document_holds_nothing_of_the_next(tmp_path: Path) 
 
 
 def test_samples_begin_with_documents_unless_one_is_most_of_the_text(tmp_path: Path) -> None:
-    write(tmp_path / "many", [range(10)] * 9, 50)
+    write_shard(tmp_path / "many", [range(10)] * 9, 50)
     assert places(Shard(tmp_path / "many")) == [(0, 10), (30, 40), (60, 70)]
-    write(tmp_path / "two", [range(10), range(50)], 50)
+    write_shard(tmp_path / "two", [range(10), range(50)], 50)
     assert places(Shard(tmp_path / "two")) == [(0, 10), (20, 60), (40, 60)]
-    write(tmp_path / "one", [range(30)], 50)
+    write_shard(tmp_path / "one", [range(30)], 50)
     assert places(Shard(tmp_path / "one")) == [(0, 30), (10, 30), (20, 30)]
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from manyheads.codecs.text import BOS, EOS, Text
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.config import Network
 from manyheads.tasks.language.corpus import TextCorpus
 from manyheads.tasks.language.settings import TextCodec, TextData
@@ -40,7 +40,7 @@ def documents(tmp_path: Path, codec: Text) -> Shard:
     rows = [codec.encode(f"{line} {i}" * (1 + i % 3)) for i, line in enumerate(LINES)]
     (tmp_path / "data").mkdir()
     for split in ("train", "valid"):
-        write(tmp_path / "data" / split, [[], *rows], codec.size)
+        write_shard(tmp_path / "data" / split, [[], *rows], codec.size)
     return Shard(tmp_path / "data" / "train")
 
 
@@ -78,7 +78,7 @@ def test_a_window_without_room_and_documents_without_tokens_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="a context of 2 has no room beside 2 signs; 3 is the"):
         MaskedWindows(documents, codec.special_tokens, 2)
-    write(tmp_path / "empty", [[], []], 10)
+    write_shard(tmp_path / "empty", [[], []], 10)
     with pytest.raises(ValueError, match="no window can be cut from documents without a token"):
         MaskedWindows(Shard(tmp_path / "empty"), codec.special_tokens, 24)
 

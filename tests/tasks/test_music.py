@@ -13,7 +13,7 @@ import torch
 import tunes
 
 from manyheads.codecs.text import BOS, EOS
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
@@ -219,8 +219,8 @@ def learning(
     songs = [[BOS, *codec.encode(make(seed=i)), EOS] for i in range(3)]
     data = folder / "data"
     data.mkdir()
-    write(data / "train", songs, codec.size)
-    write(data / "valid", songs[:2], codec.size)
+    write_shard(data / "train", songs, codec.size)
+    write_shard(data / "valid", songs[:2], codec.size)
     Augmentation(1, np.array([0] * 3), np.array([0] * 3)).save(data / VARIED)
     small = {"width": 16, "depth": 1, "heads": 2, "inner": 32, "dropout": 0.0}
     design = Network(**{**small, "position": "rotary", **network})

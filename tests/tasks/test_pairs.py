@@ -9,7 +9,7 @@ import torch
 from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.layout import NOTHING, split, within_rows
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.build import encoder_decoder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder, Tokens
@@ -28,7 +28,7 @@ def corpus(tmp_path: Path) -> PairShards:
     chance = np.random.default_rng(0)
     for side, longest in (("source", 9), ("target", 14)):
         rows = [chance.integers(4, VOCABULARY, chance.integers(0, longest)) for _ in range(40)]
-        write(tmp_path / side, rows, VOCABULARY)
+        write_shard(tmp_path / side, rows, VOCABULARY)
     return PairShards(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
 
 
@@ -69,8 +69,8 @@ def test_a_batch_is_the_one_made_plainly(corpus: PairShards, layout: str) -> Non
 
 
 def test_a_pair_by_hand(tmp_path: Path) -> None:
-    write(tmp_path / "source", [[5, 6], [7]], 10)
-    write(tmp_path / "target", [[8], [9, 4]], 10)
+    write_shard(tmp_path / "source", [[5, 6], [7]], 10)
+    write_shard(tmp_path / "target", [[8], [9, 4]], 10)
     corpus = PairShards(Shard(tmp_path / "source"), Shard(tmp_path / "target"))
     batch = PairBatches(corpus, "padded", 64).batch([[0], [1]])
     assert batch.source.ids.tolist() == [[5, 6, EOS], [7, EOS, PAD]]

@@ -12,7 +12,7 @@ import torch
 from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.layout import NOTHING
-from manyheads.data.shards import Shard, write
+from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
 from manyheads.modules.build import decoder
 from manyheads.modules.config import Network
@@ -27,7 +27,7 @@ def documents(tmp_path: Path) -> Shard:
     """No token stands twice, so that each tells where it is from."""
     begins = np.cumsum([4, *LENGTHS[:-1]])
     rows = [np.arange(n) + begin for begin, n in zip(begins, LENGTHS, strict=True)]
-    write(tmp_path / "train", rows, 1000)
+    write_shard(tmp_path / "train", rows, 1000)
     return Shard(tmp_path / "train")
 
 
@@ -133,7 +133,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone(documents: Shard) -> None:
 
 
 def test_windows_begin_elsewhere_in_every_epoch(tmp_path: Path) -> None:
-    write(tmp_path / "one", [range(1000)], 1000)
+    write_shard(tmp_path / "one", [range(1000)], 1000)
     plan = Windows(Shard(tmp_path / "one"), 100, 400)
     places = {
         min(int(b) % 100 for rows in plan.epoch(e) for b in rows.begins if b) for e in range(9)
@@ -180,7 +180,7 @@ def test_pieces_in_a_batch_do_not_see_each_other(documents: Shard, kind: Any, la
 
 def test_documents_are_framed_by_the_signs_of_their_codec(tmp_path: Path) -> None:
     codec = Text.train(["ab ba", "a"], "character", 20)
-    write(tmp_path / "text", framed(["ab", "b"], codec), codec.size)
+    write_shard(tmp_path / "text", framed(["ab", "b"], codec), codec.size)
     shard = Shard(tmp_path / "text")
     assert [one.tolist() for one in (shard[0], shard[1])] == [
         [BOS, *codec.encode("ab"), EOS],
@@ -190,7 +190,7 @@ def test_documents_are_framed_by_the_signs_of_their_codec(tmp_path: Path) -> Non
 
 def test_short_documents_fill_most_of_a_batch(tmp_path: Path) -> None:
     chance = np.random.default_rng(0)
-    write(tmp_path / "short", [range(n) for n in chance.integers(20, 90, 500)], 100)
+    write_shard(tmp_path / "short", [range(n) for n in chance.integers(20, 90, 500)], 100)
     plan = Windows(Shard(tmp_path / "short"), 100, 4000)
     planned = plan.epoch(0)
     assert sum(map(plan.count, planned)) > 0.85 * sum(map(plan.area, planned))
@@ -199,6 +199,6 @@ def test_short_documents_fill_most_of_a_batch(tmp_path: Path) -> None:
 def test_what_cannot_be_cut_is_refused(tmp_path: Path, documents: Shard) -> None:
     with pytest.raises(ValueError, match="a window has 1 token or more, a context of 0 was asked"):
         Windows(documents, 0, 32)
-    write(tmp_path / "short", [[1], []], 10)
+    write_shard(tmp_path / "short", [[1], []], 10)
     with pytest.raises(ValueError, match="nothing to learn: no document has two tokens"):
         Windows(Shard(tmp_path / "short"), 8, 32)

@@ -20,8 +20,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Columns, Tagged, labelled, tagged
 from manyheads.data.layout import NOTHING
-from manyheads.data.shards import Shard
-from manyheads.data.shards import write as write_shard
+from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer, text_of
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples, tags_of
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind

@@ -12,7 +12,7 @@ from typing import Any
 
 from manyheads.codecs.text import Text
 from manyheads.data.documents import documents, hold_out
-from manyheads.data.shards import write as write_shard
+from manyheads.data.shards import write_shard
 from manyheads.data.windows import framed as between_signs
 from manyheads.tasks.language.settings import TextData, VocabularyKind
 from manyheads.training.files import write_text

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.data.shards import write as write_shard
+from manyheads.data.shards import write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
 from manyheads.tasks.music.codec import CODEC, MusicCodec, save_codec
 from manyheads.tasks.music.grids import read_grids

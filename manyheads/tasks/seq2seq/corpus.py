@@ -16,8 +16,7 @@ import numpy as np
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.filters import Report, clean, some_left
 from manyheads.data.layout import Ints
-from manyheads.data.shards import Shard
-from manyheads.data.shards import write as write_shard
+from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS

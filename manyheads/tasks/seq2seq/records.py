@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.sources import Example, objects
+from manyheads.data.sources import Example, read_records
 
 Record = dict[str, Any]
 
@@ -26,7 +26,7 @@ class PairRecords:
         return [self.source(record, where)]
 
     def examples(self, path: Path) -> Iterator[Example]:
-        for number, record in objects(path):
+        for number, record in read_records(path):
             where = f"{path}:{number}"
             target, *others = texts(record, self.targets, where)
             yield Example(self.source(record, where), target, number, tuple(others))
@@ -60,7 +60,7 @@ class QuestionRecords:
         return [self.source({**one, **held}, where) for one in asked]
 
     def examples(self, path: Path) -> Iterator[Example]:
-        for number, record in objects(path):
+        for number, record in read_records(path):
             where = f"{path}:{number}"
             sources = self.all_sources(record, where)
             for source, one in zip(sources, self.asked(record, where), strict=True):
