@@ -21,7 +21,7 @@ from manyheads.attention.positions import Position
 from manyheads.modules.checks import counted, embedded, goes_on, looked_at, measured, same_width
 from manyheads.modules.layers import started
 from manyheads.modules.stack import Memory
-from manyheads.modules.transformer import Tokens, as_tokens
+from manyheads.modules.transformer import SequenceNetwork, Tokens
 
 HALF = math.sqrt(0.5)  # the sum of two things, times this, is as large as each of them
 
@@ -45,7 +45,7 @@ class Gated(nn.Module):
         return F.glu(self.convolution(x), 1)
 
 
-class ConvolutionalEncoder(nn.Module):
+class ConvolutionalEncoder(SequenceNetwork):
     """Sees both ways, `span` tokens in a layer. Tokens (B, T) -> states (B, T, D)."""
 
     def __init__(
@@ -71,7 +71,6 @@ class ConvolutionalEncoder(nn.Module):
         self.blocks = nn.ModuleList(Gated(width, span, step, dropout) for step in dilations)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        tokens = as_tokens(tokens)
         x = embedded(self.embedding, tokens, self.width, "a convolutional network")
         x = self.dropout(self.position(x, tokens.at)).mT  # (B, D, T)
         counts = counted(tokens.seen, tokens.at, len(x))
@@ -108,7 +107,7 @@ class ConvolutionalBlock(nn.Module):
         return (x + (near + found) * HALF) * HALF
 
 
-class ConvolutionalDecoder(nn.Module):
+class ConvolutionalDecoder(SequenceNetwork):
     """Sees the last tokens it wrote, and looks at the memory in every layer.
 
     Tokens (B, T) -> scores of the next token (B, T, V). `dilations` of (1, 2, 4, 8) see 31 tokens
@@ -148,7 +147,6 @@ class ConvolutionalDecoder(nn.Module):
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Recent | None = None
     ) -> Tensor:
-        tokens = as_tokens(tokens)
         x = embedded(self.embedding, tokens, self.width, "a convolutional network")
         memory = looked_at(memory, x, self.width, "a convolutional network")
         if cache is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from manyheads.modules.checks import mean, one_a_row
 from manyheads.modules.config import Pooling
 from manyheads.modules.layers import started
-from manyheads.modules.transformer import Embedding, Tied, Tokens, as_tokens
+from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Tokens
 
 
 class Guess(nn.Module):
@@ -30,7 +30,7 @@ class Guess(nn.Module):
         return self.words(self.norm(nn.functional.gelu(self.dense(states))))
 
 
-class EncoderHead(nn.Module):
+class EncoderHead(SequenceNetwork):
     """Reads a text and says one thing about all of it, or one about each token.
 
     Tokens (B, T) -> scores (B, N), or (B, T, N) where `pooling` is None. "first" asks the state of
@@ -57,7 +57,7 @@ class EncoderHead(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         if self.pooling is not None:
-            one_a_row(as_tokens(tokens).seen, "a verdict on the whole")
+            one_a_row(tokens.seen, "a verdict on the whole")
         states = self.encoder(tokens)
         if self.pooler is not None:
             states = torch.tanh(self.pooler(states[:, 0]))

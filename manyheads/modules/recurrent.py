@@ -33,7 +33,7 @@ from manyheads.modules.checks import (
 )
 from manyheads.modules.layers import started
 from manyheads.modules.stack import Memory, named
-from manyheads.modules.transformer import Tokens, as_tokens
+from manyheads.modules.transformer import SequenceNetwork, Tokens
 
 States: TypeAlias = tuple[Tensor, ...]  # each (L, B, D): hidden and cell of an LSTM, one of a GRU
 
@@ -48,7 +48,7 @@ SCORES: dict[str, Callable[[int], Score | None]] = {
 }
 
 
-class RecurrentEncoder(nn.Module):
+class RecurrentEncoder(SequenceNetwork):
     """Reads both ways, half of the width each. Tokens (B, T) -> states (B, T, D)."""
 
     def __init__(
@@ -72,7 +72,6 @@ class RecurrentEncoder(nn.Module):
         self.cells = cells_of(cell, width, depth, dropout, both_ways=True)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        tokens = as_tokens(tokens)
         x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
         counts = counted(tokens.seen, tokens.at, len(x))
         if counts is None:
@@ -104,7 +103,7 @@ class Lookup(nn.Module):
         return look(query, held, held, score=self.score)[:, 0]
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(SequenceNetwork):
     """Writes from a state that holds all it has read, and from what that finds in the memory.
 
     Tokens (B, T) -> scores of the next token (B, T, V).
@@ -146,7 +145,6 @@ class RecurrentDecoder(nn.Module):
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Carried | None = None
     ) -> Tensor:
-        tokens = as_tokens(tokens)
         x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
         memory = looked_at(memory, x, self.width, "a recurrent network")
 
@@ -176,7 +174,7 @@ class RecurrentDecoder(nn.Module):
         return states, end if self.kinds == 2 else (end,)
 
 
-class RecurrentWriter(nn.Module):
+class RecurrentWriter(SequenceNetwork):
     """Writes from a state that holds all it has written: no source, no attention.
 
     Tokens (B, T) -> scores of the next token (B, T, V).
@@ -205,7 +203,6 @@ class RecurrentWriter(nn.Module):
         return Carried()
 
     def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
-        tokens = as_tokens(tokens)
         if memory is not None:
             raise ValueError("a memory came to a network that writes without one")
         x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))

@@ -17,6 +17,7 @@ from manyheads.attention.cache import Cache, Growing
 from manyheads.attention.evaluate import looks_ahead
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Segments, all_of
 from manyheads.attention.places import Places, line, packed
+from manyheads.inspect.record import recording
 from manyheads.modules.stack import Memory, Stack
 
 
@@ -65,13 +66,43 @@ def rows_of(value: Any, example: str) -> Any:
     return value
 
 
-def as_tokens(value: Any) -> Tokens:
-    if not isinstance(value, Tokens):
+def as_tokens(value: Any, lengths: Tensor | Sequence[int] | None = None) -> Tokens:
+    """Plain ids, (B, T), are sequences on a line; of each the first `lengths` count, else all."""
+    if isinstance(value, Tokens):
+        if lengths is not None:
+            raise ValueError(
+                "lengths came with Tokens, which say what counts; with ids they would do"
+            )
+        return value
+    if not isinstance(value, Tensor) or value.dim() < 2:
+        came = f"a {type(value).__name__}"
+        if isinstance(value, Tensor):
+            came = f"a tensor of {tuple(value.shape)}"
         raise ValueError(
-            f"a network reads Tokens, a {type(value).__name__} arrived; "
-            "Tokens.padded([[5, 6], [7]]) or Tokens(ids, line(n)) makes them"
+            f"a network reads ids of (B, T) or Tokens, {came} arrived; "
+            "Tokens.padded([[5, 6], [7]]) makes them"
         )
-    return value
+    at = line(value.shape[1], device=value.device)
+    if lengths is None:
+        return Tokens(value, at)
+    return Tokens(value, at, Lengths(torch.as_tensor(lengths, device=value.device)))
+
+
+class SequenceNetwork(nn.Module):
+    """What every network can do: read plain ids where it reads Tokens, and show its attention."""
+
+    def __call__(
+        self, tokens: Any, *more: Any, lengths: Tensor | Sequence[int] | None = None, **named: Any
+    ) -> Any:
+        """network(ids), network(ids, lengths=[3, 1]) or network(Tokens.packed(...))."""
+        return super().__call__(as_tokens(tokens, lengths), *more, **named)
+
+    @torch.no_grad()
+    def attention_weights(self, *inputs: Any, **named: Any) -> dict[str, Tensor]:
+        """What every head looks at, (B, H, T, T) by the name of its layer; called as it is."""
+        with recording(self) as seen:
+            self(*inputs, **named)
+        return {one.layer: one.weights for one in seen}
 
 
 class Embedding(nn.Module):
@@ -122,7 +153,7 @@ class Tied(nn.Module):
         return F.linear(states, self.read_backwards[0].table.weight, self.bias)
 
 
-class Encoder(nn.Module):
+class Encoder(SequenceNetwork):
     """Sees both ways. Tokens (B, T) -> states (B, T, D), or what a head makes of them."""
 
     def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module | None = None):
@@ -131,11 +162,10 @@ class Encoder(nn.Module):
         self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
 
     def forward(self, tokens: Tokens) -> Tensor:
-        tokens = as_tokens(tokens)
         return self.head(self.stack(embedded(self.embedding, tokens), tokens.at, tokens.seen))
 
 
-class Decoder(nn.Module):
+class Decoder(SequenceNetwork):
     """Writes: sees what its patterns let it, `Causal()` for what came before.
 
     Tokens (B, T) -> scores of the next token (B, T, V).
@@ -158,7 +188,6 @@ class Decoder(nn.Module):
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
     ) -> Tensor:
-        tokens = as_tokens(tokens)
         if memory is not None:
             if not isinstance(memory, Memory):
                 raise ValueError(
@@ -181,7 +210,7 @@ class Decoder(nn.Module):
         return Growing()
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(SequenceNetwork):
     """Reads a source, then writes a target: translation, summaries, answers."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module):
@@ -195,11 +224,21 @@ class EncoderDecoder(nn.Module):
         """Whether its decoder writes from left to right."""
         return bool(getattr(self.decoder, "causal", False))
 
-    def encode(self, source: Tokens) -> Memory:
+    def encode(
+        self, source: Tokens | Tensor, lengths: Tensor | Sequence[int] | None = None
+    ) -> Memory:
+        source = as_tokens(source, lengths)
         return Memory(self.encoder(source), source.at, source.seen)
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        return self.decoder(target, self.encode(source))
+    def forward(
+        self,
+        source: Tokens,
+        target: Tokens | Tensor,
+        *,
+        target_lengths: Tensor | Sequence[int] | None = None,
+    ) -> Tensor:
+        """network(ids, target_ids, lengths=..., target_lengths=...): `lengths` are the source's."""
+        return self.decoder(as_tokens(target, target_lengths), self.encode(source))
 
 
 def embedded(embedding: nn.Module, tokens: Tokens) -> Tensor:

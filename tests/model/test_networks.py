@@ -124,8 +124,16 @@ def test_a_word_outside_the_vocabulary_is_named() -> None:
     ("act", "sentence"),
     [
         (
-            lambda: translator().encoder(torch.zeros(1, 2)),
-            "a network reads Tokens, a Tensor arrived",
+            lambda: translator().encoder([[1, 2]]),
+            r"a network reads ids of \(B, T\) or Tokens, a list arrived; Tokens.padded\(\[\[5, 6",
+        ),
+        (
+            lambda: translator().encoder(torch.zeros(2)),
+            r"a network reads ids of \(B, T\) or Tokens, a tensor of \(2,\) arrived",
+        ),
+        (
+            lambda: translator().encoder(Tokens.padded([[1]]), lengths=[1]),
+            "lengths came with Tokens, which say what counts; with ids they would do",
         ),
         (
             lambda: translator().decoder(Tokens.padded([[1]]), torch.zeros(1, 2, 24)),

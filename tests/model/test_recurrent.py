@@ -268,7 +268,7 @@ PACKED = Tokens.packed([[[1], [2]]], 2)
             lambda: reader()(Tokens(ONE.ids, ONE.at, Lengths([1, 1]))),
             "Lengths describes 2 sequences, but a batch of 1 arrived",
         ),
-        (lambda: reader()(ONE.ids), "a network reads Tokens, a Tensor arrived"),
+        (lambda: reader()(ONE.ids[0]), r"a network reads ids of \(B, T\) or Tokens, a tensor of"),
         (
             lambda: writer()(ONE),
             r"looks at a Memory\(states, places\), none came; EncoderDecoder.encode makes one",

@@ -1,0 +1,78 @@
+"""A network reads plain ids as it reads Tokens, and shows what its heads look at."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from manyheads.inspect.record import recording
+from manyheads.modules.build import decoder, encoder, encoder_decoder, reader
+from manyheads.modules.config import Network
+from manyheads.modules.transformer import Tokens
+
+ROWS = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
+PADDED, LENGTHS = Tokens.padded(ROWS), [len(row) for row in ROWS]
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32}
+KINDS = ("transformer", "recurrent", "convolutional")
+
+
+def network_of(kind: str) -> Network:
+    return Network(**{**SMALL, "kind": kind})
+
+
+def alone() -> list[tuple[str, nn.Module]]:
+    torch.manual_seed(0)
+    found = [(f"{kind} encoder", encoder(network_of(kind), 20)) for kind in KINDS]
+    found += [(f"{kind} decoder", decoder(network_of(kind), 20)) for kind in KINDS[:2]]
+    found += [(f"{kind} reader", reader(network_of(kind), 20, 3)) for kind in KINDS]
+    return [(name, network.eval()) for name, network in found]
+
+
+def both() -> list[tuple[str, nn.Module]]:
+    torch.manual_seed(0)
+    made = [(kind, encoder_decoder(network_of(kind), 20, 20, joint=True)) for kind in KINDS]
+    return [(name, network.eval()) for name, network in made]
+
+
+@pytest.mark.parametrize(("name", "network"), alone())
+def test_ids_and_lengths_are_read_as_tokens_are(name: str, network: nn.Module) -> None:
+    whole = Tokens.padded([row[:2] for row in ROWS])
+    with torch.no_grad():
+        assert torch.equal(network(whole.ids), network(whole))
+        wanted = network(PADDED)
+        assert torch.equal(network(PADDED.ids, lengths=LENGTHS), wanted)
+        assert torch.equal(network(PADDED.ids, lengths=torch.tensor(LENGTHS)), wanted)
+
+
+@pytest.mark.parametrize(("name", "network"), both())
+def test_a_source_and_a_target_are_too(name: str, network: nn.Module) -> None:
+    target = Tokens.padded([[1, 2], [1], [1, 3]])
+    with torch.no_grad():
+        wanted = network(PADDED, target)
+        found = network(PADDED.ids, target.ids, lengths=LENGTHS, target_lengths=[2, 1, 2])
+        assert torch.equal(found, wanted)
+        memory = network.encode(PADDED.ids, LENGTHS)
+        assert torch.equal(memory.states, network.encode(PADDED).states)
+
+
+@pytest.mark.parametrize(("name", "network"), [*alone()[:1], *alone()[3:4], *both()])
+def test_compiled_it_reads_ids_as_well(name: str, network: nn.Module) -> None:
+    torch.compiler.reset()
+    inputs = (PADDED.ids, PADDED.ids[:, :2]) if hasattr(network, "decoder") else (PADDED.ids,)
+    quick = torch.compile(network, backend="eager")
+    with torch.no_grad():
+        wanted = network(*inputs, lengths=LENGTHS)
+        assert torch.allclose(quick(*inputs, lengths=LENGTHS), wanted, atol=1e-6)
+
+
+def test_attention_weights_are_what_recording_sees() -> None:
+    (_, network), *_ = both()
+    target = torch.tensor([[1, 2]] * 3)
+    with recording(network) as seen, torch.no_grad():
+        network(PADDED, Tokens.padded(target.tolist()))
+    found = network.attention_weights(PADDED.ids, target, lengths=LENGTHS)
+    assert [*found] == [one.layer for one in seen]
+    assert all(torch.equal(found[one.layer], one.weights) for one in seen)
+    assert found["decoder.stack.blocks.1.cross_attention"].shape == (3, 2, 2, 4)
+    assert found["encoder.stack.blocks.0.self_attention"][1, 0, 0, 2:].tolist() == [0, 0]
