@@ -11,7 +11,9 @@ __version__ = "0.1.0"
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _IMPORTS = [node for node in _STUB.body if isinstance(node, ast.ImportFrom)]
 _MODULE_OF = {alias.name: node.module or "" for node in _IMPORTS for alias in node.names}
-__all__ = [*_MODULE_OF]  # noqa: PLE0604
+# Words that a script has for itself: `from manyheads import *` leaves them alone.
+_BY_NAME = {"line", "read", "plan", "kernel", "choose", "sample"}
+__all__ = [name for name in _MODULE_OF if name not in _BY_NAME]
 
 
 def __getattr__(name: str) -> Any:

@@ -94,6 +94,8 @@ from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
 # trained models
 from manyheads.models import load as load
+from manyheads.api import train as train
+from manyheads.tasks.model import Model as Model
 from manyheads.tasks.seq2seq.model import Translator as Translator
 from manyheads.tasks.language.model import LanguageModel as LanguageModel
 from manyheads.tasks.language.decoding import LanguageDecoding as LanguageDecoding

@@ -70,6 +70,7 @@ KNOWS: dict[str, set[str]] = {
     "models": {"tasks.table"},
     "request": {"models"},
     "learn": {"request"},
+    "api": {"learn", "cli.screen"},
     "estimate": {"learn"},
     "comparing": {"estimate"},
     "interop.importing": {"models", "interop"},

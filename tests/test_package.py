@@ -20,6 +20,12 @@ def test_every_listed_name_is_there(name: str) -> None:
     assert getattr(manyheads, name) is not None
 
 
+def test_a_star_leaves_common_words_alone() -> None:
+    for name in ("read", "line", "plan", "kernel", "choose", "sample"):
+        assert name not in manyheads.__all__
+        assert callable(getattr(manyheads, name)), "asked for by name it is there"
+
+
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(AttributeError, match="manyheads has no 'Casual'; it has line, grid"):
         _ = manyheads.Casual

@@ -22,6 +22,18 @@ def test_the_code_runs_from_top_to_bottom(
     assert f"# {shown}" in README
 
 
+def test_the_page_on_python_runs_from_top_to_bottom(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name, words in (("train.de", "ein hund rennt"), ("train.en", "a dog is running")):
+        lines = "".join(f"{words} {'so ' * (i + 1)}\n" for i in range(40))
+        Path(name).write_text(lines, encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    exec(code, {})
+
+
 def test_the_drawing_is_what_the_command_prints() -> None:
     (
         title,
@@ -70,7 +82,8 @@ def test_the_account_of_the_heart_quotes_what_is_printed() -> None:
     quoted = re.search(r">>> print\((choose\(.*\))\)\n(.*?)```", account, re.DOTALL)
     assert quoted
     names: dict[str, object] = {}
-    exec(f"from manyheads import *\nfound = str({quoted[1]})", names)
+    words = "from manyheads import *\nfrom manyheads import choose, line\n"
+    exec(f"{words}found = str({quoted[1]})", names)
     assert names["found"] == quoted[2].strip()
     classes = re.findall(r"```python\n(class .*?)```", account, re.DOTALL)
     assert classes

@@ -126,6 +126,11 @@ def write(value: object, note: str = "") -> str:
     return comment + text
 
 
+def inline(value: object) -> str:
+    """What stands behind the = of an override: (1, 2) -> "[1, 2]" """
+    return write(value).removesuffix("\n").removesuffix("\n...")
+
+
 # ---- and back ----
 
 

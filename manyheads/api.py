@@ -1,0 +1,101 @@
+"""What a Python user calls: load a model, train one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast, get_origin, get_type_hints
+
+from manyheads.cli.screen import watching
+from manyheads.config import inline
+from manyheads.config.fields import nearest
+from manyheads.learn import go_on, refuse_minutes, start
+from manyheads.models import load as load
+from manyheads.request import Request
+from manyheads.tasks.model import Model
+from manyheads.tasks.recipe import Recipe
+from manyheads.tasks.table import find_recipe, recipe_in, task_names
+from manyheads.training.distributed import join
+from manyheads.training.run import CORPUS, Run
+from manyheads.training.trainer import Callback
+
+
+def train(
+    task: str | Path,
+    *,
+    out: str | Path,
+    network: str | Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    start_from: str | Path | None = None,
+    device: str | None = None,
+    minutes: float | None = None,
+    callback: Callback | None = None,
+    **given: Any,
+) -> Model:
+    """train("translation", source="a.de", target="a.en", out="runs/de-en", training={"steps": 900})
+
+    What `manyheads train` does, and the model of the run. A task has the files that the command
+    has options for, and the settings of its recipe; a recipe in a file takes the place of a task.
+    What the command shows is shown, unless a `callback` is there to be told.
+    """
+    what, kind = str(task), network if isinstance(network, str) else None
+    if isinstance(network, Mapping):
+        given = {**given, "network": network}
+    origin = None if start_from is None else Path(start_from)
+    if what not in task_names():
+        Request(what, network=kind, start_from=origin).refuse_no_recipe()
+    files, settings = sort_arguments(what, given)
+    if minutes is not None:
+        refuse_minutes(minutes, settings)
+    world = join(device)
+    request = Request(what, settings, files, world.device.type, kind, preset, origin)
+    run = Run(Path(out))
+    deadline = start(request, run, world, minutes)
+    with nullcontext(callback) if callback else watching(world.first) as told:
+        told.say((run / CORPUS).read_text(encoding="utf-8").rstrip())
+        go_on(run, world, told, deadline=deadline)
+    world.wait()
+    return load(run.folder, str(world.device))
+
+
+def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Files of a task by name, and settings as the command line has them."""
+    family = find_recipe(what) if what in task_names() else recipe_in(Path(what))
+    groups = [one.name for one in fields(cast(Any, family)) if one.name != "task"]
+    files, settings = dict[str, Any](), list[str]()
+    for name, value in given.items():
+        if name in family.files and not isinstance(value, Mapping):
+            if what in task_names():
+                files[name] = file_value(family, name, value)
+            else:  # a recipe says which files, and this is another
+                settings += dotted(f"data.{name}", value)
+        elif name in groups:
+            settings += dotted(name, value)
+        else:
+            names = [*family.files, *groups]
+            near = nearest(name, names)
+            hint = f"did you mean {near}?" if near else f"its fields are {', '.join(names)}"
+            raise ValueError(f"{what} has no field {name!r}; {hint}")
+    return files, settings
+
+
+def file_value(family: type[Recipe], name: str, value: Any) -> Any:
+    """As the task's data has it: a path, or several."""
+    kind = get_type_hints(get_type_hints(family)["data"])[name]
+    if get_origin(kind) is tuple:
+        return tuple(map(Path, [value] if isinstance(value, str | Path) else value))
+    return Path(value) if "Path" in str(kind) else value
+
+
+def dotted(name: str, value: Any) -> Iterator[str]:
+    """ "network", {"width": 512} -> "network.width=512" """
+    if isinstance(value, Mapping):
+        for inner, held in value.items():
+            yield from dotted(f"{name}.{inner}", held)
+        return
+    try:
+        yield f"{name}={inline(tuple(value) if isinstance(value, list) else value)}"
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -1,0 +1,131 @@
+"""From Python as from the command line: the same runs, the same sentences."""
+
+from pathlib import Path
+from typing import Any
+
+import books
+import pytest
+from typed import SETTINGS, texts, trained
+
+import manyheads
+from manyheads.api import dotted, sort_arguments
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.table import find_recipe, trained_tasks
+from manyheads.training.run import METRICS, RECIPE, WEIGHTS
+from manyheads.training.trainer import Callback
+
+NETWORK = {"width": 16, "heads": 2, "depth": 1, "inner": 32}
+CODEC = {"kind": "word", "size": 40}
+TRAINING = {"steps": 20, "warmup_steps": 4, "tokens_per_batch": 64, "validate_every": 10}
+OFTEN = {"checkpoint_every": 10, "log_every": 5}
+
+
+class Told(Callback):
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.words.append(text)
+
+
+def test_a_run_from_python_is_the_run_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = texts(tmp_path)
+    typed = trained(
+        tmp_path / "typed", "translation", "--source", source, "--target", target, settings=SETTINGS
+    )
+    capsys.readouterr()
+    told = Told()
+    model = manyheads.train(
+        "translation",
+        source=str(source),
+        target=target,
+        out=str(tmp_path / "called"),
+        codec=CODEC,
+        network=NETWORK,
+        training={**TRAINING, **OFTEN},
+        device="cpu",
+        callback=told,
+    )
+    assert isinstance(model, Translator)
+    assert model.name == str(tmp_path / "called")
+    assert isinstance(model.translate("ba du"), str)
+    for name in (RECIPE, METRICS, WEIGHTS):
+        assert (tmp_path / "called" / name).read_bytes() == (typed / name).read_bytes()
+    assert capsys.readouterr() == ("", "")
+    assert told.words[0].startswith("60 pairs read")
+
+
+def test_a_recipe_in_a_file_is_trained_too_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = books.classification(tmp_path)
+    few: dict[str, Any] = {"training": {"steps": 2}, "device": "cpu"}
+    model = manyheads.train(first / RECIPE, out=tmp_path / "again", **few)
+    assert (model.kind, model.task.recipe.training.steps) == ("classification", 2)
+    assert "step 2 of 2" in capsys.readouterr().err
+    data = books.judged(tmp_path)
+    other = manyheads.train(first / RECIPE, data=data, out=tmp_path / "other", **few)
+    assert other.task.recipe.data.data == data
+
+
+def test_settings_are_written_as_the_command_line_has_them() -> None:
+    nested = {"width": 512, "dilations": [1, 2], "cell": "lstm", "tied": True, "key_heads": None}
+    assert [*dotted("network", nested)] == [
+        "network.width=512",
+        "network.dilations=[1, 2]",
+        "network.cell=lstm",
+        "network.tied=true",
+        "network.key_heads=null",
+    ]
+    files, settings = sort_arguments("classification", {"data": "a.tsv", "pooling": "first"})
+    assert (files, settings) == ({"data": Path("a.tsv")}, ["pooling=first"])
+    files, settings = sort_arguments("language", {"text": "a.txt", "data": {"context": 64}})
+    assert (files, settings) == ({"text": (Path("a.txt"),)}, ["data.context=64"])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"network": {"widht": 512}},
+            "network.widht=512: network has no field 'widht'; did you mean width?",
+        ),
+        (
+            {"training": {"steps": "many"}},
+            "training.steps=many: training.steps is a whole number, got 'many'",
+        ),
+        ({"sorce": "a.de"}, "translation has no field 'sorce'; did you mean source?"),
+        (
+            {"rate": 0.1},
+            "translation has no field 'rate'; its fields are source, target, pairs, valid_source, "
+            "valid_target, valid_pairs, data, codec, network, training, layout, ",
+        ),
+        ({"layout": object}, f"layout: settings hold no type, got {object!r}"),
+        ({"network": "recurent"}, "translation is learned by transformer or recurrent"),
+        ({"minutes": 0}, "--minutes is above 0, got 0"),
+    ],
+)
+def test_mistakes_are_told_as_those_of_a_recipe(
+    given: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    source, target = texts(tmp_path)
+    out = tmp_path / "run"
+    with pytest.raises(ValueError) as error:
+        manyheads.train("translation", source=source, target=target, out=out, **given)
+    assert str(error.value).startswith(sentence)
+    assert not out.exists()
+
+
+def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no task 'translaton'; there are translation, "):
+        manyheads.train("translaton", out=tmp_path / "run", source="a", target="b")
+    with pytest.raises(ValueError, match=r"says which network; network.kind=recurrent changes it"):
+        manyheads.train("a.yaml", out=tmp_path / "run", network="recurrent")
+
+
+@pytest.mark.parametrize("name", trained_tasks())
+def test_no_file_of_a_task_is_called_as_an_argument_of_train(name: str) -> None:
+    taken = {"task", "out", "network", "preset", "start_from", "device", "minutes", "callback"}
+    assert not taken & set(find_recipe(name).files)
