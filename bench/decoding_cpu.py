@@ -44,7 +44,7 @@ from manyheads.modules.build import encoder_decoder
 from manyheads.modules.config import Network
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.writing import find_longest, write
+from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
 SHORTEST, LONGEST, APART = 4, 30, 3  # tokens of a source, and how far apart a group's may be
 SPECIAL = 4  # the first words of the vocabulary are none
@@ -91,7 +91,7 @@ def ours(size: Size) -> Translate:
 
     def translate(sources: Sequence[list[int]], tokens: int, beam: int) -> int:
         how = DecodingConfig(beam=beam, min_new_tokens=tokens, max_new_tokens=tokens)
-        return sum(len(best.ids) for best, *_ in write(network, sources, how))
+        return sum(len(best.ids) for best, *_ in write_targets(network, sources, how))
 
     return translate
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
 from manyheads.decoding.config import BEAM, DecodingConfig
-from manyheads.decoding.log_probs import blockwise_topk, few, to_log_probs
+from manyheads.decoding.log_probs import are_few, blockwise_topk, to_log_probs
 from manyheads.decoding.step import Step
 
 LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
@@ -88,7 +88,7 @@ class Search:
             going = self.going.tolist()
             if not any(going):
                 return
-            if few(sum(going), len(going)):
+            if are_few(sum(going), len(going)):
                 step.select(self.leave(parents))
             else:
                 step.reorder(parents.flatten())

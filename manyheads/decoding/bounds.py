@@ -112,26 +112,25 @@ class Bounds:
             if written < len(self.prefix[row])
         ]
         if not forced:
-            return without(logs, (*self.never, *early))
+            return forbid(logs, (*self.never, *early))
         at, token = torch.tensor(forced, device=logs.device).T
         own = logs[at, token].clamp(min=UNLIKELY)
-        without(logs, (*self.never, *early))[at] = -torch.inf
+        forbid(logs, (*self.never, *early))[at] = -torch.inf
         logs[at, token] = own
         return logs
 
     def check(self, vocabulary: int) -> None:
-        for what, tokens in (("stop", self.stops), ("never", self.never), *self.named_prefixes()):
+        named = {"stop": self.stops, "never": self.never}
+        named |= {f"the prefix of sequence {row}": (*ids,) for row, ids in enumerate(self.prefix)}
+        for what, tokens in named.items():
             for token in tokens:
                 if not 0 <= token < vocabulary:
                     raise ValueError(
                         f"{what} names token {token}; they are numbered 0 to {vocabulary - 1}"
                     )
 
-    def named_prefixes(self) -> list[tuple[str, Sequence[int]]]:
-        return [(f"the prefix of sequence {row}", tokens) for row, tokens in enumerate(self.prefix)]
 
-
-def without(logs: Tensor, tokens: Sequence[int]) -> Tensor:
+def forbid(logs: Tensor, tokens: Sequence[int]) -> Tensor:
     for token in tokens:
         logs[:, token] = -torch.inf
     return logs
@@ -146,6 +145,19 @@ def check_start(start: Tensor) -> Tensor:
             "the sign that a sequence starts with would do"
         )
     return start
+
+
+def fit_context(
+    ids: Sequence[int], context: int, truncate: bool, what: str, beat: int = 1
+) -> list[int]:
+    """All of these tokens, or the last whole beats of them that a context holds."""
+    spare = max(0, len(ids) - context)
+    if spare and not truncate:
+        raise ValueError(
+            f"the {what} has {len(ids)} tokens and the context {context}; shorten it, or "
+            "read its end alone: --truncate, truncate=True"
+        )
+    return list(ids[-(-spare // beat) * beat :])
 
 
 def nothing_left(row: int, written: int) -> ValueError:

@@ -28,7 +28,7 @@ from manyheads.attention.kernels import Fastest, Kernel
 from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs, line
-from manyheads.decoding.bounds import Bounds, Hypothesis, nothing_left, without
+from manyheads.decoding.bounds import Bounds, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
 from manyheads.modules.stack import Block
@@ -97,7 +97,7 @@ class CudaGraphDecoder:
         self.places = line(slots, device=self.device)
         self.lines = {slots: self.places}
         self.kept: dict[int, KeyValue] = {
-            i: cast(KeyValue, tuple(self.empty(layer, weight.dtype) for _ in range(2)))
+            i: cast(KeyValue, tuple(self.make_buffer(layer, weight.dtype) for _ in range(2)))
             for i, layer in enumerate(layers)
         }
         whole: Any = {"dtype": torch.long, "device": self.device}
@@ -113,7 +113,7 @@ class CudaGraphDecoder:
         self.recordings: dict[tuple[int, RecordedChoice], Callable[[], None]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
-    def empty(self, layer: Attention, dtype: torch.dtype) -> Tensor:
+    def make_buffer(self, layer: Attention, dtype: torch.dtype) -> Tensor:
         shape = self.batch, layer.key_heads, self.slots, layer.channels
         return torch.zeros(shape, dtype=dtype, device=self.device)
 
@@ -152,18 +152,16 @@ class CudaGraphDecoder:
         )
         bounds.check(logits.shape[1])
         self.choose(logits, rule)
-        done, seen = 1, 0
-        while True:
+        for seen in range(0, steps, self.look_every):
             until = min(steps, seen + self.look_every)
-            for written in range(done, until):
-                self.recorded(start.shape[1] + written, rule)()
-            done = until
-            new = self.news(papers, seen, done)
+            for written in range(max(1, seen), until):
+                self.find_recording(start.shape[1] + written, rule)()
+            new = self.copy_new(papers, seen, until)
             if look is not None:
                 look(new)
-            seen = done
-            if done == steps or not any(paper.going for paper in papers):
-                return [paper.hypothesis() for paper in papers]
+            if not any(paper.going for paper in papers):
+                break
+        return [paper.hypothesis() for paper in papers]
 
     def check_limits(self, start: Tensor, bounds: Bounds, numbers: Sequence[int]) -> list[int]:
         """How long each may be; what cannot be written is refused."""
@@ -201,14 +199,14 @@ class CudaGraphDecoder:
         """Of the next token (B, V), after ids (B, T) that go into the first slots of the cache."""
         if len(ids) < self.batch:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
-        cache = Static(self.first(slots))
+        cache = Static(self.first_places(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
         places, types = self.decoder.places_and_types(ids, at)
         words = words_of(self.decoder.embedding, ids, types)
         states = self.decoder.stack(words, places, cache=cache)
         return self.decoder.head(states[:, -1])
 
-    def first(self, slots: int) -> Grid:
+    def first_places(self, slots: int) -> Grid:
         """So many places of the cache, cut once: what is compiled cannot cut them."""
         if slots not in self.lines:
             self.lines[slots] = self.places[:slots]
@@ -221,7 +219,7 @@ class CudaGraphDecoder:
 
     def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
         """A token for each sequence by its logits (B, V), into the buffers."""
-        logs = without(logits.log_softmax(-1, dtype=torch.float32), rule.never)
+        logs = forbid(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
         token = pick(weigh_on_device(logs, rule.how), self.shares.index_select(1, self.count))
@@ -231,14 +229,14 @@ class CudaGraphDecoder:
         self.count.add_(1)
         self.place.add_(1)
 
-    def news(self, papers: list[Paper], seen: int, done: int) -> list[list[int]]:
+    def copy_new(self, papers: list[Paper], seen: int, done: int) -> list[list[int]]:
         """What each has written from `seen` on: the one place where the host waits."""
         ids, logs = self.ids[:, seen:done].tolist(), self.logs[:, seen:done].tolist()
         return [paper.take(row, ids[row], logs[row], seen) for row, paper in enumerate(papers)]
 
     # ---- recording ---------------------------------------------------------------------------
 
-    def recorded(self, read: int, rule: RecordedChoice) -> Callable[[], None]:
+    def find_recording(self, read: int, rule: RecordedChoice) -> Callable[[], None]:
         """The step after which `read` slots are filled."""
         slots = min(self.slots, -(-read // self.room) * self.room)
         if (slots, rule) not in self.recordings:
@@ -246,7 +244,7 @@ class CudaGraphDecoder:
         return self.recordings[slots, rule]
 
     def record(self, slots: int, rule: RecordedChoice) -> Callable[[], None]:
-        self.first(slots)
+        self.first_places(slots)
         run: Callable[[], None] = partial(self.step, slots, rule)
         if self.compile is not None:
             options = {"fullgraph": True, "dynamic": False, **self.compile}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
-from manyheads.decoding.log_probs import blockwise_topk, few, to_log_probs
+from manyheads.decoding.log_probs import are_few, blockwise_topk, to_log_probs
 from manyheads.decoding.step import Step
 
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
@@ -71,7 +71,7 @@ def write_rounds(
     going = {row for row in rows if limits[row]}
     token, count = check_start(start), 0
     while going:
-        if few(len(going), len(rows)):
+        if are_few(len(going), len(rows)):
             kept = [i for i, row in enumerate(rows) if row in going]
             step.select(torch.tensor(kept, device=token.device))
             rows, token = [rows[i] for i in kept], token[kept]

@@ -46,19 +46,21 @@ def compute_log_probs(
         each = (side.unfold(0, context, stride) for side in (read, wanted))
         rows = max(1, tokens // context)
         for some, after in zip(*(side.split(rows) for side in each), strict=True):
-            logs = of_windows(network, some.to(device), after.to(device))
+            logs = score_windows(network, some.to(device), after.to(device))
             if not found:
                 found.append(logs[0, : context - stride])
             found.append(logs[:, context - stride :].flatten())
     done = sum(map(len, found))
     if done < len(read):  # the last window is shorter, unless it is the only one
         begin = max(0, done - (context - stride))
-        logs = of_windows(network, read[None, begin:].to(device), wanted[None, begin:].to(device))
+        logs = score_windows(
+            network, read[None, begin:].to(device), wanted[None, begin:].to(device)
+        )
         found.append(logs[0, done - begin :])
     return torch.cat(found)[max(0, len(special.bos) - 1) :].tolist() if found else []
 
 
-def of_windows(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
+def score_windows(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
     """What is read and what is wanted after it -> log-probabilities, each (B, T)"""
     with using(sharing(work_of(network), read)):
         scores = network(Tokens(read, line(read.shape[1], device=read.device)))

@@ -37,6 +37,6 @@ def blockwise_topk(totals: Tensor, logs: Tensor) -> Tensor:
     return torch.cat([within, ends.flatten().expand(sentences, -1)], 1)
 
 
-def few(going: int, batch: int) -> bool:
+def are_few(going: int, batch: int) -> bool:
     """Whether those that are done leave: a copy of the cache for all, a row less for each step."""
     return 4 * going <= 3 * batch

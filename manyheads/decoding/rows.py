@@ -47,7 +47,7 @@ class RowStep:
             raise ValueError(f"row {row} holds a sequence; remove({row}) lets it out first")
         if len(start) != 1:
             raise ValueError(f"one sequence is put into a row, {len(start)} came")
-        memory = None if memory is None else self.as_fitting(memory)
+        memory = None if memory is None else self.cut_padding(memory)
         alone = CachedStep(self.decoder, memory, places=self.places)
         logits = alone(check_start(start))
         self.cache.put(row, alone.cache, len(self.lengths), self.memory_tokens)
@@ -69,7 +69,7 @@ class RowStep:
         at = line(self.memory_tokens, device=new.device)
         self.memory = Memory(states, at, Lengths(lengths))
 
-    def as_fitting(self, memory: Memory) -> Memory:
+    def cut_padding(self, memory: Memory) -> Memory:
         """The memory of one sequence without its padding, if there is room for it."""
         if len(memory.states) != 1:
             raise ValueError(f"one sequence came with the memory of {len(memory.states)}")
@@ -90,12 +90,12 @@ class RowStep:
 
     def remove(self, row: int) -> None:
         """Let the sequence of this row out: what it gives until another comes means nothing."""
-        self.taken(row)
+        self.count_read(row)
         self.lengths[row] = None
 
     def crop(self, row: int, length: int) -> None:
         """The sequence of this row goes back to its first `length` tokens."""
-        check_crop(length, self.taken(row), getattr(self.cache, "together", 0))
+        check_crop(length, self.count_read(row), getattr(self.cache, "together", 0))
         if not isinstance(self.cache, Static):
             raise ValueError(
                 f"a row goes back by itself in a Static cache, a {type(self.cache).__name__} holds "
@@ -130,7 +130,7 @@ class RowStep:
         self.lengths = [None if length is None else length + new for length in self.lengths]
         return logits
 
-    def taken(self, row: int) -> int:
+    def count_read(self, row: int) -> int:
         """How many tokens the sequence of this row has read."""
         length = self.lengths[row] if 0 <= row < len(self.lengths) else None
         if length is None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import UNLIKELY, nothing_left, without
+from manyheads.decoding.bounds import UNLIKELY, forbid, nothing_left
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.log_probs import to_log_probs
 from manyheads.decoding.sample import choose_by_chance
@@ -63,7 +63,7 @@ def sample_around(
     for turn, known in enumerate(shown(given)):
         log_probs = to_log_probs(logits)  # (K, V)
         if known == FREE:
-            without(log_probs, never)
+            forbid(log_probs, never)
         else:
             own = log_probs[:, known].clamp(min=UNLIKELY)
             weights += own.double().cpu()
@@ -94,14 +94,14 @@ def resample_systematically(weights: Tensor, share: float) -> Tensor:
     """Which go on, each about as often as its weight says: one chance for all, evenly apart."""
     count = len(weights)
     at = (torch.arange(count, dtype=torch.double) + share) / count
-    return torch.searchsorted(behind(weights), at, right=True).clamp(max=count - 1)
+    return torch.searchsorted(accumulate(weights), at, right=True).clamp(max=count - 1)
 
 
 def choose_one(weights: Tensor, share: float) -> int:
-    found = torch.searchsorted(behind(weights), torch.tensor(share).double(), right=True)
+    found = torch.searchsorted(accumulate(weights), torch.tensor(share).double(), right=True)
     return min(int(found), len(weights) - 1)
 
 
-def behind(weights: Tensor) -> Tensor:
+def accumulate(weights: Tensor) -> Tensor:
     """Shares of all weight up to and with each particle."""
     return weights.softmax(0).cumsum(0)

@@ -18,7 +18,7 @@ from manyheads.decoding.strategies import stream
 from manyheads.models import load
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.music.decoding import MusicDecoding
-from manyheads.tasks.seq2seq.writing import write
+from manyheads.tasks.seq2seq.writing import write_targets
 
 BOUNDS = Bounds(STOP, longest=5)
 
@@ -48,11 +48,11 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("joined")
 def test_a_strategy_from_outside_writes_on(tmp_path_factory: pytest.TempPathFactory) -> None:
     model = load(books.language(tmp_path_factory.getbasetemp()), "cpu")
-    (best,) = model.generate("the old", temperature=0, max_new_tokens=8)
-    (found,) = model.generate("the old", strategy="second best", max_new_tokens=8)
+    best = model.generate("the old", temperature=0, max_new_tokens=8)
+    found = model.generate("the old", strategy="second best", max_new_tokens=8)
     assert found[0] != best[0]
-    assert model.generate("the old" + found[0], temperature=0, max_new_tokens=7) == [found[1:]]
-    (stopped,) = model.generate("the old", strategy="second best", stop=(found[3],))
+    assert model.generate("the old" + found[0], temperature=0, max_new_tokens=7) == found[1:]
+    stopped = model.generate("the old", strategy="second best", stop=(found[3],))
     assert stopped == found[: found.index(found[3])]
 
 
@@ -63,7 +63,7 @@ def test_a_strategy_from_outside_translates(tmp_path_factory: pytest.TempPathFac
     ((found,),) = model.write(["ba du"], DecodingConfig(strategy="second best"))
     assert model.translate(["ba du"], strategy="second best") == [found.text]
     read = model.task.codecs.source.encode("ba du")
-    ((best,),) = write(model.network, [read], prefixes=[found.ids[:1]])
+    ((best,),) = write_targets(model.network, [read], prefixes=[found.ids[:1]])
     assert found.text != "one two"
     assert best.ids == found.ids
 

@@ -9,7 +9,7 @@ from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
 from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.transformer import EncoderDecoder
-from manyheads.tasks.seq2seq.writing import find_longest, write
+from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
 ) -> None:
     network, codec = learned
     ids = codec.encode_all(SOURCES)
-    alone = [write(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]
+    alone = [write_targets(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]
     for tokens in (2048, 30):
-        together = write(network, ids, how, tokens=tokens)
+        together = write_targets(network, ids, how, tokens=tokens)
         assert [[one.ids for one in best] for best in together] == [
             [one.ids for one in best] for best in alone
         ]
@@ -56,7 +56,9 @@ def test_what_is_forced_to_begin_begins_and_lengths_hold(
     network, codec = learned
     ids, begin = codec.encode_all(SOURCES[:4]), codec.encode_all(["six", "one two", "", "five"])
     how = DecodingConfig(min_new_tokens=4, max_new_tokens=5)
-    for forced, (best,) in zip(begin, write(network, ids, how, prefixes=begin), strict=True):
+    for forced, (best,) in zip(
+        begin, write_targets(network, ids, how, prefixes=begin), strict=True
+    ):
         assert best.ids[: len(forced)] == forced
         assert 4 <= len(best.ids) <= 5
 
@@ -66,7 +68,7 @@ def test_a_least_length_beyond_the_likely_one_is_kept(
 ) -> None:
     network, codec = learned
     ids = codec.encode_all(["ba", "ba du ki lo me nu"])
-    ((short,), (long,)) = write(network, ids, DecodingConfig(min_new_tokens=25))
+    ((short,), (long,)) = write_targets(network, ids, DecodingConfig(min_new_tokens=25))
     # Its own 25 and not the 32 of the other, with which it is read.
     assert len(short.ids) == 25
     assert not short.finished
@@ -75,10 +77,20 @@ def test_a_least_length_beyond_the_likely_one_is_kept(
     assert find_longest(DecodingConfig(max_new_tokens=9), 3) == 9
 
 
+def test_what_was_written_may_cost_more(learned: tuple[EncoderDecoder, Text]) -> None:
+    network, codec = learned
+    ids = codec.encode_all(["ba du ba du ba du"])
+    ((plain,),) = write_targets(network, ids, DecodingConfig(min_new_tokens=8))
+    ((dear,),) = write_targets(
+        network, ids, DecodingConfig(min_new_tokens=8, repetition_penalty=50.0)
+    )
+    assert len(set(plain.ids)) < len(set(dear.ids))
+
+
 def test_nothing_to_read_and_nothing_at_all(learned: tuple[EncoderDecoder, Text]) -> None:
     network, _ = learned
-    assert write(network, []) == []
-    assert len(write(network, [[]])) == 1
+    assert write_targets(network, []) == []
+    assert len(write_targets(network, [[]])) == 1
 
 
 def test_sources_of_like_length_go_together() -> None:
@@ -117,5 +129,7 @@ def test_a_network_that_learned_a_little_writes_the_other_language(
     learned: tuple[EncoderDecoder, Text],
 ) -> None:
     network, codec = learned
-    written = [codec.render(best.ids) for (best,) in write(network, codec.encode_all(SOURCES))]
+    written = [
+        codec.render(best.ids) for (best,) in write_targets(network, codec.encode_all(SOURCES))
+    ]
     assert set(" ".join(written).split()) == {"one", "two", "three", "four", "five", "six"}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Detokenizer
 from manyheads.decoding.step import CachedStep, Step
@@ -156,16 +156,10 @@ def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
 
 def make_start(network: Any, prompts: Sequence[Ids], how: LanguageDecoding, context: int) -> Tensor:
     """Prompts of one length (B, T), their signs among them."""
-    length = len(prompts[0])
-    if not length:
+    if not prompts[0]:
         raise ValueError("a prompt has at least one token, and none of this one is known")
-    if length > context and not how.truncate:
-        raise ValueError(
-            f"the prompt has {length} tokens and the context {context}; shorten it, or "
-            "read its end alone: --truncate, truncate=True"
-        )
-    device = next(network.parameters()).device
-    return torch.tensor([ids[-context:] for ids in prompts], device=device)
+    read = [fit_context(ids, context, how.truncate, "prompt") for ids in prompts]
+    return torch.tensor(read, device=next(network.parameters()).device)
 
 
 def make_step(network: Any, codec: Text, how: LanguageDecoding, context: int) -> Step:

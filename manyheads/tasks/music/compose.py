@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import Bounds
+from manyheads.decoding.bounds import Bounds, fit_context
 from manyheads.decoding.smc import FREE, sample_around
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -131,16 +131,10 @@ def encode_prime(player: Player, prime: Piece | None) -> list[int]:
 
 def make_start(player: Player, begin: Sequence[int], how: MusicDecoding) -> Tensor:
     """(1, T): what is read first, from a whole beat on where the beginning is cut."""
-    ids = [*player.codec.special_tokens.bos, *begin]
-    spare = len(ids) - player.context
-    if spare > 0 and not how.truncate:
-        raise ValueError(
-            f"the beginning has {len(ids)} tokens and the context {player.context}; shorten it, or "
-            "read its end alone: --truncate, truncate=True"
-        )
-    beat = player.codec.beat
-    cut = -(-max(0, spare) // beat) * beat
-    return torch.tensor([ids[cut:]], device=next(player.network.parameters()).device)
+    codec = player.codec
+    ids = [*codec.special_tokens.bos, *begin]
+    read = fit_context(ids, player.context, how.truncate, "beginning", codec.beat)
+    return torch.tensor([read], device=next(player.network.parameters()).device)
 
 
 def make_bounds(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:

@@ -21,7 +21,7 @@ from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.writing import Ids, room, write
+from manyheads.tasks.seq2seq.writing import Ids, find_room, write_targets
 
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -169,7 +169,8 @@ class Translator(Model):
         """What is read at once of a text; nothing of one that is blank."""
         codec = self.task.codecs.source
         most = min(
-            MOST_TOKENS, room(self.network.encoder) - len(self.special_tokens[0].encoder_bos) - 1
+            MOST_TOKENS,
+            find_room(self.network.encoder) - len(self.special_tokens[0].encoder_bos) - 1,
         )
         if not text.strip():  # nothing to read is nothing to write
             return []
@@ -195,7 +196,7 @@ class Translator(Model):
     ) -> Iterator[list[Written]]:
         """For the parts of each text the best that can be written, joined."""
         places = [(i, j) for i, parts in enumerate(cut) for j in range(len(parts))]
-        found = write(
+        found = write_targets(
             self.network,
             [cut[i][j].ids for i, j in places],
             how,
@@ -246,7 +247,7 @@ class Translator(Model):
         return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
     def best(self, ids: Ids) -> list[int]:
-        ((best, *_),) = write(self.network, [ids], special=self.special_tokens)
+        ((best, *_),) = write_targets(self.network, [ids], special=self.special_tokens)
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:

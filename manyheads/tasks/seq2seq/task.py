@@ -34,7 +34,7 @@ from manyheads.tasks.seq2seq.settings import (
     PairData,
     Seq2SeqRecipe,
 )
-from manyheads.tasks.seq2seq.writing import write
+from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.oom_retry import in_parts
 from manyheads.training.run import CORPUS
@@ -134,7 +134,9 @@ class Seq2Seq(Task):
         how: DecodingConfig = DecodingConfig(),
     ) -> list[str]:
         read = self.codecs.source.encode_all(list(sources))
-        written = write(network, read, how, special=self.codecs.special_tokens, tokens=self.at_once)
+        written = write_targets(
+            network, read, how, special=self.codecs.special_tokens, tokens=self.at_once
+        )
         return [self.codecs.target.render(best.ids) for best, *_ in written]
 
     def measure(

@@ -24,7 +24,7 @@ LOOP = 64  # tokens that only repeat each other end a text
 
 
 @torch.no_grad()
-def write(
+def write_targets(
     network: EncoderDecoder,
     sources: Sequence[Ids],
     how: DecodingConfig = DecodingConfig(),
@@ -55,7 +55,7 @@ def write(
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
-            min(find_longest(how, len(sources[i]), len(begun)), room(network.decoder))
+            min(find_longest(how, len(sources[i]), len(begun)), find_room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
         bounds = Bounds(
@@ -80,7 +80,7 @@ def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:
     return how.max_new_tokens or begun + max(how.min_new_tokens, 2 * source + 20)
 
 
-def room(side: nn.Module) -> int:
+def find_room(side: nn.Module) -> int:
     """How many tokens it can read or write: a learned position knows only so many places."""
     position = getattr(getattr(side, "stack", None), "position", None)
     return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
