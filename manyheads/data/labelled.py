@@ -69,6 +69,8 @@ def labelled(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
     that mostly holds several words is a second text.
     """
     kind, known = kind_of(path), [*ROWS, *formats()]
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
     if kind not in known:
         there = f"{', '.join(known[:-1])} or {known[-1]}"
         raise ValueError(f"{path}: labelled texts come as {there}, this is {kind!r}")

@@ -150,6 +150,12 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
         found(tmp_path, name, text)
 
 
+@pytest.mark.parametrize("name", ["none.tsv", "none.jsonl", "none"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=f"there is no file {tmp_path / name}"):
+        list(labelled(tmp_path / name))
+
+
 def test_what_is_not_utf_8_is_named_by_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"1\ta fine film\n0\tcaf\xe9\n")
