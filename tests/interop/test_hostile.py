@@ -83,7 +83,10 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("config.json", "eos_token_id", "</s>", "eos_token_id is 0 to 29, got '</s>'"),
     ("config.json", "model_type", ["llama"], "model_type ['llama'] is not known here; there are"),
     ("config.json", "attention_chunk_size", 4, "attention_chunk_size is not known here, so nobody"),
+    ("config.json", "bad_words_ids", True, "bad_words_ids is a list, got True"),
+    ("config.json", "suppress_tokens", 7, "suppress_tokens is a list, got 7"),
     ("tokenizer_config.json", "add_prefix_space", 1, "add_prefix_space is true or false, got 1"),
+    ("tokenizer_config.json", "extra_special_tokens", 1, "extra_special_tokens is a list or an ob"),
 ]
 
 

@@ -91,6 +91,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"default_prompt_name": "q"},
         "prompts are words by a name, and default_prompt_name is one of the names, got {} and q",
     ),
+    (
+        "sentence_bert_config.json",
+        {"max_seq_length": "all"},
+        "max_seq_length is a whole number from 1 up, got 'all'",
+    ),
     ("config_sentence_transformers.json", {"new": 1}, "new is not known here, so nobody can tell"),
 ]
 

@@ -24,8 +24,8 @@ WRITING: dict[str, Key] = {
     "decoder_start_token_id": Read("the sign that all writing begins with", null=True),
     "forced_bos_token_id": Read("the sign that follows it", null=True),
     "forced_eos_token_id": Idle("a text as long as it may be ends there"),
-    "bad_words_ids": Read("not written; of single tokens alone", null=True),
-    "suppress_tokens": Read("not written", null=True),
+    "bad_words_ids": Read("not written; of single tokens alone", "list", null=True),
+    "suppress_tokens": Read("not written", "list", null=True),
     "max_length": Left("--max-new-tokens counts what is new", (None, 20)),
     "max_new_tokens": Left("--max-new-tokens"),
     "min_length": Left("--min-new-tokens counts what is new", (None, 0)),
@@ -84,14 +84,14 @@ SIGN_NAMES = ("eos_token", "pad_token", "unk_token", "mask_token")
 SPECIAL_TOKENS: dict[str, Key] = {
     **dict.fromkeys(SIGN_NAMES, Read("the sign, where no number is said", null=True)),
     **name_keys(AROUND, "bos_token cls_token sep_token"),
-    "additional_special_tokens": Read("each is in tokenizer.json", null=True),
+    "additional_special_tokens": Read("each is in tokenizer.json", "list", null=True),
 }
 
 AGREES = "refused unless tokenizer.json has the same"
 TOKENIZING: dict[str, Key] = {
     **SPECIAL_TOKENS,
     "added_tokens_decoder": Read("each is in tokenizer.json by its number", "object"),
-    "extra_special_tokens": Read("each is in tokenizer.json", null=True),
+    "extra_special_tokens": Read("each is in tokenizer.json", "list or object", null=True),
     **name_keys(
         Read(AGREES, "flag", null=True),
         "do_lower_case strip_accents tokenize_chinese_chars add_prefix_space",

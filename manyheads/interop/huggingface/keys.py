@@ -13,7 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 CONFIG = "config.json"
 LONGEST = 2**24  # tokens of a context: no model reads more
-Form = Literal["", "size", "layers", "span", "flag", "word", "words", "object"]
+Form = Literal[
+    "", "size", "layers", "span", "flag", "word", "words", "list", "object", "list or object"
+]
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ FORMS: dict[str, tuple[str, Any]] = {
     "flag": ("true or false", lambda value: isinstance(value, bool)),
     "word": ("a word", lambda value: isinstance(value, str)),
     "words": ("a list of words", is_words),
+    "list": ("a list", lambda value: isinstance(value, list)),
     "object": ("an object", lambda value: isinstance(value, dict)),
+    "list or object": ("a list or an object", lambda value: isinstance(value, list | dict)),
 }
 
 
@@ -132,16 +136,22 @@ def check_form(name: str, value: Any, key: Read, file: str, measure: Measure) ->
         wanted, holds = FORMS[key.form]
         if not holds(value):
             raise ValueError(f"{file}: {name} is {wanted}, got {brief(value)}")
-    elif key.form and isinstance(value, int):  # no number is refused where it is asked for
+    elif value is None:
+        raise ValueError(f"{file}: {name} is null; leave it out, or say it")
+    elif key.form:
         most, said = {
             "size": (measure.largest, "no tensor has more than {} rows or columns"),
             "layers": (measure.tensors, "there are {} tensors"),
             "span": (LONGEST, "{} tokens are the most"),
         }[key.form]
-        if value > most:
+        if check_whole(name, value, file) > most:
             raise ValueError(f"{file}: {name} is {value}, and {said.format(most)}")
-    elif value is None:
-        raise ValueError(f"{file}: {name} is null; leave it out, or say it")
+
+
+def check_whole(name: str, value: Any, file: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{file}: {name} is a whole number from 1 up, got {value!r}")
+    return value
 
 
 def is_among(value: Any, values: Sequence[Any]) -> bool:
@@ -177,10 +187,7 @@ class Config:
         return default if value is None else value
 
     def whole(self, name: str, default: int | None = None) -> int:
-        value = self.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{CONFIG}: {name} is a whole number from 1 up, got {value!r}")
-        return value
+        return check_whole(name, self.get(name, default), CONFIG)
 
     def number(self, name: str, default: float) -> float:
         value, most = self.get(name, default), sys.float_info.max
