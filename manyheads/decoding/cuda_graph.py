@@ -30,7 +30,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
+from manyheads.decoding.sample import FEW, check_drawn, drop_spare, number_rows, weigh_tokens
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder, words_of
 
@@ -75,21 +75,10 @@ class CudaGraphDecoder:
     ):
         """Where empty slots are read as well, a recording is for so many slots and the next one for
         `room` more; compiled it is for all of them, unless room is given."""
-        if not isinstance(decoder, Decoder):
-            raise ValueError(
-                f"a Decoder's step can be recorded, a {type(decoder).__name__} came; "
-                "CachedStep writes with any network"
-            )
+        blocks = check_recordable(decoder)
         for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
-        blocks = cast(list[Block], decoder.stack.blocks)
-        if any(block.cross_attention is not None for block in blocks):
-            raise ValueError(
-                "this decoder looks at a memory, whose step is not recorded; CachedStep takes it"
-            )
-        if decoder.training:
-            raise ValueError("a step is recorded as it is used, not as it is trained: eval() first")
         self.decoder, self.batch, self.slots = decoder, batch, slots
         self.look_every, self.compile = look_every, compile
         weight = next(decoder.parameters())
@@ -139,8 +128,8 @@ class CudaGraphDecoder:
         """What decoding.sample writes on from `start` (B, T) by the same seed and numbers; `look`
         is given what is new whenever the host looks."""
         check_drawn(how)
-        numbers = range(len(start)) if numbers is None else numbers
-        limits = self.check_limits(start, bounds, numbers)
+        numbers = number_rows(numbers, len(start))
+        limits = self.check_limits(start, bounds)
         rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
         papers = [Paper(limit, bounds.stops) for limit in limits]
         if not steps:
@@ -163,15 +152,13 @@ class CudaGraphDecoder:
                 break
         return [paper.hypothesis() for paper in papers]
 
-    def check_limits(self, start: Tensor, bounds: Bounds, numbers: Sequence[int]) -> list[int]:
+    def check_limits(self, start: Tensor, bounds: Bounds) -> list[int]:
         """How long each may be; what cannot be written is refused."""
         if not 1 <= len(start) <= self.batch or start.shape[1] < 1:
             raise ValueError(
                 f"1 to {self.batch} sequences that have begun are written on, "
                 f"{tuple(start.shape)} arrived"
             )
-        if len(numbers) != len(start):
-            raise ValueError(f"{len(numbers)} numbers came for {len(start)} sequences")
         if bounds.prefix:
             raise ValueError(
                 "a recorded step forces no prefix; begin with it, or write with a CachedStep"
@@ -364,6 +351,23 @@ def biases_apart(network: nn.Module, wanted: bool) -> Iterator[None]:
 def product_then_bias(linear: nn.Linear, x: Tensor) -> Tensor:
     product = F.linear(x, linear.weight)
     return product if linear.bias is None else product + linear.bias
+
+
+def check_recordable(decoder: Decoder) -> list[Block]:
+    """Its blocks, if its step can be recorded."""
+    if not isinstance(decoder, Decoder):
+        raise ValueError(
+            f"a Decoder's step can be recorded, a {type(decoder).__name__} came; "
+            "CachedStep writes with any network"
+        )
+    blocks = cast(list[Block], decoder.stack.blocks)
+    if any(block.cross_attention is not None for block in blocks):
+        raise ValueError(
+            "this decoder looks at a memory, whose step is not recorded; CachedStep takes it"
+        )
+    if decoder.training:
+        raise ValueError("a step is recorded as it is used, not as it is trained: eval() first")
+    return blocks
 
 
 def attention_of(block: Block) -> Attention:

@@ -32,10 +32,16 @@ def sample(
     Each sequence has a chance of its own, by the seed and its number in the whole input, so that
     what is drawn for it does not depend on its batch.
     """
-    numbers = range(len(start)) if numbers is None else numbers
-    if len(numbers) != len(start):
-        raise ValueError(f"{len(numbers)} numbers came for {len(start)} sequences")
-    return write_each(step, start, bounds, choose_by_chance(how, numbers), over)
+    choose = choose_by_chance(how, number_rows(numbers, len(start)))
+    return write_each(step, start, bounds, choose, over)
+
+
+def number_rows(numbers: Sequence[int] | None, count: int) -> Sequence[int]:
+    """A number for each sequence: those given, or from 0 on."""
+    numbers = range(count) if numbers is None else numbers
+    if len(numbers) != count:
+        raise ValueError(f"{len(numbers)} numbers came for {count} sequences")
+    return numbers
 
 
 def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:

@@ -11,25 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from manyheads.decoding.bounds import UNLIKELY, forbid, nothing_left
+from manyheads.decoding.bounds import UNLIKELY, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.log_probs import to_log_probs
 from manyheads.decoding.sample import choose_by_chance
 from manyheads.decoding.step import Step
 
 FREE = -1  # a token that is not given
-
-
-class Around(NamedTuple):
-    """The given tokens and those drawn around them."""
-
-    ids: list[int]
-    logs: list[float]  # what the model gives for each, the given ones too
 
 
 @torch.no_grad()
@@ -42,7 +34,7 @@ def sample_around(
     particles: int = 16,
     never: Sequence[int] = (),
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
-) -> Around:
+) -> Hypothesis:
     """Write on from `start` (1, T): at each turn the `given` token, or one drawn where it is FREE.
 
     The more particles, the nearer to what the model would write if it knew all that is given;
@@ -81,7 +73,7 @@ def sample_around(
         if turn + 1 < len(given):
             logits = step(ids[:, -1:])
     one = choose_one(weights, chance.random())
-    return Around(ids[one].tolist(), logs[one].tolist())
+    return Hypothesis.of(ids[one].tolist(), logs[one].tolist(), ())
 
 
 def count_effective(weights: Tensor) -> float:

@@ -14,7 +14,7 @@ from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig, Sampling
 from manyheads.decoding.greedy import Over, choose_likeliest, greedy, write_rounds
-from manyheads.decoding.sample import choose_by_chance, sample
+from manyheads.decoding.sample import choose_by_chance, number_rows, sample
 from manyheads.decoding.step import Step
 
 Found: TypeAlias = list[list[Hypothesis]]  # for each sequence one or more, the best first
@@ -55,7 +55,7 @@ def decode(
     if how.chosen not in STRATEGIES:
         there = ", ".join(STRATEGIES)
         raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
-    numbers = range(len(start)) if numbers is None else numbers
+    numbers = number_rows(numbers, len(start))
     return STRATEGIES[how.chosen](step, start, bounds, how, numbers, over)
 
 

@@ -58,13 +58,9 @@ def write_targets(
             min(find_longest(how, len(sources[i]), len(begun)), find_room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
+        loop = LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0
         bounds = Bounds(
-            writes.all_eos,
-            longest=longest,
-            shortest=how.min_new_tokens,
-            prefix=prefix,
-            never=writes.never,
-            loop=LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0,
+            writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
         written = decode(step, start, bounds, how, own)
