@@ -55,12 +55,8 @@ class Attention(nn.Module):
         check_heads(width, heads, key_heads)
         if not isinstance(relative, Relative | None):
             raise ValueError(misplaced(relative, "relative", Position))
-        self.width, self.heads, self.key_heads, self.channels = (
-            width,
-            heads,
-            key_heads,
-            width // heads,
-        )
+        self.width, self.heads, self.key_heads = width, heads, key_heads
+        self.channels = width // heads
         self.relative = relative or Relative()
         if reason := self.relative.misfit(heads, self.channels):
             raise ValueError(reason)
@@ -83,15 +79,8 @@ class Attention(nn.Module):
     def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
         """What this layer will ask of a kernel."""
         asked = self.asks(pairs)
-        return Work(
-            pattern,
-            pairs,
-            asked.features,
-            computed_in(x),
-            asked.channels,
-            self.key_heads,
-            asked.kinds,
-        )
+        dtype, key_heads = computed_in(x), self.key_heads
+        return Work(pattern, pairs, asked.features, dtype, asked.channels, key_heads, asked.kinds)
 
     def asks(self, pairs: Pairs) -> Asks:
         """The same but for what is the layers' together: those that ask alike share a plan."""

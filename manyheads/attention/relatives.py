@@ -57,15 +57,12 @@ class Rotary(Relative):
             raise ValueError(
                 f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
             )
-        turned = [
-            self.turned(x[..., a * band : (a + 1) * band], axis) for a, axis in enumerate(axes)
-        ]
-        rest = x[
-            ..., len(axes) * band :
-        ]  # channels that the axes cannot share evenly stay as they are
+        bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
+        turned = [self.turn(each, axis) for each, axis in zip(bands, axes, strict=True)]
+        rest = x[..., len(axes) * band :]  # what the axes cannot share evenly stays as it is
         return torch.cat([*turned, rest], -1)
 
-    def turned(self, x: Tensor, place: Tensor) -> Tensor:
+    def turn(self, x: Tensor, place: Tensor) -> Tensor:
         half = x.shape[-1] // 2
         exact = torch.float64 if x.dtype == torch.float64 else torch.float32
         rate = self.longest_wave ** -(torch.arange(half, device=x.device, dtype=exact) / half)
@@ -179,19 +176,16 @@ class Together(Relative):
 def unfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
     if reason := relative.rule.refuses(pairs):
         return reason
-    if type(pairs.queries) is not type(pairs.keys) or len(pairs.queries.axes) != len(
-        pairs.keys.axes
-    ):
+    q, k = pairs.queries, pairs.keys
+    if type(q) is not type(k) or len(q.axes) != len(k.axes):
         return (
             "a relative position measures within one geometry, but "
-            f"queries are on {pairs.queries.name} "
-            f"and keys on {pairs.keys.name}"
+            f"queries are on {q.name} and keys on {k.name}"
         )
-    have = len(pairs.queries.axes) or 1  # a graph has one distance
+    have = len(q.axes) or 1  # a graph has one distance
     if relative.axes != have:
         return (
-            f"{type(relative).__name__} has tables for "
-            f"axes={relative.axes}, but {pairs.queries.name} "
-            f"has {have}; build it with axes={have}"
+            f"{type(relative).__name__} has tables for axes={relative.axes}, but {q.name} has "
+            f"{have}; build it with axes={have}"
         )
     return ""

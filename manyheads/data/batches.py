@@ -130,15 +130,16 @@ def refuse_longer(table: NDArray[np.int64], most: ArrayLike, room: str, remedy: 
         )
 
 
-class ListBatches:
-    """Batches of sequences in a list, of like length and about so many tokens each."""
+class PaddedBatches:
+    """Which examples make which batch: one a row, like lengths and about so many tokens together.
+
+    `weights` say how much of what is wanted each example has.
+    """
 
     def __init__(
-        self, examples: Sequence[Any], make: Callable[[list[Any]], Any], tokens: int, seed: int = 0
+        self, lengths: NDArray[np.int64], weights: NDArray[np.int64], tokens: int, seed: int
     ):
-        """`make` lays some examples out as a batch that has `to(device)`; it may get none."""
-        self.examples, self.make, self.seed, self.plan = examples, make, seed, Padding(tokens)
-        self.lengths = np.array([len(one) for one in examples], dtype=np.int64)
+        self.lengths, self.weights, self.seed, self.plan = lengths, weights, seed, Padding(tokens)
 
     @property
     def longest(self) -> int:
@@ -148,13 +149,25 @@ class ListBatches:
         return self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
 
     def count(self, rows: Sequence[Row]) -> int:
-        return int(self.lengths[[row[0] for row in rows]].sum())
+        return int(self.weights[[row[0] for row in rows]].sum())
 
     def area(self, rows: Sequence[Row]) -> int:
         return len(rows) * int(self.lengths[[row[0] for row in rows]].max())
 
     def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
         return rows[part::parts]
+
+
+class ListBatches(PaddedBatches):
+    """Batches of the sequences in a list."""
+
+    def __init__(
+        self, examples: Sequence[Any], make: Callable[[list[Any]], Any], tokens: int, seed: int = 0
+    ):
+        """`make` lays some examples out as a batch that has `to(device)`; it may get none."""
+        lengths = np.array([len(one) for one in examples], dtype=np.int64)
+        super().__init__(lengths, lengths, tokens, seed)
+        self.examples, self.make = examples, make
 
     def batch(self, rows: Sequence[Row]) -> Any:
         return self.make([self.examples[row[0]] for row in rows])

@@ -8,7 +8,15 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.data.sources import decoded, formats, kind_of, lines, raw_lines, read_records
+from manyheads.data.sources import (
+    decoded,
+    files_below,
+    formats,
+    kind_of,
+    lines,
+    raw_lines,
+    read_records,
+)
 
 FIELDS = ("text", "content", "document")  # the first of them that a record has holds its text
 
@@ -43,13 +51,7 @@ def documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
 
 def files_of(path: Path) -> list[Path]:
     """A file itself; of a folder all that is not hidden, in the order of the names."""
-    if not path.is_dir():
-        return [path]
-    below = [
-        file
-        for file in sorted(path.rglob("*"))
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    ]
+    below = files_below(path, lambda file: not any(part.startswith(".") for part in file.parts))
     if not below:
         raise ValueError(f"{path} is a folder without files; text files in it would do")
     return below

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 BUFFER = 1 << 20  # tokens, or sequences, held before they are written
+S = TypeVar("S", bound=Sequence[Any])
 
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -42,7 +43,7 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
     try:
         with growing(partial[0], kind) as tokens, growing(partial[1], np.int64) as ends:
             last, number = 0, 0
-            for some in buffered(sequences):
+            for some in in_chunks(sequences):
                 lengths = np.fromiter(map(len, some), np.int64, len(some))
                 ids = np.fromiter(chain.from_iterable(some), np.int64, int(lengths.sum()))
                 stops = np.cumsum(lengths)
@@ -89,16 +90,15 @@ def head(file: BinaryIO, kind: type[np.generic], count: int) -> None:
     )
 
 
-def buffered(sequences: Iterable[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-    """Many sequences at a time: one write for each would be slow."""
-    some: list[Sequence[int]] = []
-    tokens = 0
+def in_chunks(sequences: Iterable[S]) -> Iterator[list[S]]:
+    """Many sequences or texts at a time: one by one they would be slow."""
+    some, size = list[S](), 0
     for sequence in sequences:
         some.append(sequence)
-        tokens += len(sequence)
-        if tokens >= BUFFER or len(some) >= BUFFER:
+        size += len(sequence)
+        if size >= BUFFER or len(some) >= BUFFER:
             yield some
-            some, tokens = [], 0
+            some, size = [], 0
     if some:
         yield some
 

@@ -31,6 +31,14 @@ class Example(NamedTuple):
         return [self.target, *self.others]
 
 
+def files_below(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    """A file itself; of a folder those wanted by their place in it, in the order of the names."""
+    if not path.is_dir():
+        return [path]
+    below = sorted(path.rglob("*"))
+    return [file for file in below if wanted(file.relative_to(path)) and file.is_file()]
+
+
 def lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file; only a newline ends one, so that U+2028 stays inside."""
     for number, raw in enumerate(raw_lines(path), start=1):

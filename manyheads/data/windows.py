@@ -19,33 +19,20 @@ from manyheads.attention.places import line, packed
 from manyheads.codecs.text import PAD, Text
 from manyheads.data.batches import Packing, Padding
 from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
-from manyheads.data.shards import Shard
+from manyheads.data.shards import Shard, in_chunks
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
 SHARED = 8  # rows that a batch keeps at least, where it has them: several devices may share it
 Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places of a shard and tables -> numbers
-CHARACTERS_AT_ONCE = 1 << 20  # of the documents that are turned to numbers together
 
 
 def framed(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
     """Each document as numbers, from its start to its stop: what a shard of them holds."""
     special = codec.special_tokens
-    for some in by_size(texts):
+    for some in in_chunks(texts):
         for ids in codec.encode_all(some):
             yield [*special.bos, *ids, special.eos]
-
-
-def by_size(texts: Iterable[str]) -> Iterator[list[str]]:
-    some, size = list[str](), 0
-    for text in texts:
-        some.append(text)
-        size += len(text)
-        if size >= CHARACTERS_AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 class Batch(NamedTuple):
@@ -200,10 +187,7 @@ class Windows:
 def lost(scores: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
     """Scores (R, T, V) and what was wanted (R, T) -> the sum over all that is."""
     return F.cross_entropy(
-        scores.flatten(0, 1).float(),
-        wanted.flatten(),
-        label_smoothing=smoothing,
-        reduction="sum",
+        scores.flatten(0, 1).float(), wanted.flatten(), label_smoothing=smoothing, reduction="sum"
     )
 
 

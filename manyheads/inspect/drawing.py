@@ -28,8 +28,23 @@ MOST = 4096  # tokens of a drawing: every pair is looked at
 WIDEST = 64  # cells of a picture in a terminal
 
 
+class Picture:
+    """What has a figure: it is saved as a file, and a notebook shows it."""
+
+    def figure(self) -> Figure:
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        self.figure().savefig(path, dpi=130)
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.figure().savefig(buffer, format="png", dpi=100)
+        return buffer.getvalue()
+
+
 @dataclass(frozen=True, eq=False)
-class Drawing:
+class Drawing(Picture):
     """Who may attend to whom at some places, as text, in a notebook, as PNG."""
 
     pattern: Pattern
@@ -49,17 +64,13 @@ class Drawing:
         allowed = self.allowed
         share = allowed.float().mean().item()
         return (
-            f"{self.pattern} on {described(self.places)}: {allowed.sum()} "
+            f"{self.pattern} on {name_places(self.places)}: {allowed.sum()} "
             f"of {allowed.numel()} pairs ({share:.0%})"
         )
 
     def __str__(self) -> str:
-        shown = [
-            self.title,
-            "",
-            "rows are queries, columns are keys",
-            as_text(self.allowed.float()),
-        ]
+        shown = [self.title, "", "rows are queries, columns are keys"]
+        shown.append(as_text(self.allowed.float()))
         if isinstance(self.places, Grid) and len(self.places.axes) > 1:
             view = view_of(self.allowed[self.query], self.places)
             shown += ["", f"what token {self.query} (◆) may see", as_map(view, self.spot)]
@@ -81,12 +92,6 @@ class Drawing:
             axes[1].plot(self.spot[1], self.spot[0], marker="D", color="tab:red", markersize=8)
             axes[1].set_title(f"what token {self.query} may see", fontsize=9)
         return figure
-
-    def save(self, path: str | Path) -> None:
-        self.figure().savefig(path, dpi=130)
-
-    def _repr_png_(self) -> bytes:
-        return png(self.figure())
 
 
 def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
@@ -112,7 +117,7 @@ def middle(places: Places) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionMap:
+class AttentionMap(Picture):
     """The heads of one layer over labelled tokens: text for one head, PNG for all."""
 
     weights: Tensor  # (H, Q, K)
@@ -150,12 +155,6 @@ class AttentionMap:
             axis.set_yticks(range(len(queries)), queries, fontsize=7, **plain)
             axis.set_title(f"head {number}", fontsize=9)
         return figure
-
-    def save(self, path: str | Path) -> None:
-        self.figure().savefig(path, dpi=130)
-
-    def _repr_png_(self) -> bytes:
-        return png(self.figure())
 
 
 # ---- text ------------------------------------------------------------------------------------
@@ -207,7 +206,7 @@ def slant(labels: Sequence[str]) -> int:
     return 45 if max(map(len, labels)) > 2 else 0
 
 
-def described(places: Places) -> str:
+def name_places(places: Places) -> str:
     match places:
         case Grid(sizes=(_,)):
             return f"a line of {len(places)}"
@@ -244,9 +243,3 @@ def panel(axis: Any, values: Tensor, across: str, down: str) -> None:
     axis.imshow(values.tolist(), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     axis.set_xlabel(across)
     axis.set_ylabel(down)
-
-
-def png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=100)
-    return buffer.getvalue()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.data.batches import Padding, Row
+from manyheads.data.batches import PaddedBatches, Row
 from manyheads.data.layout import NOTHING
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.corpus import LabelledShard
@@ -30,35 +30,18 @@ class LabelledBatch(NamedTuple):
         return LabelledBatch(self.tokens.to(device), self.wanted.to(device))
 
 
-class LabelledBatches:
-    """Which texts make which batch, and the batches: a text a row, like lengths together."""
+class LabelledBatches(PaddedBatches):
+    """Batches of texts; what counts are texts, or words that have a tag."""
 
     unit = "texts"
 
     def __init__(self, framer: Framer, held: LabelledShard, tokens: int, seed: int = 0):
-        self.framer, self.held, self.seed = framer, held, seed
-        self.plan, self.lengths = Padding(tokens), held.texts.lengths
-        self.weights = np.ones_like(self.lengths)
+        self.framer, self.held = framer, held
+        weights = np.ones_like(held.texts.lengths)
         if framer.kind == "labelling":
             tagged = np.cumsum(np.append(0, held.wanted != NOTHING))
-            self.weights = np.diff(tagged[held.texts.ends], prepend=0)
-
-    @property
-    def longest(self) -> int:
-        return int(self.lengths.max())
-
-    def epoch(self, number: int) -> list[list[Row]]:
-        return self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
-
-    def count(self, rows: Sequence[Row]) -> int:
-        """Texts, or words that have a tag."""
-        return int(self.weights[[row[0] for row in rows]].sum())
-
-    def area(self, rows: Sequence[Row]) -> int:
-        return len(rows) * int(self.lengths[[row[0] for row in rows]].max())
-
-    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
-        return rows[part::parts]
+            weights = np.diff(tagged[held.texts.ends], prepend=0)
+        super().__init__(held.texts.lengths, weights, tokens, seed)
 
     def batch(self, rows: Sequence[Row]) -> LabelledBatch:
         """No rows are one of which nothing is wanted."""

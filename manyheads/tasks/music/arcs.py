@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from manyheads.inspect.drawing import FAINT, png
+from manyheads.inspect.drawing import FAINT, Picture
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.roll import Roll
 
@@ -28,7 +27,7 @@ COLOURS = ("#111111", "#c2185b", "#00838f", "#6a1b9a", "#827717", "#5d4037", "#0
 
 
 @dataclass(frozen=True, eq=False)
-class Arcs:
+class Arcs(Picture):
     """From the note of the last token to those before it, wider where it looks more.
 
     What lies on tokens that are no notes, as time and rests, has no arc; the legend says how much.
@@ -128,12 +127,6 @@ class Arcs:
         ]
         shown += [f"and {len(arcs) - MOST} that are fainter"] * (len(arcs) > MOST)
         return "\n".join([self.title, *map(self.told, self.heads), *shown])
-
-    def save(self, path: str | Path) -> None:
-        self.figure().savefig(path, dpi=130)
-
-    def _repr_png_(self) -> bytes:
-        return png(self.figure())
 
 
 def arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from manyheads.data.sources import files_below
 from manyheads.tasks.music.midi_bytes import read_midi, write_midi
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.scores import KINDS, read_score
@@ -75,13 +76,7 @@ def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iter
 
 def files_of(path: Path) -> list[Path]:
     """A file itself; of a folder all MIDI files that are not hidden, in the order of the names."""
-    if not path.is_dir():
-        return [path]
-    below = [
-        file
-        for file in sorted(path.rglob("*"))
-        if is_midi(file.relative_to(path)) and file.is_file()
-    ]
+    below = files_below(path, is_midi)
     if not below:
         raise ValueError(f"{path} is a folder without {' or '.join(ENDINGS)} files")
     return below

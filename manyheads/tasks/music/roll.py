@@ -6,12 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyheads.inspect.drawing import png
+from manyheads.inspect.drawing import Picture
 from manyheads.tasks.music.notes import Note, Piece, pitch_name, quarters, seconds_at
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ COLOURS = ("#3b6ea8", "#d9822b", "#4f9d69", "#b4484f", "#7a5ea8", "#7d6b5d")
 
 
 @dataclass(frozen=True, eq=False)
-class Roll:
+class Roll(Picture):
     """The notes of a piece: coloured by voice where there are several, else darker where louder."""
 
     piece: Piece
@@ -119,12 +118,6 @@ class Roll:
         ]
         beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(patches)}
         axis.legend(handles=patches, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
-
-    def save(self, path: str | Path) -> None:
-        self.figure().savefig(path, dpi=130)
-
-    def _repr_png_(self) -> bytes:
-        return png(self.figure())
 
 
 def lanes(notes: Sequence[Note]) -> list[tuple[int, int]]:
