@@ -21,11 +21,13 @@ class Rule(Protocol):
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
         """An index into a table of `size`, for each axis."""
 
-    def refuses(self, pairs: Pairs) -> str: ...
+    def refuses(self, pairs: Pairs) -> str:
+        """Why it means nothing on these places; empty where it does."""
+        return ""
 
 
 @dataclass(frozen=True)
-class Clipped:
+class Clipped(Rule):
     """Distances up to `reach` each way; all that is farther counts as `reach` (Shaw)."""
 
     reach: int
@@ -41,12 +43,9 @@ class Clipped:
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
         return tuple(step.clamp(-self.reach, self.reach) + self.reach for step in pair.apart)
 
-    def refuses(self, pairs: Pairs) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Every:
+class Every(Rule):
     """Each distance by itself, in sequences of up to `length` (Music Transformer)."""
 
     length: int
@@ -79,7 +78,7 @@ class Every:
 
 
 @dataclass(frozen=True)
-class Bucketed:
+class Bucketed(Rule):
     """Near distances by themselves, far ones together by their logarithm, up to `far` (T5)."""
 
     count: int = 32
@@ -109,12 +108,9 @@ class Bucketed:
         coarse = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
         return ahead + torch.where(distance < exact, distance, coarse)
 
-    def refuses(self, pairs: Pairs) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Edges:
+class Edges(Rule):
     """The label of a graph's edge in place of a distance: relation-aware attention."""
 
     count: int

@@ -77,7 +77,8 @@ class Sdpa:
     ) -> Tensor:
         form, scale, groups = plan.form, score.scale(key.shape[-1]), plan.groups
         prepared = score.query(query)
-        added = bias_scores(biases, scale, plan.work.pairs).to(query.dtype) if biases else None
+        scores = [bias_scores(bias, scale, plan.work.pairs) for bias in biases]
+        added = total(scores).to(query.dtype) if scores else None
         if isinstance(form, Plain) and added is None:
             return F.scaled_dot_product_attention(
                 prepared, key, value, None, dropout, form.causal, scale=scale, enable_gqa=groups > 1
@@ -106,12 +107,8 @@ def plain_form(work: Work) -> Plain | None:
     return None
 
 
-def bias_scores(biases: tuple[Bias, ...], scale: float, pairs: Pairs) -> Tensor:
-    """What all biases add to the scores, for every pair: broadcasts to (B, H, Q, K)."""
-    return total(added_by(bias, scale, pairs) for bias in biases)
-
-
-def added_by(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
+def bias_scores(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
+    """What a bias adds to the scores, for every pair: broadcasts to (B, H, Q, K)."""
     if (first := first_step(bias.rule, pairs)) is not None:
         return bias_of_run(bias, scale, first, len(pairs.keys))
     return gather_bias(bias.by_row(scale), bias.rule, pairs)

@@ -362,16 +362,7 @@ def run_backward(
 
 def program_tensors(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
     """In the order in which every program is told of them; what it does not read is any of them."""
-    query, asked, key, value, key_table, value_table, _, _, ids, key_ids, ends = tensors
-    return (
-        query,
-        query if asked is None else asked,
-        key,
-        value,
-        key_table,
-        key_table if value_table is None else value_table,
-        bounds,
-        bounds if ids is None else ids,
-        bounds if key_ids is None else key_ids,
-        bounds if ends is None else ends,
-    )
+    query, asked, key, value, key_table, value_table, _, _, *documents = tensors
+    tables = key_table, key_table if value_table is None else value_table
+    marks = (bounds if x is None else x for x in documents)
+    return query, query if asked is None else asked, key, value, *tables, bounds, *marks
