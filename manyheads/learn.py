@@ -21,7 +21,7 @@ from manyheads.training.curves import curves
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, refuse_what_is_no_number, write_tensors
 from manyheads.training.optimizers import find_optimizer
-from manyheads.training.pace import measure, within
+from manyheads.training.pace import fit_steps, measure
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
 from manyheads.training.start import adopt
 from manyheads.training.trainer import Callback, Trainer
@@ -57,7 +57,7 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     began, meant = time.monotonic(), recipe.training.steps
     pace = measure(Trainer(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
-    training = within(left, recipe.training, pace)
+    training = fit_steps(left, recipe.training, pace)
     run.text(RECIPE, write(replace(recipe, training=training)))
     return (
         f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "

@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from manyheads.config.declare import misfit
 from manyheads.config.declare import shown as number
-from manyheads.config.kinds import BAD, bad, described, scalar, shape
+from manyheads.config.kinds import BAD, bad, describe_kind, scalar, shape
 from manyheads.config.tree import Group, Items, Node, Refused, Scalar, SourcePlace, shown
 
 
@@ -28,7 +28,7 @@ class SettingsReader:
         return BAD
 
     def wrong(self, kind: Any, node: Node, path: str, hint: str = "") -> Any:
-        return self.mistake(node.place, f"{path} is {described(kind)}, got {shown(node)}{hint}")
+        return self.mistake(node.place, f"{path} is {describe_kind(kind)}, got {shown(node)}{hint}")
 
     def value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
         """The default is that of the field: a group given in part keeps the rest of it."""
@@ -77,7 +77,7 @@ class SettingsReader:
             self.mistake(place, f"{called} has no field {name!r}; {hint}")
         for name in fields:
             if name not in values and rest[name] is BAD and name not in meant:
-                what = described(types[name])
+                what = describe_kind(types[name])
                 self.mistake(node.place, f"{inside}{name} is missing; it is {what}")
         values = rest | values
         if bad(values.values()):

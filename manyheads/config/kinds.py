@@ -53,7 +53,7 @@ def scalar(kind: Any, node: Scalar) -> Any:
         return BAD
     if kind is NoneType:
         return None if node.null else BAD
-    described(kind)  # raises for what cannot be read
+    describe_kind(kind)  # raises for what cannot be read
     if node.null or (node.quoted and kind not in (str, Path)):
         return BAD
     try:
@@ -62,7 +62,7 @@ def scalar(kind: Any, node: Scalar) -> Any:
         return BAD
 
 
-def described(kind: Any) -> str:
+def describe_kind(kind: Any) -> str:
     """What a field of this kind is, after `is`."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in KINDS:
@@ -73,13 +73,13 @@ def described(kind: Any) -> str:
         choices = ["null" if choice is None else str(choice) for choice in inner]
         return f"one of {', '.join(choices)}" if choices[1:] else choices[0]
     if origin in (Union, UnionType):
-        return " or ".join(described(one) for one in inner)
+        return " or ".join(describe_kind(one) for one in inner)
     if origin is tuple and inner[1:] == (...,):
-        return f"a list, each {described(inner[0])}"
+        return f"a list, each {describe_kind(inner[0])}"
     if origin is tuple:
         return f"a list of {len(inner)}"
     if origin is dict:
-        return f"a mapping, each {described(inner[1])}"
+        return f"a mapping, each {describe_kind(inner[1])}"
     if dataclasses.is_dataclass(kind):
         return f"a group of {', '.join(field.name for field in dataclasses.fields(kind))}"
     raise TypeError(f"settings are not read as {kind}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from manyheads.config import write
 from manyheads.config.declare import about
-from manyheads.config.kinds import described
+from manyheads.config.kinds import describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import TASKS, find_recipe
 
@@ -80,7 +80,7 @@ def walk(kind: Any, chosen: Sequence[Way], path: str, asked: set[str]) -> Iterat
             yield from walk(group, own, f"{name}.", asked)
         else:
             default = "" if one.name in asked else default_of(own)
-            yield Described(name, described(types[one.name]), default, about(one))
+            yield Described(name, describe_kind(types[one.name]), default, about(one))
 
 
 def default_of(chosen: Sequence[Way]) -> str:

@@ -106,7 +106,7 @@ def memory_of(device: torch.device) -> int:
     return total
 
 
-def within(seconds: float, training: Training, pace: Pace) -> Training:
+def fit_steps(seconds: float, training: Training, pace: Pace) -> Training:
     """The same schedule in as many steps as there is time for, and never more than were meant."""
     left = MARGIN * max(0.0, seconds)
     meant = math.ceil(training.steps / training.validate_every)

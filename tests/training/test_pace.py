@@ -9,7 +9,7 @@ import pytest
 from counted import OFTEN, Weighing, trainer_of, weighing
 
 from manyheads.training.config import Training
-from manyheads.training.pace import Pace, measure, within
+from manyheads.training.pace import Pace, fit_steps, measure
 from manyheads.training.run import CHECKPOINT, METRICS, Run
 
 
@@ -53,7 +53,7 @@ MEANT = Training(steps=10_000, warmup_steps=500, validate_every=500)
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 300.0, 5000.0])
 def test_a_budget_has_room_for_its_steps_and_validations(seconds: float) -> None:
     pace = Pace(0.1, 2.0, 0)
-    fitted = within(seconds, MEANT, pace)
+    fitted = fit_steps(seconds, MEANT, pace)
     assert pace.seconds(fitted) <= seconds
     assert fitted.steps <= MEANT.steps
     assert fitted.validate_every <= fitted.steps
@@ -65,5 +65,5 @@ def test_a_budget_has_room_for_its_steps_and_validations(seconds: float) -> None
 
 
 def test_no_budget_is_too_small_for_one_step() -> None:
-    assert within(0.0, MEANT, Pace(1.0, 9.0, 0)).steps == 1
-    assert within(-5.0, replace(MEANT, steps=1), Pace(1.0, 9.0, 0)).steps == 1
+    assert fit_steps(0.0, MEANT, Pace(1.0, 9.0, 0)).steps == 1
+    assert fit_steps(-5.0, replace(MEANT, steps=1), Pace(1.0, 9.0, 0)).steps == 1
