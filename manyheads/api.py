@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from manyheads.cli.screen import watching
 from manyheads.config import inline
@@ -86,7 +86,7 @@ def file_value(family: type[Recipe], name: str, value: Any) -> Any:
     kind = get_type_hints(get_type_hints(family)["data"])[name]
     if get_origin(kind) is tuple:
         return tuple(map(Path, [value] if isinstance(value, str | Path) else value))
-    return Path(value) if "Path" in str(kind) else value
+    return Path(value) if Path in (kind, *get_args(kind)) else value
 
 
 def dotted(name: str, value: Any) -> Iterator[str]:

@@ -72,18 +72,18 @@ def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -
         with run.created():
             gathered = task.gather(recipe) if gathered is None else gathered
             task.prepare(gathered, recipe, run.folder)
-            if short := unreached(recipe, run):
+            if short := describe_shortage(recipe, run):
                 run.text(CORPUS, (run / CORPUS).read_text(encoding="utf-8") + f"  {short}\n")
             if recipe.start_from is not None:
                 weights, note = read_tensors(recipe.start_from / WEIGHTS)
                 refuse_what_is_no_number(weights, recipe.start_from / WEIGHTS)
                 write_tensors(run / START, weights, note)
-            tried(recipe, run)
+            dry_check(recipe, run)
             run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
     world.wait()
 
 
-def unreached(recipe: Any, run: Run) -> str:
+def describe_shortage(recipe: Any, run: Run) -> str:
     """Where texts are too few for all the pieces that were asked for: how many there are."""
     codec = getattr(recipe, "codec", None)
     if recipe.start_from is not None or getattr(codec, "kind", "") not in ("bpe", "unigram"):
@@ -95,7 +95,7 @@ def unreached(recipe: Any, run: Run) -> str:
     return f"codec.size is {recipe.codec.size:,}, these texts have {min(sizes):,} pieces"
 
 
-def tried(recipe: Any, run: Run) -> None:
+def dry_check(recipe: Any, run: Run) -> None:
     """Refuse now what would fail later: a network that cannot be built, batches without room."""
     find_optimizer(recipe.training.optimizer)
     task = open_task(recipe, run)

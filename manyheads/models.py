@@ -36,7 +36,7 @@ def load(model: Literal["chorales"], device: str | None = None) -> Musician: ...
 def load(model: str | Path, device: str | None = None) -> Model: ...
 def load(model: str | Path, device: str | None = None) -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
-    folder = found(model)
+    folder = find_folder(model)
     recipe = read_recipe(folder)
 
     from manyheads.training.averages import load_weights, weights_of
@@ -57,11 +57,11 @@ def read_recipe(folder: Path) -> Any:
     recipe = load_recipe(folder / RECIPE)
     if not (folder / WEIGHTS).exists():
         raise ValueError(f"{folder} has no {WEIGHTS} yet; they are written at the first validation")
-    hold_against(recipe.network, folder)
+    refuse_sizes(recipe.network, folder)
     return recipe
 
 
-def hold_against(network: Network, folder: Path) -> None:
+def refuse_sizes(network: Network, folder: Path) -> None:
     """Refuse sizes that no weights of this folder have, before anything of that size is made."""
     largest, tensors = measured(folder / WEIGHTS)
     sizes = {"width": largest, "depth": tensors, "types": largest}
@@ -77,7 +77,7 @@ def hold_against(network: Network, folder: Path) -> None:
             )
 
 
-def found(model: str | Path) -> Path:
+def find_folder(model: str | Path) -> Path:
     """The folder of a model."""
     for folder in (Path(model), BUILT_IN / str(model)):
         if (folder / RECIPE).exists():

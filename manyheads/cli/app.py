@@ -63,9 +63,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     def run(*args: Any, threads: int | None = None, **named: Any) -> None:
         if named.get("model"):
-            from manyheads.models import found, read_recipe
+            from manyheads.models import find_folder, read_recipe
 
-            read_recipe(found(named["model"]))  # refused before torch is loaded, which takes longer
+            read_recipe(
+                find_folder(named["model"])
+            )  # refused before torch is loaded, which takes longer
         if threads is not None:
             share_among(threads)
         try:

@@ -75,12 +75,12 @@ def verify(
 ) -> None:
     """Check on your own model that every way to run it says the same."""
     from manyheads.interop.export import TEXTS
-    from manyheads.models import found, load
+    from manyheads.models import find_folder, load
     from manyheads.verifying import run_checks
 
     texts = TEXTS if check is None else first_lines(check)
     failed = 0
-    for one in run_checks(load(model, device), texts, found(model)):
+    for one in run_checks(load(model, device), texts, find_folder(model)):
         failed += not one.holds
         print(one, flush=True)
     if failed:

@@ -164,7 +164,7 @@ def test_a_run_is_trained_and_says_what_uses_it(
         ),
         (
             "masked --text {0}/book.txt --network recurrent",
-            "there is no network 'recurrent' for this; there are transformer",
+            "masked is learned by transformer, not by recurrent",
         ),
         (
             "language --text {0}/book.txt network.kind=convolutional",
@@ -264,19 +264,18 @@ def test_the_recipe_of_a_model_from_elsewhere_has_nothing_to_learn_from(
         (
             "classification",
             books.language,
-            "what judges a text starts from an encoder, masked or another of its kind; "
-            "the run to start from learned language",
+            "classification starts from a run of masked, embedding, classification, regression, "
+            "labelling; the run to start from learned language",
         ),
         (
             "language",
             books.masked,
-            "a language model starts from one; the run to start from learned masked",
+            "language starts from a run of language; the run to start from learned masked",
         ),
         (
             "masked",
             books.classification,
-            "a model that guesses hidden words starts from one; "
-            "the run to start from learned classification",
+            "masked starts from a run of masked; the run to start from learned classification",
         ),
         (
             "translation",
