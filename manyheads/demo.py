@@ -9,9 +9,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.catalog import BUILT_IN
 from manyheads.cli.screen import Screen
 from manyheads.learn import begin, go_on
-from manyheads.models import BUILT_IN, load
+from manyheads.models import load
 from manyheads.modules.config import Network
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from manyheads.catalog import find_model
 from manyheads.modules.config import Network
 from manyheads.tasks.table import load_recipe, task_for
 from manyheads.training.files import (
@@ -22,10 +23,7 @@ from manyheads.training.files import (
 
 if TYPE_CHECKING:
     from manyheads.tasks.model import Model
-    from manyheads.tasks.music.model import Musician
-    from manyheads.tasks.seq2seq.model import Translator
-
-BUILT_IN = Path(__file__).parent / "builtin"
+    from manyheads.tasks.table import Musician, Translator
 
 
 @overload
@@ -36,7 +34,7 @@ def load(model: Literal["chorales"], device: str | None = None) -> Musician: ...
 def load(model: str | Path, device: str | None = None) -> Model: ...
 def load(model: str | Path, device: str | None = None) -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
-    folder = find_folder(model)
+    folder = find_model(model)
     recipe = read_recipe(folder)
 
     from manyheads.training.averages import load_weights, weights_of
@@ -75,19 +73,3 @@ def refuse_sizes(network: Network, folder: Path) -> None:
                 f"{folder / RECIPE}: network.{name} is {getattr(network, name)}, and the "
                 f"{tensors} tensors of {WEIGHTS} have no more than {largest} rows or columns"
             )
-
-
-def find_folder(model: str | Path) -> Path:
-    """The folder of a model."""
-    for folder in (Path(model), BUILT_IN / str(model)):
-        if (folder / RECIPE).exists():
-            return folder
-    if Path(model).is_dir():
-        raise ValueError(f"{model} holds no {RECIPE}: it is not the folder of a run")
-    names = ", ".join(built_in()) or "none"
-    raise ValueError(f"there is no model {str(model)!r}: it is no folder; built in: {names}")
-
-
-def built_in() -> list[str]:
-    """The names of the models that come with the package."""
-    return sorted(path.parent.name for path in BUILT_IN.glob(f"*/{RECIPE}"))

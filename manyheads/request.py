@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.catalog import find_model
 from manyheads.config import part, read, text_of
-from manyheads.models import find_folder
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import (
     find_recipe,
@@ -110,7 +110,7 @@ class Said:
         network = self.of("network", ("kind",))
         kind = asked.network if network is None else network.kind
         named = self.of("start_from") or start_from
-        folder = None if named is None else find_folder(named)
+        folder = None if named is None else find_model(named)
         start = None if folder is None else load_recipe(folder / RECIPE)
 
         def settled(tokens: int) -> Any:

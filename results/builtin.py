@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
+from manyheads.catalog import BUILT_IN
 from manyheads.config import write
 from manyheads.decoding.config import DecodingConfig
-from manyheads.models import BUILT_IN, load
+from manyheads.models import load
 from manyheads.tasks.seq2seq.corpus import read_pairs
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.table import load_recipe

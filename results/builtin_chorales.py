@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from builtin import packed
 
-from manyheads.models import BUILT_IN, load
+from manyheads.catalog import BUILT_IN
+from manyheads.models import load
 from manyheads.tasks.music.chorales import piece_of
 from manyheads.tasks.music.evaluation import of_music
 from manyheads.tasks.music.grids import read_grids

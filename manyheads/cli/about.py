@@ -11,7 +11,7 @@ LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "pyyaml
 
 def models() -> None:
     """List the models that come with the package."""
-    from manyheads.models import BUILT_IN, built_in
+    from manyheads.catalog import BUILT_IN, built_in
 
     if not built_in():
         print("no model is built in; `manyheads train` makes one", file=sys.stderr)

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import math
-import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from manyheads import __version__
-from manyheads.cli import about, interop, language, understanding, writing
+from manyheads.cli import about, interop
 from manyheads.cli import compare as comparing
-from manyheads.cli import predict as predicting
 from manyheads.cli import train as training
-from manyheads.tasks.music import commands as music
+from manyheads.cli.options import command
+from manyheads.cli.verbs import VerbCommand
+from manyheads.tasks.table import VERBS
 
 if TYPE_CHECKING:
     from manyheads.attention.places import Places
 
+
+class Ordered(TyperGroup):
+    """Commands in the order of use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        first = ["train", "resume", "compare", *VERBS]
+        return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
+
+
 app = typer.Typer(
+    cls=Ordered,
     help="Train, run and look inside Transformer sequence models.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -49,52 +57,6 @@ def root(
         raise typer.Exit
 
 
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="CPU threads that share the work.", show_default="what is fastest, of all"
-    ),
-]
-
-
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
-    described = inspect.signature(function, eval_str=True)
-
-    def run(*args: Any, threads: int | None = None, **named: Any) -> None:
-        if named.get("model"):
-            from manyheads.models import find_folder, read_recipe
-
-            read_recipe(
-                find_folder(named["model"])
-            )  # refused before torch is loaded, which takes longer
-        if threads is not None:
-            share_among(threads)
-        try:
-            function(*args, **named)
-        except KeyboardInterrupt as error:
-            sentence = str(error) or "stopped; the same command begins again"
-            print(f"manyheads: {sentence}", file=sys.stderr)
-            raise SystemExit(130) from None
-
-    own = inspect.Parameter(
-        "threads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ThreadsOption
-    )
-    parameters = [*described.parameters.values(), own]
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__signature__ = described.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
-
-
-def share_among(threads: int) -> None:
-    """So many, as if OMP_NUM_THREADS had said so: what a person says stands."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
-    import torch  # after that: it reads it once
-
-    torch.set_num_threads(threads)
-
-
 for name, group, metavar, about_it in (
     (
         "train",
@@ -112,17 +74,11 @@ for name, group, metavar, about_it in (
     tasks = typer.Typer(cls=group, help=about_it, no_args_is_help=True)
     tasks.callback()(lambda: None)
     app.add_typer(tasks, name=name, subcommand_metavar=metavar)
+for verb, about_it in VERBS.items():
+    app.command(verb, cls=VerbCommand, help=about_it)(lambda: None)
 app.command("import")(command(interop.import_))
 for one in (
     training.resume,
-    writing.translate,
-    writing.evaluate,
-    language.generate,
-    language.score,
-    music.look,
-    understanding.classify,
-    understanding.embed,
-    predicting.predict,
     interop.export,
     interop.verify,
     about.models,

@@ -1,13 +1,21 @@
-"""Lines as they come, and whether the next has come already."""
+"""What stdin holds: lines as they come, and whether the next has come already."""
 
 from __future__ import annotations
 
 import select
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
+from pathlib import Path
+from typing import cast
+
+from manyheads.data.layout import gather_texts
+from manyheads.data.sources import decoded
 
 CHUNK_BYTES = 1 << 16
+STDIN = Path("stdin")
+AT_ONCE = 1024  # texts
 PATIENCE_SECONDS = 0.01  # for the next line of one who is still writing
 
 
@@ -17,8 +25,9 @@ class Incoming:
     It reads by itself: a buffer of Python's does not tell what it holds without waiting for more.
     """
 
-    def __init__(self, stream: BufferedIOBase, blank: bool = True):
-        self.stream, self.blank = stream, blank
+    def __init__(self, stream: BufferedIOBase | None = None, blank: bool = True):
+        self.stream = cast(BufferedIOBase, sys.stdin.buffer) if stream is None else stream
+        self.blank = blank
         self.lines: deque[bytes] = deque()
         self.begun: list[bytes] = []  # of a line whose end has not come
         self.over = False
@@ -61,3 +70,27 @@ def comes(stream: BufferedIOBase) -> bool:
         return bool(select.select([stream], [], [], PATIENCE_SECONDS)[0])
     except (OSError, ValueError):  # not a descriptor, or a system where only sockets can be asked
         return True
+
+
+def decode_lines(coming: Incoming) -> Iterator[str]:
+    for number, raw in enumerate(coming, start=1):
+        yield decoded(raw, STDIN, number)
+
+
+def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Those given, or the lines of stdin as they come: who sends one and waits is answered."""
+    if texts:
+        yield list(texts)
+        return
+    coming = Incoming()
+    at_once = 1 if sys.stdin.isatty() else AT_ONCE
+    yield from gather_texts(decode_lines(coming), at_once, coming.ready)
+
+
+def read_stdin() -> str:
+    """All of it, as text."""
+    if sys.stdin.isatty():
+        print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
+    raw = sys.stdin.buffer.read().split(b"\n")
+    each = (line.removesuffix(b"\r") for line in raw)  # as a corpus is read
+    return "\n".join(decoded(line, STDIN, i) for i, line in enumerate(each, start=1))

@@ -74,13 +74,14 @@ def verify(
     device: DeviceOption = None,
 ) -> None:
     """Check on your own model that every way to run it says the same."""
+    from manyheads.catalog import find_model
     from manyheads.interop.export import TEXTS
-    from manyheads.models import find_folder, load
+    from manyheads.models import load
     from manyheads.verifying import run_checks
 
     texts = TEXTS if check is None else first_lines(check)
     failed = 0
-    for one in run_checks(load(model, device), texts, find_folder(model)):
+    for one in run_checks(load(model, device), texts, find_model(model)):
         failed += not one.holds
         print(one, flush=True)
     if failed:

@@ -1,106 +1,74 @@
-"""What several commands ask for alike."""
+"""Options of commands, made from the fields of dataclasses; and what every command has."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import fields
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from manyheads.decoding.config import BEAM as BEAM
+from manyheads.catalog import complete_model, find_model
 
-T = TypeVar("T")
-
-SEARCH = "Searching for the best"
-CHANCE = "Drawing at random"
-
-ModelOption = Annotated[str, typer.Option(help="A run's folder, or the name of a built-in model.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="A run's folder, or the name of a built-in model.", autocompletion=complete_model
+    ),
+]
 DeviceOption = Annotated[
     str | None, typer.Option(help="cpu, cuda or cuda:1; else the GPU where there is one.")
 ]
-LengthPenalty = Annotated[
-    float,
+ThreadsOption = Annotated[
+    int | None,
     typer.Option(
-        help="The best has the highest score / length ** this; 0 favours short ones.",
-        rich_help_panel=SEARCH,
+        min=1, help="CPU threads that share the work.", show_default="what is fastest, of all"
     ),
 ]
-LeastTokens = Annotated[int, typer.Option(help="Write no fewer than this.")]
-TopK = Annotated[
-    int, typer.Option(help="Only the likeliest so many; 0: all.", rich_help_panel=CHANCE)
-]
-TopP = Annotated[
-    float,
-    typer.Option(help="Only the likeliest that make up this share.", rich_help_panel=CHANCE),
-]
-Seed = Annotated[int, typer.Option(help="The same seed draws the same.", rich_help_panel=CHANCE)]
 
 
-def given(context: typer.Context) -> set[str]:
-    """The names of the options that were typed."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Parameter:
+    """The option of a field, described as the field is; one of a list may be given again.
+
+    It has no default of its own, so that what was typed can be told from what was not.
+    """
+    about, each = field.metadata, get_type_hints(kind)[field.name]
+    if get_origin(each) is tuple:
+        each = list[get_args(each)[0]]  # type: ignore[misc]
+    elif set(get_args(each)) & {Path, int, float}:
+        each = next(one for one in get_args(each) if one in (Path, int, float))
+    elif each not in (int, float, bool, str, Path):
+        each = str  # as it is typed: the task reads it
+    if argument := about.get("argument"):
+        told: Any = typer.Argument(metavar=argument, help=about["about"], show_default=False)
+        return parameter(field.name, Annotated[each | None, told])
+    default = field.default
+    plain = default in (MISSING, None, (), "") or default is False
+    shown = about.get("instead") or ("" if plain else default)
+    told = typer.Option(
+        *([about["flag"]] if "flag" in about else flags(field.name, each, default)),
+        help=about.get("about", "") + (f" \\[default: {shown}]" if shown != "" else ""),
+        rich_help_panel=panel or about.get("panel"),
+    )
+    return parameter(field.name, Annotated[each | None, told])
 
 
-def option(name: str) -> str:
-    """as_json is typed --json, top_k --top-k."""
-    return f"--{name.removeprefix('as_').replace('_', '-')}"
+def flags(name: str, kind: Any, default: Any) -> list[str]:
+    """--top-k; of what is so unless told, --early-stopping/--no-early-stopping"""
+    flag = f"--{name.replace('_', '-')}"
+    if kind is not bool:
+        return [flag]
+    return [f"{flag}/--no-{flag[2:]}"] if default else [flag]
 
 
-def refuse_unwritable(name: str, path: Path) -> None:
-    """Before the work: a file that cannot be written, in a folder that has to be there."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"{name} names a file in a folder that is there, got {path}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f"{name} {path} cannot be written: you lack the permission")
-
-
-def refuse_no_folder(name: str, folder: Path) -> None:
-    """Before the work: a folder that neither is there nor can be made."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise ValueError(f"{name} names a folder in a folder, {there} is a file")
-    if not os.access(there, os.W_OK):
-        raise ValueError(f"{name} {folder} cannot be written: you lack the permission")
-
-
-def loaded_as(kind: type[T] | tuple[type[T], ...], model: str, device: str | None) -> T:
-    """The model, if it is one that this command is for."""
-    from manyheads.models import load
-    from manyheads.tasks.table import find_recipe
-
-    loaded = load(model, device)
-    if not isinstance(loaded, kind):
-        raise ValueError(
-            f"{model} is a model for {loaded.kind}; "
-            f"`manyheads {find_recipe(loaded.kind).use} --model {model}` is what it is for"
-        )
-    return loaded
-
-
-# ---- options made from dataclasses ------------------------------------------------------------
-
-
-def options_of(kind: Any, names: tuple[str, ...], panel: str) -> list[inspect.Parameter]:
-    """An option for each of these fields, described as the field is; a list may be given again."""
-    types, about = get_type_hints(kind), {one.name: one.metadata for one in fields(kind)}
-    made = []
-    for name in names:
-        each = types[name]
-        if get_origin(each) is tuple:
-            each = list[get_args(each)[0]] | None  # type: ignore[misc]
-        elif Path in (each, *get_args(each)):
-            each = Path | None
-        elif each not in (int, float, bool, str):
-            each = str | None  # as it is typed: the task reads it
-        text = str(about[name].get("about", ""))
-        told = typer.Option(help=text, rich_help_panel=panel, show_default=False)
-        made.append(parameter(name, Annotated[each, told]))
-    return made
+def options_of(kind: Any, names: Sequence[str], panel: str) -> list[inspect.Parameter]:
+    """Those of these fields."""
+    each = {one.name: one for one in fields(kind)}
+    return [option_of(kind, each[name], panel) for name in names]
 
 
 def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -125,8 +93,51 @@ def with_options(
 
     kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
     free = [one for one in kept if one.name != "files" and one.name not in fixed]
-    parameters = [*more, *free]
-    run.__doc__, run.__name__ = told.__doc__, told.__name__
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return describe_command(run, told.__name__, told.__doc__ or "", [*more, *free])
+
+
+def describe_command(
+    run: Callable[..., None], name: str, about: str, parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """The function as typer reads it: its name, its help and its options."""
+    run.__name__, run.__doc__ = name, about
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
+    described = inspect.signature(function, eval_str=True)
+
+    def run(*args: Any, threads: int | None = None, **named: Any) -> None:
+        if named.get("model"):
+            from manyheads.models import read_recipe
+
+            read_recipe(find_model(named["model"]))  # refused before torch is loaded
+        if threads is not None:
+            share_among(threads)
+        try:
+            function(*args, **named)
+        except KeyboardInterrupt as error:
+            sentence = str(error) or "stopped; the same command begins again"
+            print(f"manyheads: {sentence}", file=sys.stderr)
+            raise SystemExit(130) from None
+
+    parameters = [*described.parameters.values(), parameter("threads", ThreadsOption)]
+    return describe_command(run, function.__name__, function.__doc__ or "", parameters)
+
+
+def make_command(name: str, function: Callable[..., None]) -> Any:
+    """A command by itself, outside of any app."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name, context_settings={"help_option_names": ["-h", "--help"]})(command(function))
+    return typer.main.get_command(app)
+
+
+def share_among(threads: int) -> None:
+    """So many, as if OMP_NUM_THREADS had said so: what a person says stands."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
+    import torch  # after that: it reads it once
+
+    torch.set_num_threads(threads)

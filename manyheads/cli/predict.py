@@ -1,34 +1,28 @@
-"""predict."""
+"""predict and evaluate, for models of tasks that say nothing else."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
 
-import typer
+from manyheads.cli.incoming import read_chunks
+from manyheads.cli.screen import print_report
+from manyheads.data.sources import lines
+from manyheads.tasks.model import Predictor
+from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
-from manyheads.cli.options import DeviceOption, ModelOption
 
-
-def predict(
-    model: ModelOption,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="LINE", help="What to read; without any, the lines of stdin."),
-    ] = None,
-    device: DeviceOption = None,
-) -> None:
-    """A line for each line read, by a model whose task has no command of its own."""
-    from manyheads.cli.understanding import chunks
-    from manyheads.models import load
-    from manyheads.tasks.table import find_recipe
-
-    loaded = load(model, device)
-    if not hasattr(loaded, "predict"):
-        use = find_recipe(loaded.kind).use
-        raise ValueError(
-            f"{model} is a model for {loaded.kind}; `manyheads {use} --model {model}` "
-            "is what it is for"
-        )
-    for some in chunks(texts):
-        for line in loaded.predict(some):
+def predict(model: Predictor, options: PredictOptions) -> None:
+    for some in read_chunks(options.texts):
+        for line in model.predict(some):
             print(line, flush=True)
+
+
+def evaluate_examples(model: Predictor, options: ExamplesOptions) -> None:
+    began, found = time.perf_counter(), model.evaluate(options.file)
+    report = {
+        "model": model.name,
+        "examples": sum(1 for _ in lines(options.file)),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {n: {"value": round(value, 4), "signature": ""} for n, value in found.items()},
+    }
+    print_report(report, options.as_json)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
+from manyheads.metrics.report import format_report
 from manyheads.tasks.task import Sample
 from manyheads.training.trainer import Callback, StepLog
 
@@ -98,19 +100,23 @@ def columns(width: int) -> list[ProgressColumn]:
     ]
 
 
-def passing(items: Iterable[T], total: int, what: str = "", done: str = "written") -> Iterator[T]:
+def count_items(
+    items: Iterable[T], total: int, what: str = "", done: str = "written"
+) -> Iterator[T]:
     """The items, counted while they pass: by a bar on a terminal, in a log by a line now and then.
 
     "120 of 500 pieces written"
     """
-    with filling(total, what, done) as told:
+    with count_amount(total, what, done) as told:
         for item in items:
             yield item
             told(1)
 
 
 @contextmanager
-def filling(total: float, what: str, done: str = "written") -> Iterator[Callable[[float], None]]:
+def count_amount(
+    total: float, what: str, done: str = "written"
+) -> Iterator[Callable[[float], None]]:
     """The same of what comes little by little: for whoever is told how much."""
     console = Console(stderr=True)
     called = f"{what} {done}" if what else done
@@ -133,6 +139,20 @@ class Lines:
         if time.monotonic() - self.told >= EVERY_SECONDS:
             self.told = time.monotonic()
             print(f"{self.come:,.0f} of {self.total:,.0f} {self.called}", file=sys.stderr)
+
+
+def print_report(
+    report: Mapping[str, Any],
+    as_json: bool,
+    as_table: Callable[[Mapping[str, Any]], str] = format_report,
+) -> None:
+    """What was measured, for a person or for a program."""
+    print(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_table(report))
+
+
+def print_json(value: Any) -> None:
+    """On a line, at once."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 def bar_of(called: str, console: Console) -> Progress:

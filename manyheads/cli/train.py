@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from manyheads.cli.options import DeviceOption, options_of, with_options
+from manyheads.cli.options import DeviceOption, make_command, options_of, with_options
 
 if TYPE_CHECKING:
     from manyheads.request import Request
@@ -58,13 +58,9 @@ class TaskCommand(TyperCommand):
         self.make = make
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
-        from manyheads.cli.app import command
-
-        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        named = {"help_option_names": ["-h", "--help"]}
-        one.command(info_name, context_settings=named)(command(self.make(info_name)))
+        one = make_command(info_name, self.make(info_name))
         try:
-            return typer.main.get_command(one).make_context(info_name, args, parent, **more)
+            return one.make_context(info_name, args, parent, **more)
         except Exception as error:
             if type(error).__name__ != "NoSuchOption":
                 raise

@@ -23,10 +23,15 @@ def setting(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    **typed: str,
 ) -> Any:
-    """A field of a dataclass that says what it is for; of a list, the limits are of each item."""
+    """A field of a dataclass that says what it is for; of a list, the limits are of each item.
+
+    `typed` is how an option of a command looks: its `flag`, the `panel` of the help it stands in,
+    what is shown `instead` of its default, and the name it has as an `argument`.
+    """
     limits = {"least": least, "most": most, "above": above, "below": below}
-    return field(default=default, metadata={"about": about, **limits})
+    return field(default=default, metadata={"about": about, **limits, **typed})
 
 
 def with_default(kind: Any, name: str, default: Any) -> Any:

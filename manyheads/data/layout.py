@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,3 +36,38 @@ def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
         rows.append(i)
     if rows:
         yield rows
+
+
+FIRST = 16  # texts, so that something is soon to be seen
+LONG_CHARACTERS = 1000  # a text of so many does not keep those before it waiting
+
+
+def gather_texts(
+    texts: Iterable[str], at_once: int, ready: Callable[[], bool] = lambda: True
+) -> Iterator[list[str]]:
+    """Few texts at first, so that something is soon to be seen, then up to so many.
+
+    None waits here for one that is not yet ready, nor for a long one after it.
+
+    What goes wrong with a text is raised after those before it were handed out.
+    """
+    some: list[str] = []
+    few = min(FIRST, at_once)
+    try:
+        for text in texts:
+            if some and len(text) > LONG_CHARACTERS:
+                yield some
+                some = []
+            some.append(text)
+            if len(some) == few:
+                yield some
+                some, few = [], min(4 * few, at_once)
+            elif len(text) > LONG_CHARACTERS or not ready():
+                yield some
+                some = []
+    except ValueError:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
@@ -64,11 +64,19 @@ class TrainingPlan(NamedTuple):
         return Training(**{**chosen, **self.settings, **preset.training})
 
 
-@dataclass(frozen=True)
-class Verb:
+class Options:
+    """What a command was asked for: a frozen dataclass, of which each field is an option."""
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        """Of what was typed; what does not go together is refused before a model is loaded."""
+        return cls(**typed)
+
+
+class Verb(NamedTuple):
     """A command that a model is for."""
 
-    options: type  # a dataclass: each field is an option
+    options: type[Options]
     run: str  # "module:function", called with the model and the options
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from manyheads.config import load, peek
 
 if TYPE_CHECKING:
+    from manyheads.tasks.music.model import Musician as Musician
     from manyheads.tasks.recipe import Recipe
+    from manyheads.tasks.seq2seq.model import Translator as Translator
     from manyheads.tasks.task import Task
 
 GROUP = "manyheads.tasks"  # of entry points: name = "module:Recipe", for tasks from elsewhere
@@ -42,6 +44,19 @@ ABOUT = {
     "labelling": "A tag for each word.",
     "music": "Music that goes on.",
 }
+
+# The commands that models are for: what `manyheads` lists.
+VERBS = {
+    "translate": "Translate, summarize or answer: whatever the model has learned.",
+    "generate": "Write on: text from a prompt, or music.",
+    "classify": "Say what each text is: its class, its number, or its words' tags.",
+    "embed": "A vector for each text.",
+    "score": "How likely a model finds a text: bits per byte, perplexity.",
+    "predict": "A line for each line read.",
+    "evaluate": "Measure a model on a test set.",
+    "look": "Show what a model looks at.",
+}
+MODELS = {"translate": "de-en"}  # for who names none
 
 
 def trained_tasks() -> dict[str, str]:

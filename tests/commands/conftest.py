@@ -14,7 +14,7 @@ from manyheads.cli.app import main
 def manyheads(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Command:
-    monkeypatch.setattr("manyheads.models.BUILT_IN", tmp_path / "none")
+    monkeypatch.setattr("manyheads.catalog.BUILT_IN", tmp_path / "none")
 
     def run(*arguments: object, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "argv", ["manyheads", *map(str, arguments)])

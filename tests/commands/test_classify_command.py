@@ -9,7 +9,7 @@ import books
 import pytest
 from typed import Command, Refuses
 
-from manyheads.cli import understanding
+from manyheads.cli import incoming
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_each_text_has_its_label_and_how_sure_that_is(manyheads: Command, model:
 def test_lines_are_answered_in_their_order_however_long_they_are(
     manyheads: Command, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(understanding, "AT_ONCE", 7)
+    monkeypatch.setattr(incoming, "AT_ONCE", 7)
     kinds = ["fine" if i % 3 else "bad" for i in range(40)]
     lines = [f"{'the ' * (i * 7 % 20)}{kind} dog" for i, kind in enumerate(kinds)]
     done = manyheads("classify", "--model", model, stdin="\n".join(lines).encode())
@@ -84,7 +84,7 @@ def test_who_sends_a_line_and_waits_is_answered() -> None:
         def listen() -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("sys.stdin", Piped(stdin))
-                for some in understanding.chunks(None):
+                for some in incoming.read_chunks(()):
                     came.append(some)
                     first.set()
 

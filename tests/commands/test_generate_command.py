@@ -119,9 +119,9 @@ def test_of_a_long_prompt_the_end_is_read_where_that_is_asked_for(
         (("--temperature", "-1"), "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             ("--temperature", "0", "--top-k", "3"),
-            "top_k, top_p and min_p narrow what is drawn; give a temperature too",
+            "--top-k, --top-p and --min-p narrow what is drawn; give a temperature too",
         ),
-        (("--max-new-tokens", "0"), "max_new_tokens is 1 or more, got 0"),
+        (("--max-new-tokens", "0"), "--max-new-tokens is 1 or more, got 0"),
         (
             ("--beam", "2", "--stop", "x"),
             "stop ends a text that is written once; leave it out with a beam",

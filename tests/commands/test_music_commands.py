@@ -11,7 +11,8 @@ import pytest
 import tunes
 from typed import Command, Refuses
 
-from manyheads import models
+from manyheads import catalog
+from manyheads.models import load
 from manyheads.tasks.music.chorales import grid_of, piece_of
 from manyheads.tasks.music.commands import events
 from manyheads.tasks.music.grids import read_grids
@@ -157,9 +158,9 @@ def test_a_terminal_shows_how_much_music_there_is(
     [
         (
             ("--prompt", "C"),
-            "--prompt is for models that write text, {model} writes music",
+            "--prompt is for models of language, {model} is one of music",
         ),
-        (("--json",), "--json is for models that write text, {model} writes music"),
+        (("--json",), "--json is for models of language, {model} is one of music"),
         (("--track", "2"), "--track says which track of --harmonize is given, and that was not"),
         (("--voice", "alto"), "--voice says which voice of --harmonize is given, and that was not"),
         (
@@ -222,7 +223,7 @@ def test_what_cannot_be_asked_of_music_is_refused(
 def test_what_is_of_music_is_refused_by_a_model_of_text(
     given: tuple[str, ...], refuses: Refuses, writer: Path
 ) -> None:
-    sentence = f"{given[0]} is for models that write music, {writer} writes text"
+    sentence = f"{given[0]} is for models of music, {writer} is one of language"
     refuses(sentence, "generate", "--model", writer, "--prompt", "a", *CPU, *given)
 
 
@@ -274,7 +275,7 @@ def test_what_is_read_is_not_written_over(refuses: Refuses, choir: Path, tmp_pat
 def test_the_model_that_is_built_in_sings_four_voices(
     manyheads: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(models, "BUILT_IN", Path(models.__file__).parent / "builtin")
+    monkeypatch.setattr(catalog, "BUILT_IN", Path(catalog.__file__).parent / "builtin")
     out = tmp_path / "bach.mid"
     given = ("generate", "--model", "chorales", "--seconds", 6, "--only-midi", *CPU)
     assert manyheads(*given, "--out", out).code == 0
@@ -303,7 +304,7 @@ def test_music_is_measured_and_compared_with_what_the_model_writes(
     told = json.loads(manyheads(*given, "--json").out)
     assert told["examples"] == 4
     assert told["tokens"] == 4 * (16 + 20 + 24 + 28) + 4
-    model, held = models.load(choir, "cpu"), read_grids(music)["valid"]
+    model, held = load(choir, "cpu"), read_grids(music)["valid"]
     logs = [model.score(piece_of(grid)).logs for grid in held]
     loss, notes = (-np.mean([*chain(*each)]) for each in (logs, [some[:-1] for some in logs]))
     assert told["scores"]["loss"]["value"] == pytest.approx(loss, abs=1e-4)
@@ -347,12 +348,12 @@ def test_what_cannot_be_measured_is_refused(
 ) -> None:
     music = choir.parent / "chorales.npz"
     given = ("evaluate", "--model", choir, *CPU)
-    refuses("--seconds goes with --music, which was not given", *given, "--seconds", 3)
+    refuses("a test set is music: --music folder", *given, "--seconds", 3)
     midi = tunes.midi(tunes.chorale(8), tmp_path / "four.mid")
     sentence = "--split names a part of an .npz, and --music names none"
     refuses(sentence, *given, "--music", midi, "--split", "test")
     both = ("--music", music, "--text", music)
-    refuses("--text is evaluated by itself, --music was given too", *given, *both)
+    refuses(f"--text is for models of language, {choir} is one of music", *given, *both)
     refuses(
         f"{music} has the splits train, valid, test, --split asks for other",
         *(*given, "--music", music, "--split", "other"),

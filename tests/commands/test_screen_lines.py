@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from manyheads.cli.screen import Screen, passing
+from manyheads.cli.screen import Screen, count_items
 from manyheads.training.trainer import Sample, StepLog
 
 NOTE = StepLog(12_000, 200_000, 3, 2.5, 1e-3, 123_456.0, 3700.0)
@@ -51,10 +51,10 @@ def test_items_pass_as_they_are_and_a_log_tells_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.cli.screen.EVERY_SECONDS", 1000.0)
-    assert list(passing(iter("abc"), 3)) == ["a", "b", "c"]
+    assert list(count_items(iter("abc"), 3)) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr("manyheads.cli.screen.EVERY_SECONDS", 0.0)
-    assert list(passing(iter("ab"), 2, "pieces", "read")) == ["a", "b"]
+    assert list(count_items(iter("ab"), 2, "pieces", "read")) == ["a", "b"]
     assert capsys.readouterr() == ("", "1 of 2 pieces read\n2 of 2 pieces read\n")
 
 

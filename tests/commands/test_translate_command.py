@@ -266,7 +266,7 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
     [
         ("--beam 0", "beam is 1 or more, got 0"),
         ("--nbest 6", "6 best were asked for, a beam of 5 finds 5 at most"),
-        ("--nbest 0", "nbest is 1 or more, got 0"),
+        ("--nbest 0", "--nbest is 1 or more, got 0"),
         ("--temperature -1", "a temperature is a finite number from 0 (greedy) up, got -1.0"),
         (
             "--temperature nan",
@@ -280,11 +280,14 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
             "--temperature 1 --nbest 2",
             "a --temperature draws one, --nbest lists what a beam found; ask for one",
         ),
-        ("--top-p 2", "--top-p narrows what is drawn; give a --temperature too"),
-        ("--top-p 2 --temperature 1", "top_p is 1 at most, got 2.0"),
-        ("--top-k -2 --temperature 1", "top_k is 0 or more, got -2"),
-        ("--length-penalty -1", "length_penalty is 0 or more, got -1.0"),
-        ("--min-new-tokens 9 --max-new-tokens 3", "min_new_tokens=9 is over max_new_tokens=3"),
+        (
+            "--top-p 0.5",
+            "--top-k, --top-p and --min-p narrow what is drawn; give a temperature too",
+        ),
+        ("--top-p 2 --temperature 1", "--top-p is 1 at most, got 2.0"),
+        ("--top-k -2 --temperature 1", "--top-k is 0 or more, got -2"),
+        ("--length-penalty -1", "--length-penalty is 0 or more, got -1.0"),
+        ("--min-new-tokens 9 --max-new-tokens 3", "--min-new-tokens=9 is over --max-new-tokens=3"),
         ("--records", "--records reads stdin, and texts were given too; one of them is enough"),
         ("--device tpu", "a device is cpu or cuda, got 'tpu'"),
         ("\udcff", "line 2: '\\udcff' is half of a character, which is no text"),

@@ -17,12 +17,13 @@ import torch
 from test_folders import change, folder_of, put, refused
 from toys import classifying, speaking
 
+from manyheads.catalog import BUILT_IN
 from manyheads.codecs.text import Text
 from manyheads.interop.export import TEXTS, export
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.interop.parity import Runtime, compare, worst
-from manyheads.models import BUILT_IN, load
+from manyheads.models import load
 from manyheads.modules.config import Network
 from manyheads.tasks.portable import Portable, portable
 from manyheads.verifying import Check, run_checks

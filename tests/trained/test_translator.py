@@ -7,19 +7,16 @@ import pytest
 import torch
 from typed import learned
 
-from manyheads.cli import options
 from manyheads.codecs.text import Text
-from manyheads.decoding.config import DecodingConfig
+from manyheads.data.layout import FIRST, LONG_CHARACTERS, gather_texts
+from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import (
-    FIRST,
-    LONG_CHARACTERS,
     MOST_TOKENS,
     NOTHING,
     PART_TOKENS,
     Translator,
     added,
-    together,
     units,
 )
 
@@ -103,7 +100,7 @@ def test_python_searches_as_widely_as_the_command_line(
     model.translate(["ba"])
     model.translate(["ba"], temperature=0.5)
     model.translate_nbest(["ba"], 3)
-    assert [how.beam for how in asked] == [options.BEAM, 1, options.BEAM]
+    assert [how.beam for how in asked] == [BEAM, 1, BEAM]
 
 
 def test_a_layer_that_is_not_there_is_refused(model: Translator) -> None:
@@ -191,11 +188,11 @@ def test_a_text_of_any_length_is_read_in_parts_or_its_beginning_told(model: Tran
 
 def test_a_long_text_keeps_none_before_it_waiting() -> None:
     long = "x" * (LONG_CHARACTERS + 1)
-    assert [len(some) for some in together(iter(["x", "x", long, "x", "x"]), 200)] == [2, 1, 2]
+    assert [len(some) for some in gather_texts(iter(["x", "x", long, "x", "x"]), 200)] == [2, 1, 2]
 
 
 def test_texts_come_together_a_few_at_first() -> None:
-    sizes = [len(some) for some in together(iter(["x"] * 1000), 200)]
+    sizes = [len(some) for some in gather_texts(iter(["x"] * 1000), 200)]
     assert sizes == [FIRST, 4 * FIRST, 200, 200, 200, 200, 120]
 
 
@@ -207,7 +204,7 @@ def test_no_text_waits_for_one_that_is_not_ready() -> None:
             taken.append(i)
             yield "x"
 
-    sizes = [len(some) for some in together(texts(), 200, lambda: len(taken) not in (1, 3))]
+    sizes = [len(some) for some in gather_texts(texts(), 200, lambda: len(taken) not in (1, 3))]
     assert sizes == [1, 2, FIRST - 3]
 
 
@@ -216,7 +213,7 @@ def test_a_mistake_comes_after_the_texts_before_it() -> None:
         yield "a"
         raise ValueError("spoiled")
 
-    parts = together(spoiled(), 8)
+    parts = gather_texts(spoiled(), 8)
     assert next(parts) == ["a"]
     with pytest.raises(ValueError, match="spoiled"):
         next(parts)
@@ -225,7 +222,9 @@ def test_a_mistake_comes_after_the_texts_before_it() -> None:
 def test_a_model_is_found_by_the_name_it_is_built_in_under(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.models.BUILT_IN", learned(tmp_path_factory.getbasetemp()).parent)
+    monkeypatch.setattr(
+        "manyheads.catalog.BUILT_IN", learned(tmp_path_factory.getbasetemp()).parent
+    )
     assert load("run", "cpu").name == "run"
     with pytest.raises(
         ValueError, match=r"^there is no model 'x': it is no folder; built in: run$"

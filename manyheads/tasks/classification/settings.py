@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, get_args
 from manyheads.config.declare import check, setting
 from manyheads.data.labelled import Columns
 from manyheads.modules.config import NETWORK_KINDS, Network, Pooling
+from manyheads.tasks.classification.verbs import VERBS
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
 from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
@@ -67,6 +68,7 @@ class ClassificationRecipe(Recipe):
     implementation = "manyheads.tasks.classification.task:ClassificationTask"
     files = ("data", "valid_data")
     presets = PRESETS
+    verbs = VERBS
     use = "classify"
     networks = NETWORK_KINDS
     starts_from = ("masked", "embedding", *get_args(LabelKind))

@@ -9,6 +9,7 @@ from typing import Literal
 from manyheads.config.declare import check, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import Layout, Network
+from manyheads.tasks.language.verbs import VERBS
 from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
 from manyheads.tasks.recipe import Preset, Recipe
 from manyheads.training.config import Training
@@ -118,6 +119,7 @@ class LanguageRecipe(Recipe):
     implementation = "manyheads.tasks.language.task:LanguageTask"
     files = ("text", "valid_text")
     presets = PRESETS
+    verbs = VERBS
     use = "generate"
     networks = ("transformer", "recurrent")
     starts_from = ("language",)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import Network, Pooling
 from manyheads.tasks.language.settings import TextCodec, TextData
+from manyheads.tasks.masked.verbs import VERBS
 from manyheads.tasks.presets import check_room
 from manyheads.tasks.recipe import Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
@@ -90,6 +91,7 @@ class MaskedRecipe(Recipe):
     implementation = "manyheads.tasks.masked.task:MaskedTask"
     files = ("text", "valid_text")
     presets = PRESETS
+    verbs = VERBS
     use = "embed"
     starts_from = ("masked",)
     plan = TrainingPlan({"schedule": "linear", "best_by": "loss"}, warmup=(20, 4000, 10))
@@ -118,6 +120,7 @@ class EmbeddingRecipe(Recipe):
     """What it is, and where it came from; there is nothing to train it by."""
 
     implementation = "manyheads.tasks.masked.embedding:EmbeddingTask"
+    verbs = VERBS
     use = "embed"
 
     task: Literal["embedding"] = setting(about="What is learned.")

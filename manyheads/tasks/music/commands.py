@@ -1,149 +1,87 @@
-"""What generate and evaluate do for models of music, and look."""
+"""generate, evaluate and look, for models of music."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from manyheads.cli.options import (
-    DeviceOption,
-    ModelOption,
-    loaded_as,
-    refuse_no_folder,
-    refuse_unwritable,
-)
-from manyheads.tasks.music.decoding import VOICE_LEADING as VOICE_LEADING
-
-if TYPE_CHECKING:
-    from manyheads.tasks.music.model import Musician
-    from manyheads.tasks.music.notes import Piece
-
-SOPRANO = "soprano"
-SECONDS = 30.0
-MIDI = (".mid", ".midi")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What generate was asked for that only music has."""
-
-    prime: Path | None = None
-    seconds: float = SECONDS
-    harmonize: Path | None = None
-    voice: str = SOPRANO
-    track: str | None = None
-    out: Path | None = None
-    only_midi: bool = False
-    soundfont: Path | None = None
-
-    def check(self, count: int, given: set[str]) -> None:
-        """Refuse what does not go together, before anything is loaded."""
-        if self.harmonize is None and "voice" in given:
-            raise ValueError("--voice says which voice of --harmonize is given, and that was not")
-        if self.harmonize is None and "track" in given:
-            raise ValueError("--track says which track of --harmonize is given, and that was not")
-        if self.harmonize is not None:
-            for other in ("prime", "seconds", "count", "truncate"):
-                if other in given:
-                    raise ValueError(
-                        f"--harmonize writes around all of a melody, once; --{other} is for music "
-                        "that goes on"
-                    )
-        if self.only_midi and self.out is None:
-            raise ValueError("--only-midi is for files, and no --out was given")
-        if self.soundfont is not None and (self.out is None or self.only_midi):
-            raise ValueError("--soundfont plays the .wav beside --out, and none is asked for")
-        if self.soundfont is not None:
-            from manyheads.tasks.music.sound import player_of
-
-            player_of(self.soundfont)
-        if self.out is None:
-            return
-        if self.out.suffix.lower() in MIDI and not self.out.is_dir():
-            if count > 1:
-                raise ValueError(f"{count} pieces need a folder, --out names the file {self.out}")
-            if not self.out.parent.is_dir():
-                raise ValueError(f"there is no folder {self.out.parent} for --out {self.out}")
-            refuse_unwritable("--out", self.out)
-        elif self.out.is_file() or (self.out.suffix and not self.out.is_dir()):
-            raise ValueError(f"--out names a folder or a .mid file, got {self.out}")
-        else:
-            refuse_no_folder("--out", self.out)
-        read = self.prime or self.harmonize
-        if read is not None and read.resolve() in [p.resolve() for p in paths(self.out, count)]:
-            raise ValueError(f"--out would write over {read}, which is read; another would do")
-
+from manyheads.cli.screen import count_amount, count_items, print_report
+from manyheads.tasks.music import sound
+from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.corpus import VALID
+from manyheads.tasks.music.decoding import MusicDecoding
+from manyheads.tasks.music.evaluation import music_table, of_music
+from manyheads.tasks.music.grids import read_grids
+from manyheads.tasks.music.melody import melody_of
+from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.roll import Roll
+from manyheads.tasks.music.settings import is_grids
+from manyheads.tasks.music.verbs import ComposeOptions, EvaluateMusicOptions, LookOptions
 
 # ---- generate --------------------------------------------------------------------------------
 
 
-def generate(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -> None:
+def generate(model: Musician, options: ComposeOptions) -> None:
     """Into files with --out, else event by event onto the screen."""
-    if wanted.out is None and wanted.harmonize is None:
-        show(model, wanted, count, how)
+    if options.voice_leading != MusicDecoding.voice_leading and model.task.codec.kind != "chorales":
+        raise ValueError(f"--voice-leading is for models of chorales, {model.name} is none")
+    if options.soundfont is not None:
+        sound.player_of(options.soundfont)
+    if options.out is None and options.harmonize is None:
+        stream_events(model, options)
         return
     began = time.perf_counter()
-    pieces, seconds = written(model, wanted, count, how)
+    pieces, seconds = compose_pieces(model, options)
     took = time.perf_counter() - began
-    if wanted.out is None:
+    if options.out is None:
         codec = model.task.codec
         for text in events(codec.pieces(codec.encode(pieces[0])), codec.beat):
             print(text, end="")
         return
-    for piece, path in zip(pieces, paths(wanted.out, count), strict=True):
+    for piece, path in zip(pieces, options.paths(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        print(keep(piece, path, wanted), flush=True)
+        print(save_piece(piece, path, options), flush=True)
     print(f"{seconds:.1f} s of music in {took:.1f} s: {seconds / took:.2g} times real time")
 
 
-def written(
-    model: Musician, wanted: Wanted, count: int, how: dict[str, Any]
-) -> tuple[list[Piece], float]:
-    """The pieces, and how many seconds of them are new."""
-    if wanted.harmonize is not None:
-        from manyheads.tasks.music.melody import melody_of
+def decoding_of(options: ComposeOptions) -> dict[str, Any]:
+    return {one.name: getattr(options, one.name) for one in fields(MusicDecoding)}
 
-        drawn = {name: value for name, value in how.items() if name != "truncate"}
-        melody, choice = melody_of(opened(wanted.harmonize), wanted.voice, wanted.track)
+
+def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece], float]:
+    """The pieces, and how many seconds of them are new."""
+    how = decoding_of(options)
+    if options.harmonize is not None:
+        melody, choice = melody_of(load_midi(options.harmonize), options.voice, options.track)
         for line in choice:
             print(line, file=sys.stderr)
-        piece = model.harmonize(melody, wanted.voice, shown=counted, **drawn)
+        piece = model.harmonize(melody, options.voice, shown=count_tokens, **how)
         return [piece], piece.seconds
-    from manyheads.cli.screen import filling
-
-    prime = None if wanted.prime is None else opened(wanted.prime)
-    with filling(wanted.seconds * count, "seconds") as told:
-        found = model.compose(prime, wanted.seconds, count, told, **how)
+    prime = None if options.prime is None else load_midi(options.prime)
+    with count_amount(options.seconds * options.count, "seconds") as told:
+        found = model.compose(prime, options.seconds, options.count, told, **how)
     return [one.piece for one in found], sum(one.seconds for one in found)
 
 
-def counted(tokens: Sequence[int]) -> Iterator[int]:
+def count_tokens(tokens: Sequence[int]) -> Iterator[int]:
     """A melody of minutes takes as long to harmonize: a terminal shows how far it is."""
-    from manyheads.cli.screen import passing
-
-    return passing(tokens, len(tokens), "tokens")
+    return count_items(tokens, len(tokens), "tokens")
 
 
-def opened(path: Path) -> Piece:
-    from manyheads.tasks.music.midi import load_midi
-
-    return load_midi(path)
-
-
-def show(model: Musician, wanted: Wanted, count: int, how: dict[str, Any]) -> None:
-    prime = None if wanted.prime is None else opened(wanted.prime)
-    for number in range(count):
-        coming = model.stream(prime, wanted.seconds, number, **how)
+def stream_events(model: Musician, options: ComposeOptions) -> None:
+    prime = None if options.prime is None else load_midi(options.prime)
+    for number in range(options.count):
+        coming = model.stream(prime, options.seconds, number, **decoding_of(options))
         for text in events((said for said, _ in coming), model.task.codec.beat):
             print(text, end="", flush=True)
-        if count > 1:
+        if options.count > 1:
             print("-" * 20, flush=True)
 
 
@@ -158,26 +96,15 @@ def events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
         yield "\n"
 
 
-def paths(out: Path, count: int) -> list[Path]:
-    """One file, or 001.mid, 002.mid, ... of a folder."""
-    if out.suffix.lower() in MIDI and not out.is_dir():
-        return [out]
-    return [out / f"{number:03d}.mid" for number in range(1, count + 1)]
-
-
-def keep(piece: Piece, path: Path, wanted: Wanted) -> str:
+def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
     """The file, and beside it how it sounds and looks; a line to tell of it."""
-    from manyheads.tasks.music import sound
-    from manyheads.tasks.music.midi import save_midi
-    from manyheads.tasks.music.roll import Roll
-
     save_midi(piece, path)
     if not piece.notes:
         return f"{path}: no notes"
     told = f"{path}: {len(piece.notes):,} notes, {piece.seconds:.1f} s"
-    if wanted.only_midi:
+    if options.only_midi:
         return told
-    sound.save_sound(piece, path.with_suffix(".wav"), wanted.soundfont)
+    sound.save_sound(piece, path.with_suffix(".wav"), options.soundfont)
     Roll(piece).save(path.with_suffix(".png"))
     return f"{told}; to hear {path.with_suffix('.wav')}, to see {path.with_suffix('.png')}"
 
@@ -185,27 +112,16 @@ def keep(piece: Piece, path: Path, wanted: Wanted) -> str:
 # ---- evaluate --------------------------------------------------------------------------------
 
 
-def measured(
-    model: str, music: list[Path], split: str, drawn: tuple[int, float], device: str | None
-) -> dict[str, Any]:
+def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
     """How likely the model finds this music, and what it is like beside what the model writes."""
-    from manyheads.cli.screen import passing
-    from manyheads.tasks.music.evaluation import of_music
-    from manyheads.tasks.music.model import Musician
-
-    loaded = loaded_as(Musician, model, device)
-    pieces = pieces_of(music, split)
-    shown = partial(passing, total=len(pieces), what="pieces", done="read")
-    return of_music(loaded, pieces, *drawn, shown)
+    pieces = read_music(options.music, options.split)
+    shown = partial(count_items, total=len(pieces), what="pieces", done="read")
+    report = of_music(model, pieces, options.count, options.seconds, shown)
+    print_report(report, options.as_json, music_table)
 
 
-def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
+def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
     """All pieces of these files, each with where it stands; what cannot be read is told of."""
-    from manyheads.tasks.music.chorales import piece_of
-    from manyheads.tasks.music.corpus import VALID
-    from manyheads.tasks.music.grids import read_grids
-    from manyheads.tasks.music.midi import MidiReport, read_pieces
-    from manyheads.tasks.music.settings import is_grids
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):
@@ -226,30 +142,9 @@ def pieces_of(music: list[Path], split: str) -> list[tuple[str, Piece]]:
 # ---- look ------------------------------------------------------------------------------------
 
 
-def look(
-    model: ModelOption,
-    music: Annotated[Path, typer.Option(help="The piece to look at, a MIDI file.")],
-    layer: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
-    head: Annotated[
-        int | None, typer.Option(help="Counted from 0.", show_default="all of them")
-    ] = None,
-    at: Annotated[
-        float | None,
-        typer.Option(help="Whose attention: a note at so many seconds.", show_default="the last"),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a picture to this .png file.")] = None,
-    device: DeviceOption = None,
-) -> None:
-    """Show which notes a model of music looks back at."""
-    from manyheads.tasks.music.model import Musician
-
-    if out is not None:
-        refuse_unwritable("--out", out)
-    if out is not None and out.suffix.lower() != ".png":
-        raise ValueError(f"--out names a .png file, got {out}")
-    loaded = loaded_as(Musician, model, device)
-    arcs = loaded.look(opened(music), layer, head, at)
+def look(model: Musician, options: LookOptions) -> None:
+    arcs = model.look(load_midi(options.music or Path()), options.layer, options.head, options.at)
     print(arcs)
-    if out is not None:
-        replace(arcs, title=f"{model}: {arcs.title}").save(out)
-        print(f"\npicture: {out}")
+    if options.out is not None:
+        replace(arcs, title=f"{model.name}: {arcs.title}").save(options.out)
+        print(f"\npicture: {options.out}")

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import Layout, Network
+from manyheads.tasks.music.verbs import VERBS
 from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
 from manyheads.tasks.recipe import Choice, Preset, Recipe
 from manyheads.training.config import Training
@@ -150,6 +151,7 @@ class MusicRecipe(Recipe):
     implementation = "manyheads.tasks.music.task:MusicTask"
     files = ("music", "valid_music", "augment")
     presets = PRESETS
+    verbs = VERBS
     use = "generate"
     networks = ("transformer", "recurrent")
     starts_from = ("music",)

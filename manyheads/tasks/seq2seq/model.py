@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import torch
 
 from manyheads.codecs.text import SpecialTokens, Text
+from manyheads.data.layout import gather_texts
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis
 from manyheads.decoding.config import BEAM, DecodingConfig, choose_beam
@@ -26,10 +27,9 @@ from manyheads.tasks.seq2seq.writing import Ids, find_room, write_targets
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
 
-FIRST, AT_ONCE = 16, 1024  # texts held in memory while a long file passes through
+AT_ONCE = 1024  # texts held in memory while a long file passes through
 MOST_TOKENS = 4096  # of one text to be read
 PART_TOKENS = 256  # of a part of a text that is cut
-LONG_CHARACTERS = 1000  # a text of so many does not keep those before it waiting
 
 SPACED = "13a"  # what fits a text with spaces between its words
 
@@ -156,7 +156,7 @@ class Translator(Model):
             raise ValueError(f"long is one of {', '.join(get_args(Long))}, got {long!r}")
         forced = self.task.codecs.target.encode(whole(prefix, "the prefix"))
         first = 0
-        for some in together(readable(texts), at_once, ready):
+        for some in gather_texts(readable(texts), at_once, ready):
             cut: list[list[Part]] = []
             try:
                 for number, text in enumerate(some, start=first + 1):
@@ -334,34 +334,3 @@ def readable(texts: Iterable[str]) -> Iterator[str]:
         if not isinstance(text, str):
             raise ValueError(f"texts are str, number {number} is a {type(text).__name__}")
         yield whole(text, f"line {number}")
-
-
-def together(
-    texts: Iterable[str], at_once: int, ready: Callable[[], bool] = lambda: True
-) -> Iterator[list[str]]:
-    """Few texts at first, so that something is soon to be seen, then up to so many.
-
-    None waits here for one that is not yet ready, nor for a long one after it.
-
-    What goes wrong with a text is raised after those before it were handed out.
-    """
-    some: list[str] = []
-    few = min(FIRST, at_once)
-    try:
-        for text in texts:
-            if some and len(text) > LONG_CHARACTERS:
-                yield some
-                some = []
-            some.append(text)
-            if len(some) == few:
-                yield some
-                some, few = [], min(4 * few, at_once)
-            elif len(text) > LONG_CHARACTERS or not ready():
-                yield some
-                some = []
-    except ValueError:
-        if some:
-            yield some
-        raise
-    if some:
-        yield some

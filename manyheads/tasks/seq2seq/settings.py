@@ -13,6 +13,7 @@ from manyheads.data.filters import Filters
 from manyheads.modules.config import NETWORK_KINDS, Layout, Network
 from manyheads.tasks.presets import check_layout
 from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 
 Kind = Literal["translation", "summarization", "answering"]
@@ -134,6 +135,7 @@ class Seq2SeqRecipe(Recipe):
     implementation = "manyheads.tasks.seq2seq.task:Seq2Seq"
     files = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
     presets = PRESETS
+    verbs = VERBS
     use = "translate"
     networks = NETWORK_KINDS
     starts_from = get_args(Kind)

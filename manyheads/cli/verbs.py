@@ -1,0 +1,145 @@
+"""The commands that models are for: a model's task says which, with which options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from inspect import Parameter
+from typing import Any
+
+from typer.core import TyperCommand
+
+from manyheads.cli.options import (
+    DeviceOption,
+    ModelOption,
+    describe_command,
+    make_command,
+    option_of,
+    parameter,
+)
+from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.table import MODELS, find_object, find_recipe, task_names
+from manyheads.tasks.verbs import VERBS as PLAIN
+
+
+class VerbCommand(TyperCommand):
+    """A command whose options are those of the task that the model was trained for."""
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
+        model = find_typed_model(args) or MODELS.get(info_name)
+        run = with_all_options(info_name) if model is None else with_options_of(info_name, model)
+        try:
+            return make_command(info_name, run).make_context(info_name, args, parent, **more)
+        except Exception as error:
+            if type(error).__name__ != "NoSuchOption" or model is None:
+                raise
+            refuse_option(info_name, model, getattr(error, "option_name", "that"))
+            raise
+
+
+def find_typed_model(args: Sequence[str]) -> str | None:
+    """["--beam", "5", "--model", "de-en"] -> "de-en" """
+    for argument, following in zip(args, [*args[1:], None], strict=True):
+        if argument == "--model":
+            return following
+        if argument.startswith("--model="):
+            return argument.removeprefix("--model=")
+    return None
+
+
+def verbs_of(task: str) -> Mapping[str, Verb]:
+    """Those that a task says, or the plain ones."""
+    return find_recipe(task).verbs or PLAIN
+
+
+def find_verb(name: str, model: str) -> Verb:
+    from manyheads.catalog import find_model
+    from manyheads.models import read_recipe
+
+    task = read_recipe(find_model(model)).task
+    verbs = verbs_of(task)
+    if name not in verbs:
+        use = find_recipe(task).use
+        raise ValueError(
+            f"{model} is a model for {task}; `manyheads {use} --model {model}` is what it is for"
+        )
+    return verbs[name]
+
+
+def with_options_of(name: str, model: str) -> Callable[..., None]:
+    """The command for this model."""
+    verb = find_verb(name, model)
+
+    def run(model: str, device: str | None, **given: Any) -> None:
+        from manyheads.models import load
+
+        options = make_options(verb.options, given)
+        loaded = load(model, device)
+        find_object(verb.run)(loaded, options)
+
+    own = [option_of(verb.options, one) for one in fields(verb.options)]  # type: ignore[arg-type]
+    return with_parameters(run, name, verb.options.__doc__ or "", own)
+
+
+def with_all_options(name: str) -> Callable[..., None]:
+    """The command as it is for any model: to be shown, or to say that a model is missing."""
+    verbs = {id(verb): (task, verb) for task, verb in tasks_with(name)}
+    whose: dict[str, list[str]] = {}
+    for task, verb in verbs.values():
+        for one in fields(verb.options):  # type: ignore[arg-type]
+            whose.setdefault(one.name, []).append(task)
+    made: dict[str, Parameter] = {}
+    for _, verb in verbs.values():
+        for one in fields(verb.options):  # type: ignore[arg-type]
+            alone = len(whose[one.name]) < len(verbs)
+            panel = f"Models of {' and '.join(whose[one.name])}" if alone else ""
+            made.setdefault(one.name, option_of(verb.options, one, panel))
+    about = "\n\n".join(verb.options.__doc__ or "" for _, verb in verbs.values())
+    return with_parameters(lambda **_: None, name, about, [*made.values()])
+
+
+def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
+    for task in task_names():
+        if verb := verbs_of(task).get(name):
+            yield task, verb
+
+
+def with_parameters(
+    run: Callable[..., None], name: str, about: str, options: list[Parameter]
+) -> Callable[..., None]:
+    """The function with a model, these options and a device."""
+    model = parameter("model", ModelOption, MODELS.get(name, Parameter.empty))
+    return describe_command(run, name, about, [model, *options, parameter("device", DeviceOption)])
+
+
+def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """Of what was typed alone: the rest has its defaults."""
+    typed = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value is not None and value != []
+    }
+    try:
+        return kind.of(**typed)
+    except ValueError as error:
+        names = {one.name for one in fields(kind) if "_" in one.name}  # type: ignore[arg-type]
+        as_typed = re.sub(
+            r"\b[a-z]+_[a-z_]+\b",
+            lambda found: f"--{found[0].replace('_', '-')}" if found[0] in names else found[0],
+            str(error),
+        )
+        raise ValueError(as_typed) from None
+
+
+def refuse_option(name: str, model: str, option: str) -> None:
+    """Say whose it is, where another task's command of this name has it."""
+    from manyheads.catalog import find_task_name
+
+    field = option.removeprefix("--").replace("-", "_")
+    for task, verb in tasks_with(name):
+        flags = {one.metadata.get("flag", "") for one in fields(verb.options)}  # type: ignore[arg-type]
+        if field in {one.name for one in fields(verb.options)} or option in flags:  # type: ignore[arg-type]
+            raise ValueError(
+                f"{option} is for models of {task}, {model} is one of {find_task_name(model)}"
+            ) from None

@@ -1,0 +1,95 @@
+"""generate, score and evaluate, for language models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from manyheads.cli.incoming import read_stdin
+from manyheads.cli.screen import count_items, print_json, print_report
+from manyheads.data.documents import documents
+from manyheads.tasks.language.evaluation import evaluate_documents
+from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
+from manyheads.tasks.language.verbs import EvaluateTextOptions, GenerateOptions, ScoreOptions
+
+
+def generate(model: LanguageModel, options: GenerateOptions) -> None:
+    prompt = options.prompt
+    if prompt is None:
+        prompt = read_stdin() if options.keep_newline else read_stdin().removesuffix("\n")
+    if options.as_json or options.count > 1 or options.beam > 1:
+        write_all(model, prompt, options)
+        return
+    pieces = model.stream(prompt, options)
+    first = next(pieces, "")  # what is refused is refused before anything is written
+    print(first if options.chat else prompt + first, end="", flush=True)
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print(flush=True)
+
+
+def write_all(model: LanguageModel, prompt: str, options: GenerateOptions) -> None:
+    for one, *_ in model.write([prompt] * options.count, options):
+        if options.as_json:
+            print_json({"prompt": prompt, "text": one.text, "score": round(one.score, 4)})
+            continue
+        print(one.text if options.chat else prompt + one.text, flush=True)
+        if options.count > 1:
+            print("-" * 20, flush=True)
+
+
+def score(model: LanguageModel, options: ScoreOptions) -> None:
+    nothing = True
+    for text in read_texts(options.lines):
+        nothing = False
+        # A blank line has its own, so that line n here is of line n there.
+        scored = text or not options.lines
+        found = model.score(text, options.stride, options.context) if scored else NOTHING
+        if options.as_json:
+            print_json(describe_score(found))
+        else:
+            print(summarise(found) if text else "", flush=True)
+    if nothing:
+        raise ValueError("there is nothing to score: stdin has no lines")
+
+
+def read_texts(lines: bool) -> Iterator[str]:
+    """All of stdin, or each of its lines."""
+    text = read_stdin()
+    if not lines:
+        yield text
+        return
+    *whole, last = text.split("\n")
+    yield from [*whole, last] if last else whole
+
+
+def summarise(found: Scored) -> str:
+    if not found.logs:
+        return "nothing is scored: a first token needs a start sign or --context before it"
+    return (
+        f"{found.bits_per_byte:.4f} bits per byte  perplexity {found.perplexity:.4g}  "
+        f"{len(found.logs):,} tokens  {found.bytes:,} bytes"
+    )
+
+
+def describe_score(found: Scored) -> dict[str, object]:
+    return {
+        "bits_per_byte": finite(found.bits_per_byte),
+        "perplexity": finite(found.perplexity),
+        "bytes": found.bytes,
+        "tokens": [
+            {"text": piece, "log": finite(round(log, 6))}
+            for piece, log in zip(found.pieces, found.logs, strict=True)
+        ],
+    }
+
+
+def finite(number: float) -> float | None:
+    """JSON has no word for what is not finite but null."""
+    return number if math.isfinite(number) else None
+
+
+def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
+    read = [document.text for document in documents(options.text)]
+    report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
+    print_report(report, options.as_json)

@@ -1,0 +1,38 @@
+"""What an encoder is for, as a command."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.config.declare import setting
+from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.verbs import refuse_unwritable
+
+
+@dataclass(frozen=True)
+class EmbedOptions(Options):
+    """A vector for each text: `manyheads embed --model runs/mlm < sentences.txt > vectors.npy`
+
+    The product of two is how alike the texts are.
+    """
+
+    texts: tuple[str, ...] = setting(
+        (), "What to read; without any, the lines of stdin.", argument="TEXT"
+    )
+    out: Path | None = setting(None, "The .npy file to write; else stdout, or as --json.")
+    pooling: str | None = setting(None, "mean or first; else as the model was made.")
+    plain: bool = setting(False, "As they come, not brought to length 1.")
+    as_json: bool = setting(False, "A JSON list of numbers a line.", flag="--json")
+
+    def __post_init__(self) -> None:
+        if self.pooling not in (None, "mean", "first"):
+            raise ValueError(f"--pooling is mean or first, got {self.pooling!r}")
+        if self.out is not None:
+            refuse_unwritable("--out", self.out)
+        if self.out is None and not self.as_json and sys.stdout.isatty():
+            raise ValueError("vectors are no text; `> vectors.npy`, --out vectors.npy or --json")
+
+
+VERBS = {"embed": Verb(EmbedOptions, "manyheads.tasks.masked.commands:embed")}

@@ -1,0 +1,138 @@
+"""What a model of music is for, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from manyheads.config.declare import setting
+from manyheads.tasks.music.decoding import MusicDecoding
+from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.verbs import refuse_no_folder, refuse_unwritable
+
+MIDI = (".mid", ".midi")
+
+
+@dataclass(frozen=True)
+class ComposeOptions(MusicDecoding, Options):
+    """Write music on, into MIDI files; or event by event onto the screen."""
+
+    count: int = setting(1, "Write so many, each drawn anew.", least=1)
+    prime: Path | None = setting(None, "A MIDI file to play on from.")
+    seconds: float = setting(30.0, "Of new music, if it does not end before.")
+    harmonize: Path | None = setting(
+        None, "A MIDI file with a melody: write the other voices of a chorale."
+    )
+    voice: str = setting("soprano", "Which one it is: soprano, alto, tenor or bass.")
+    track: str | None = setting(
+        None,
+        "Which track of --harmonize is the melody, by number from 1 or by name.",
+        instead="the only one, the voice of four, or the highest",
+    )
+    out: Path | None = setting(
+        None,
+        "A .mid file, or a folder for 001.mid, 002.mid, ...; beside each a .wav to hear and a "
+        ".png to see. Without it events are printed.",
+    )
+    only_midi: bool = setting(False, "No .wav, no .png.")
+    soundfont: Path | None = setting(None, "An .sf2 file for the .wav, played by fluidsynth.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        for name in ("voice", "track"):
+            if name in typed and "harmonize" not in typed:
+                raise ValueError(
+                    f"--{name} says which {name} of --harmonize is given, and that was not"
+                )
+        for name in ("prime", "seconds", "count", "truncate"):
+            if name in typed and "harmonize" in typed:
+                raise ValueError(
+                    f"--harmonize writes around all of a melody, once; --{name} is for music "
+                    "that goes on"
+                )
+        asked = cls(**typed)
+        asked.check_files()
+        return asked
+
+    def check_files(self) -> None:
+        if self.only_midi and self.out is None:
+            raise ValueError("--only-midi is for files, and no --out was given")
+        if self.soundfont is not None and (self.out is None or self.only_midi):
+            raise ValueError("--soundfont plays the .wav beside --out, and none is asked for")
+        if self.out is None:
+            return
+        self.check_out(self.out)
+        read = self.prime or self.harmonize
+        if read is not None and read.resolve() in [path.resolve() for path in self.paths()]:
+            raise ValueError(f"--out would write over {read}, which is read; another would do")
+
+    def check_out(self, out: Path) -> None:
+        if out.suffix.lower() in MIDI and not out.is_dir():
+            if self.count > 1:
+                raise ValueError(f"{self.count} pieces need a folder, --out names the file {out}")
+            if not out.parent.is_dir():
+                raise ValueError(f"there is no folder {out.parent} for --out {out}")
+            refuse_unwritable("--out", out)
+        elif out.is_file() or (out.suffix and not out.is_dir()):
+            raise ValueError(f"--out names a folder or a .mid file, got {out}")
+        else:
+            refuse_no_folder("--out", out)
+
+    def paths(self) -> list[Path]:
+        """One file, or 001.mid, 002.mid, ... of a folder."""
+        out = self.out or Path()
+        if out.suffix.lower() in MIDI and not out.is_dir():
+            return [out]
+        return [out / f"{number:03d}.mid" for number in range(1, self.count + 1)]
+
+
+@dataclass(frozen=True)
+class EvaluateMusicOptions(Options):
+    """Measure how well a model foresees music, and how what it writes compares with it."""
+
+    music: tuple[Path, ...] = setting((), "MIDI files, folders, an .npz.")
+    split: str = setting("valid", "Which part of an .npz.")
+    count: int = setting(8, "Pieces to draw, to compare the music.", least=1)
+    seconds: float = setting(30.0, "Of each, and of the start of those given.")
+    as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        from manyheads.tasks.music.settings import is_grids  # which names these options
+
+        asked = cls(**typed)
+        if not asked.music:
+            raise ValueError("a test set is music: --music folder")
+        if "split" in typed and not any(map(is_grids, asked.music)):
+            raise ValueError("--split names a part of an .npz, and --music names none")
+        return asked
+
+
+@dataclass(frozen=True)
+class LookOptions(Options):
+    """Show which notes a model of music looks back at."""
+
+    music: Path | None = setting(None, "The piece to look at, a MIDI file.")
+    layer: int = setting(0, "Counted from 0.")
+    head: int | None = setting(None, "Counted from 0.", instead="all of them")
+    at: float | None = setting(
+        None, "Whose attention: a note at so many seconds.", instead="the last"
+    )
+    out: Path | None = setting(None, "Write a picture to this .png file.")
+
+    def __post_init__(self) -> None:
+        if self.music is None:
+            raise ValueError("what is looked at is a piece: --music piece.mid")
+        if self.out is not None:
+            refuse_unwritable("--out", self.out)
+            if self.out.suffix.lower() != ".png":
+                raise ValueError(f"--out names a .png file, got {self.out}")
+
+
+COMMANDS = "manyheads.tasks.music.commands"
+VERBS = {
+    "generate": Verb(ComposeOptions, f"{COMMANDS}:generate"),
+    "evaluate": Verb(EvaluateMusicOptions, f"{COMMANDS}:evaluate_pieces"),
+    "look": Verb(LookOptions, f"{COMMANDS}:look"),
+}

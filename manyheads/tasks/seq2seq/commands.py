@@ -1,0 +1,125 @@
+"""translate and evaluate, for models that write for what they read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import tee
+from typing import Any, cast
+
+from manyheads.cli.incoming import STDIN, Incoming, decode_lines
+from manyheads.cli.screen import count_items, print_json, print_report
+from manyheads.data.sources import parsed
+from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
+from manyheads.metrics.table import find_metric
+from manyheads.models import load
+from manyheads.tasks.seq2seq.corpus import read_pairs
+from manyheads.tasks.seq2seq.evaluation import evaluate_texts
+from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.model import AT_ONCE, Translator, Written
+from manyheads.tasks.seq2seq.settings import Kind
+from manyheads.tasks.seq2seq.verbs import EvaluateOptions, TranslateOptions
+
+
+def translate(model: Translator, options: TranslateOptions) -> None:
+    spoken = not options.texts and sys.stdin.isatty()
+    if spoken:
+        print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
+    read, ready = read_sources(model.task.kind, options)
+    sources, shown = tee(read)
+    written = model.write(
+        sources,
+        options.decoding(),
+        prefix=options.prefix,
+        long=cast(Any, options.long),
+        at_once=1 if spoken else AT_ONCE,
+        ready=ready,
+        told=partial(print, file=sys.stderr),
+    )
+    for number, (best, source) in enumerate(zip(written, shown, strict=False), start=1):
+        if options.as_json:
+            print_json(describe_best(model, source, best))
+        elif not options.nbest:
+            print(on_a_line(best[0]), flush=True)
+        elif not source.strip():
+            print(f"{number}\t\t", flush=True)
+        else:
+            for one in best:
+                print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
+
+
+def on_a_line(written: Written) -> str:
+    return " ".join(written.text.split("\n"))
+
+
+def read_sources(kind: Kind, options: TranslateOptions) -> tuple[Iterable[str], Callable[[], bool]]:
+    """What was given or what stdin has, and whether more of it has come."""
+    if options.texts:
+        return options.texts, lambda: True
+    coming = Incoming(blank=not options.records)
+    lines = decode_lines(coming)
+    return read_records(lines, kind) if options.records else lines, coming.ready
+
+
+def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:
+    """What a model of this kind reads, from each JSON object of stdin."""
+    for number, record in parsed(lines, STDIN):
+        yield from KINDS[kind].records.all_sources(record, f"{STDIN}:{number}")
+
+
+def describe_best(model: Translator, source: str, best: list[Written]) -> dict[str, Any]:
+    aligned = [model.align(source, written) for written in best]
+    return {
+        "source": source,
+        "words": aligned[0].read,
+        "best": [
+            {
+                "text": written.text,
+                "score": round(written.score, 4),
+                "log_prob": round(written.log_prob, 4),
+                "finished": written.finished,
+                "words": each.written,
+                "alignment": each.links,
+            }
+            for written, each in zip(best, aligned, strict=True)
+        ],
+    }
+
+
+def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
+    tokenize, kind, models = options.tokenize, model.task.kind, [model]
+    if tokenize is not None:
+        check_tokenizer(tokenize)
+    for name in options.metric:
+        find_metric(name)
+    if options.against is not None:
+        models.append(load_other(model, options.against))
+    examples = list(read_pairs(kind, options.source, options.reference, options.pairs))
+    if tokenize is None:
+        tokenize, reason = fitting_tokenizer(example.target for example in examples)
+        if reason and kind == "translation":
+            print(f"{reason}; --tokenize would change it", file=sys.stderr)
+    judge = partial(
+        evaluate_texts,
+        examples=examples,
+        how=options.decoding(),
+        tokenize=tokenize,
+        shown=partial(count_items, total=len(examples)),
+        metrics=options.metric,
+    )
+    ours, *theirs = map(judge, models)
+    if options.write_to is not None:
+        text = "".join(f"{line}\n" for line in ours.lines())
+        options.write_to.write_text(text, encoding="utf-8")
+    print_report(ours.report(*theirs), options.as_json)
+
+
+def load_other(model: Translator, name: str) -> Translator:
+    """The model to compare with: one for the same."""
+    other = load(name, str(model.device))
+    if other.kind != model.kind:
+        raise ValueError(
+            f"{model.name} is for {model.kind}, {name} for {other.kind}: nothing to compare"
+        )
+    return cast(Translator, other)

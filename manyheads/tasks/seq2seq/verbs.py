@@ -1,0 +1,119 @@
+"""What a model that writes for what it reads is for, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from manyheads.config.declare import setting, with_default
+from manyheads.decoding.config import BEAM, SEARCH, DecodingConfig, choose_beam
+from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.verbs import refuse_unwritable
+
+
+@dataclass(frozen=True)
+class TranslateOptions(DecodingConfig, Options):
+    """Translate, summarize or answer: whatever the model has learned.
+
+    A line is written for each line read, in the same order and as they come:
+    who sends one and waits is answered.
+    Documents and questions have lines of their own: give them with --records,
+    as they stand in a .jsonl file.
+    """
+
+    texts: tuple[str, ...] = setting(
+        (), "What to read; without any, the lines of stdin.", argument="TEXT"
+    )
+    records: bool = setting(
+        False,
+        "Stdin has a JSON object a line, as for train: a source, document, or context with a "
+        "question or several.",
+    )
+    as_json: bool = setting(
+        False, "Write a JSON object a line: scores, word alignments.", flag="--json"
+    )
+    prefix: str = setting("", "All that is written begins with this.")
+    long: str | None = setting(
+        None,
+        "What becomes of several sentences on a line, and of more than can be read: split "
+        "reads each sentence by itself, truncate the beginning, refuse ends the command.",
+        instead="split for translations, else truncate",
+    )
+    beam: int = with_default(DecodingConfig, "beam", BEAM)
+    nbest: int = setting(
+        0,
+        "Write the best so many, each with the number of its source (from 1) and the "
+        "score by which they are ranked, log-probability / length ** penalty; tabs between.",
+        instead="the best alone, as it is",
+        panel=SEARCH,
+        least=0,
+    )
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        if typed.get("records") and typed.get("texts"):
+            raise ValueError(
+                "--records reads stdin, and texts were given too; one of them is enough"
+            )
+        drawn = typed.get("temperature", 0) != 0
+        if drawn and typed.get("nbest", 1) > 1:
+            raise ValueError(
+                "a --temperature draws one, --nbest lists what a beam found; ask for one"
+            )
+        if typed.get("nbest", 1) < 1:
+            raise ValueError(f"--nbest is 1 or more, got {typed['nbest']}")
+        beam = choose_beam(typed.get("beam"), typed.get("temperature", 0))
+        return cls(**{**typed, "beam": beam})
+
+    def decoding(self) -> DecodingConfig:
+        own = {one.name: getattr(self, one.name) for one in fields(DecodingConfig)}
+        return DecodingConfig(**{**own, "nbest": max(1, self.nbest)})
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(Options):
+    """Measure a model on a test set, alone or against another.
+
+    By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries, exact match and F1 for
+    answers.
+    """
+
+    source: Path | None = setting(None, "Texts to read, one a line.")
+    reference: Path | None = setting(None, "What is wanted for each.")
+    pairs: Path | None = setting(None, "Or both in one file, .tsv or .jsonl.")
+    against: str | None = setting(None, "Another model: is the difference more than chance?")
+    write_to: Path | None = setting(
+        None, "Put what the model writes into this file.", flag="--write"
+    )
+    as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
+    beam: int = with_default(DecodingConfig, "beam", BEAM)
+    length_penalty: float = with_default(DecodingConfig, "length_penalty", 1.0)
+    tokenize: str | None = setting(
+        None,
+        "How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split.",
+        instead="by the script of the references",
+    )
+    metric: tuple[str, ...] = setting((), "Measure by this one too; it may be given several times.")
+
+    def __post_init__(self) -> None:
+        files = {"--source": self.source, "--reference": self.reference, "--pairs": self.pairs}
+        given = [name for name, path in files.items() if path is not None]
+        if given not in (["--source", "--reference"], ["--pairs"]):
+            raise ValueError(
+                "a test set is --source with --reference, or --pairs alone; "
+                f"got {' and '.join(given) or 'none of them'}"
+            )
+        if self.write_to is not None:
+            refuse_unwritable("--write", self.write_to)
+        self.decoding()
+
+    def decoding(self) -> DecodingConfig:
+        return DecodingConfig(beam=self.beam, length_penalty=self.length_penalty)
+
+
+COMMANDS = "manyheads.tasks.seq2seq.commands"
+VERBS = {
+    "translate": Verb(TranslateOptions, f"{COMMANDS}:translate"),
+    "evaluate": Verb(EvaluateOptions, f"{COMMANDS}:evaluate_pairs"),
+}

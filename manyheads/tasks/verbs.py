@@ -1,0 +1,58 @@
+"""What the commands of several tasks ask for alike, and those of tasks that say nothing else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.config.declare import setting
+from manyheads.tasks.recipe import Options, Verb
+
+
+@dataclass(frozen=True)
+class PredictOptions(Options):
+    """A line for each line read, by a model whose task has no command of its own."""
+
+    texts: tuple[str, ...] = setting(
+        (), "What to read; without any, the lines of stdin.", argument="LINE"
+    )
+
+
+@dataclass(frozen=True)
+class ExamplesOptions(Options):
+    """Measure a model on examples in a file."""
+
+    data: Path | None = setting(None, "Examples, as the model was trained on.")
+    as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
+
+    def __post_init__(self) -> None:
+        if self.data is None:
+            raise ValueError("a test set is a file of examples: --data test.tsv")
+
+    @property
+    def file(self) -> Path:
+        return Path(self.data or "")
+
+
+VERBS = {
+    "predict": Verb(PredictOptions, "manyheads.cli.predict:predict"),
+    "evaluate": Verb(ExamplesOptions, "manyheads.cli.predict:evaluate_examples"),
+}
+
+
+def refuse_unwritable(name: str, path: Path) -> None:
+    """Before the work: a file that cannot be written, in a folder that has to be there."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"{name} names a file in a folder that is there, got {path}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{name} {path} cannot be written: you lack the permission")
+
+
+def refuse_no_folder(name: str, folder: Path) -> None:
+    """Before the work: a folder that neither is there nor can be made."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"{name} names a folder in a folder, {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{name} {folder} cannot be written: you lack the permission")
