@@ -175,11 +175,9 @@ class Search:
         """Drop the sentences that are done; the rows that the others continue."""
         kept = self.going.nonzero()[:, 0]
         self.sentences = [self.sentences[s] for s in kept.tolist()]
-        width = self.how.beam
-        self.ids = self.ids.unflatten(0, (-1, width))[kept].flatten(0, 1)
-        self.logs = self.logs.unflatten(0, (-1, width))[kept].flatten(0, 1)
-        self.totals, self.limits, self.to_beat = (
-            each[kept] for each in (self.totals, self.limits, self.to_beat)
+        rows = torch.arange(len(self.ids), device=kept.device).view(parents.shape)[kept].flatten()
+        self.ids, self.logs = self.ids[rows], self.logs[rows]
+        self.totals, self.limits, self.to_beat, self.going = (
+            each[kept] for each in (self.totals, self.limits, self.to_beat, self.going)
         )
-        self.going = self.going[kept]
         return parents[kept].flatten()

@@ -41,22 +41,18 @@ def compute_log_probs(
     device = next(network.parameters()).device
     text = torch.tensor([*special.bos, *ids])
     read, wanted = text[:-1], text[1:]
+    begins = range(0, max(1, len(read) - context + stride) if len(read) else 0, stride)
+    whole = [begin for begin in begins if begin + context <= len(read)]
+    rows = max(1, tokens // context)
+    groups = [whole[i : i + rows] for i in range(0, len(whole), rows)]
+    groups += [[begin] for begin in begins[len(whole) :]]  # the last window may be shorter
     found: list[Tensor] = []
-    if len(read) >= context:
-        each = (side.unfold(0, context, stride) for side in (read, wanted))
-        rows = max(1, tokens // context)
-        for some, after in zip(*(side.split(rows) for side in each), strict=True):
-            logs = score_windows(network, some.to(device), after.to(device))
-            if not found:
-                found.append(logs[0, : context - stride])
-            found.append(logs[:, context - stride :].flatten())
-    done = sum(map(len, found))
-    if done < len(read):  # the last window is shorter, unless it is the only one
-        begin = max(0, done - (context - stride))
-        logs = score_windows(
-            network, read[None, begin:].to(device), wanted[None, begin:].to(device)
-        )
-        found.append(logs[0, done - begin :])
+    for group in groups:
+        cuts = [slice(begin, begin + context) for begin in group]
+        some, after = (torch.stack([side[cut] for cut in cuts]) for side in (read, wanted))
+        logs = score_windows(network, some.to(device), after.to(device))
+        known = context - stride  # looked at by the window before
+        found += [row[known if begin else 0 :] for begin, row in zip(group, logs, strict=True)]
     return torch.cat(found)[max(0, len(special.bos) - 1) :].tolist() if found else []
 
 
