@@ -38,9 +38,9 @@ from manyheads import (
     RelativeBias,
     RelativeContent,
     Segments,
-    Shape,
     Sinusoidal,
     Stack,
+    TransformerConfig,
     Window,
     Work,
     choose,
@@ -291,7 +291,7 @@ def planning(machine: Machine, document: int, count: int, width: int) -> list[di
     lengths = [[document] * count]
     places = packed(lengths, length, device=machine.device)
     seen = Segments.of(lengths, length).to(machine.device)
-    shape = Shape(width=width, depth=6, heads=H, dropout=0.0)
+    shape = TransformerConfig(width=width, depth=6, heads=H, dropout=0.0)
     stack = Stack.of(shape, Causal(), position=Sinusoidal()).to(machine.device)
     optimizer = torch.optim.AdamW(stack.parameters(), fused=True)
     x = torch.randn(1, length, width, device=machine.device)

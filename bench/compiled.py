@@ -33,7 +33,12 @@ COMMAND = (
     "import sys, torch._inductor.config as inductor; inductor.fallback_random = True; "
     "from manyheads.cli.app import main; main()"
 )
-QUICK = ["network.width=32", "network.heads=2", "network.inner=64", "training.tokens_per_batch=512"]
+QUICK = [
+    "network.width=32",
+    "network.heads=2",
+    "network.ffn_width=64",
+    "training.tokens_per_batch=512",
+]
 
 
 class Case(NamedTuple):

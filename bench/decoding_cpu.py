@@ -40,8 +40,8 @@ from manyheads.decoding.config import DecodingConfig
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.metrics.bleu import bleu
 from manyheads.models import load
-from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.config import TransformerConfig
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
@@ -66,7 +66,7 @@ class Size:
     sentences: int = 1000
 
 
-TOY = Size(width=32, depth=1, heads=4, inner=64, vocabulary=100, sentences=20)
+TOY = Size(width=32, depth=1, heads=4, ffn_width=64, vocabulary=100, sentences=20)
 
 Group = tuple[int, list[list[int]]]  # the tokens to write for each, and the sources
 Translate = Callable[[Sequence[list[int]], int, int], int]  # sources, tokens each, beam -> written
@@ -97,10 +97,14 @@ def ours(size: Size) -> Translate:
 
 
 def transformer(size: Size) -> EncoderDecoder:
-    shape = Network(
-        width=size.width, depth=size.depth, heads=size.heads, inner=size.inner, order="post"
+    shape = TransformerConfig(
+        width=size.width,
+        depth=size.depth,
+        heads=size.heads,
+        ffn_width=size.inner,
+        norm_position="post",
     )
-    return encoder_decoder(shape, size.vocabulary, size.vocabulary, joint=True).eval()
+    return build_encoder_decoder(shape, size.vocabulary, size.vocabulary, joint=True).eval()
 
 
 def marian(size: Size, batch: int) -> Translate:

@@ -39,8 +39,8 @@ from torch import Tensor, nn
 
 from manyheads import Bounds, CachedStep, Decoder, Everything, Sampling, Tokens, line, sample
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
-from manyheads.modules.build import decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 
 PEAK_FLOPS = 790e12  # of an H200 in bfloat16
 APART = 0.05  # what a log-probability in bfloat16 may be off on average
@@ -71,17 +71,16 @@ class Size:
         weights = self.vocabulary * self.width + blocks + (2 * self.depth + 1) * self.width
         return (6 * weights + 12 * self.depth * self.width * self.longest) * self.tokens
 
-    def network(self, bias: bool) -> Network:
-        return Network(
+    def network(self, bias: bool) -> NetworkConfig:
+        return TransformerConfig(
             width=self.width,
             depth=self.depth,
             heads=self.heads,
-            inner=4 * self.width,
+            ffn_width=4 * self.width,
             feed_forward="gelu-tanh",
             bias=bias,
-            position="learned",
-            longest=self.longest,
-            scaled=False,
+            position=f"Learned({self.longest})",
+            scale_embeddings=False,
             dropout=0.0,
         )
 
@@ -128,7 +127,7 @@ def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def ours(size: Size, asked: argparse.Namespace) -> tuple[nn.Module, Loss]:
-    model = decoder(size.network(bias=False), size.vocabulary).to(asked.device)
+    model = build_decoder(size.network(bias=False), size.vocabulary).to(asked.device)
     at, seen = line(size.longest, device=asked.device), Everything()
     # What is seen is said: its default value is one that torch's compiler stumbles over.
     return model, lambda ids, labels: cross_entropy(model(Tokens(ids, at, seen)), labels)
@@ -232,7 +231,7 @@ TRIED = {"mode": "max-autotune-no-cudagraphs"}
 
 
 def prepared(size: Size, asked: argparse.Namespace) -> Decoder:
-    made: Any = decoder(size.network(bias=True), size.written_vocabulary)
+    made: Any = build_decoder(size.network(bias=True), size.written_vocabulary)
     return made.to(asked.device, torch.bfloat16).eval()
 
 

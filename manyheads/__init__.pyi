@@ -67,7 +67,12 @@ from manyheads.attention.cache import Growing as Growing, Static as Static
 from manyheads.attention.layer import Attention as Attention
 
 # models
-from manyheads.modules.stack import Shape as Shape, Stack as Stack, Memory as Memory
+from manyheads.modules.config import (
+    TransformerConfig as TransformerConfig,
+    RecurrentConfig as RecurrentConfig,
+    ConvolutionalConfig as ConvolutionalConfig,
+)
+from manyheads.modules.stack import Stack as Stack, Memory as Memory
 from manyheads.modules.transformer import (
     Tokens as Tokens,
     Embedding as Embedding,

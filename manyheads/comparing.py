@@ -20,8 +20,8 @@ from manyheads.attention.places import line
 from manyheads.config import load
 from manyheads.estimate import counted
 from manyheads.learn import begin, go_on, open_task
-from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.config import ConvolutionalConfig, NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
@@ -50,24 +50,42 @@ class MeasuredLayer:
         return max(self.steps, layers)
 
 
-def layer_of(network: Network, length: int) -> MeasuredLayer:
+def layer_of(network: NetworkConfig, length: int) -> MeasuredLayer:
     """Counted while it runs, and its reach by what a token changes."""
-    deep = [operations(replace(network, depth=d, dilations=()), length) for d in (1, 2)]
-    dilations = network.dilations or (1,)
-    alone = {d: reach(replace(network, depth=1, dilations=(d,)), length) for d in set(dilations)}
-    if not any(alone.values()):
+    layers = single_layers(network)
+    reaches = {layer: reach(layer, length) for layer in dict.fromkeys(layers)}
+    if not any(reaches.values()):
+        steps = getattr(network, "dilations", (0,))
         raise ValueError(
-            f"convolutions with dilations of {', '.join(map(str, dilations))} carry nothing "
-            f"between {length} tokens; --length {min(dilations) + 1} would do"
+            f"convolutions with dilations of {', '.join(map(str, steps))} carry nothing "
+            f"between {length} tokens; --length {min(steps) + 1} would do"
+            if network.kind == "convolutional"
+            else f"layers that see {layers[0].pattern} carry nothing between {length} tokens"
         )
+    one = operations(layers[0], length)
     return MeasuredLayer(
-        operations=deep[1] - deep[0],  # without what lies around the layers
-        reaches=tuple(alone[d] for d in dilations),
+        operations=operations(double(layers[0]), length) - one,  # without what lies around layers
+        reaches=tuple(reaches[layer] for layer in layers),
         steps=length if network.kind == "recurrent" else 1,
     )
 
 
-def operations(network: Network, length: int) -> int:
+def single_layers(network: NetworkConfig) -> list[Any]:
+    """Networks of one layer: one for all, or one for each that differs."""
+    if isinstance(network, ConvolutionalConfig):
+        return [replace(network, depth=1, dilations=(d,)) for d in network.dilations or (1,)]
+    if isinstance(network, TransformerConfig):
+        return [replace(network, depth=1, pattern=pattern) for pattern in network.patterns]
+    return [replace(network, depth=1)]
+
+
+def double(network: Any) -> Any:
+    """With its one layer twice."""
+    more = {"dilations": network.dilations * 2} if network.kind == "convolutional" else {}
+    return replace(network, depth=2, **more)
+
+
+def operations(network: NetworkConfig, length: int) -> int:
     """Of the encoder, forward."""
     encoder, tokens = plain_encoder(network), Tokens(torch.zeros(1, length).long(), line(length))
     counter = FlopCounterMode(display=False)
@@ -79,7 +97,7 @@ def operations(network: Network, length: int) -> int:
     return counter.get_total_flops()
 
 
-def reach(network: Network, length: int) -> int:
+def reach(network: NetworkConfig, length: int) -> int:
     """The farthest token that the first of the sequence changes."""
     encoder = plain_encoder(network).double()
     ids = torch.zeros(2, length).long()
@@ -89,10 +107,10 @@ def reach(network: Network, length: int) -> int:
     return int((one != other).any(-1).nonzero().max())
 
 
-def plain_encoder(network: Network) -> nn.Module:
+def plain_encoder(network: NetworkConfig) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        whole = encoder_decoder(replace(network, dropout=0.0), WORDS, WORDS, joint=True)
+        whole = build_encoder_decoder(replace(network, dropout=0.0), WORDS, WORDS, joint=True)
     for part in whole.modules():
         if hasattr(part, "kernel"):
             cast(Any, part).kernel = KERNELS["reference"]  # plain products, which are counted

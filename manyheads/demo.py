@@ -13,7 +13,7 @@ from manyheads.catalog import BUILT_IN
 from manyheads.cli.screen import Screen
 from manyheads.learn import begin, go_on
 from manyheads.models import load
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
@@ -32,7 +32,7 @@ SHORT = [
 SHOWN = "Ich habe gestern ein neues Buch gekauft."
 
 # Small enough for two cores and a minute.
-NETWORK = Network(width=128, depth=2, heads=4, inner=256, dropout=0.1)
+NETWORK = TransformerConfig(width=128, depth=2, heads=4, ffn_width=256, dropout=0.1)
 TRAINING = Training(
     steps=400,
     tokens_per_batch=1024,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from manyheads.catalog import find_model
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.table import load_recipe, task_for
 from manyheads.training.files import (
     RECIPE,
@@ -59,16 +59,15 @@ def read_recipe(folder: Path) -> Any:
     return recipe
 
 
-def refuse_sizes(network: Network, folder: Path) -> None:
+def refuse_sizes(network: NetworkConfig, folder: Path) -> None:
     """Refuse sizes that no weights of this folder have, before anything of that size is made."""
     largest, tensors = measured(folder / WEIGHTS)
-    sizes = {"width": largest, "depth": tensors, "types": largest}
-    if network.kind == "transformer":
-        sizes["inner"] = largest
-    if network.position == "learned":
-        sizes["longest"] = largest
-    for name, most in sizes.items():
-        if getattr(network, name) > most:
+    sizes = {"width": (network.width, largest), "token_types": (network.token_types, largest)}
+    sizes |= {"depth": (max(network.depths), tensors), "position": (network.places or 0, largest)}
+    if isinstance(network, TransformerConfig):
+        sizes["ffn_width"] = (network.ffn_width, largest)
+    for name, (size, most) in sizes.items():
+        if size > most:
             raise ValueError(
                 f"{folder / RECIPE}: network.{name} is {getattr(network, name)}, and the "
                 f"{tensors} tensors of {WEIGHTS} have no more than {largest} rows or columns"

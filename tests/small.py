@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from designs import network_of
+
 from manyheads.learn import begin, open_task
-from manyheads.modules.config import Network
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
@@ -43,7 +43,16 @@ def recipe_in(
         "translation",
         PairData(folder / "source.txt", folder / "target.txt"),
         PairCodec("word", 40),
-        replace(Network(width=16, depth=1, heads=2, inner=32, dropout=0.1), **(network or {})),
+        network_of(
+            **{
+                "width": 16,
+                "depth": 1,
+                "heads": 2,
+                "ffn_width": 32,
+                "dropout": 0.1,
+                **(network or {}),
+            }
+        ),
         Training(**{**few, **often, **training}),
         layout,
     )

@@ -14,7 +14,7 @@ from manyheads.tasks.table import find_recipe, trained_tasks
 from manyheads.training.run import METRICS, RECIPE, WEIGHTS
 from manyheads.training.trainer import Callback
 
-NETWORK = {"width": 16, "heads": 2, "depth": 1, "inner": 32}
+NETWORK = {"width": 16, "heads": 2, "depth": 1, "ffn_width": 32}
 CODEC = {"kind": "word", "size": 40}
 TRAINING = {"steps": 20, "warmup_steps": 4, "tokens_per_batch": 64, "validate_every": 10}
 OFTEN = {"checkpoint_every": 10, "log_every": 5}

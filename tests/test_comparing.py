@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from designs import network_of
 from small import contents, recipe_in
 from typer.testing import CliRunner
 
 from manyheads.cli.app import app
+from manyheads.cli.compare import of_kind
 from manyheads.comparing import compare, layer_of
 from manyheads.config import load
 from manyheads.modules.build import BUILDERS
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, change_kind
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.run import Run
@@ -26,8 +28,8 @@ from manyheads.training.trainer import Callback
 KINDS = list(BUILDERS)
 
 
-def of(kind: str) -> Network:
-    return Network(kind=kind, width=32, depth=3, heads=4, inner=64)  # type: ignore[arg-type]
+def of(kind: str) -> NetworkConfig:
+    return network_of(kind=kind, width=32, depth=3, heads=4, ffn_width=64)
 
 
 def test_attention_reaches_everything_in_one_step() -> None:
@@ -93,7 +95,7 @@ def asked(folder: Path, *more: str) -> list[str]:
     words = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht"]
     pairs = [f"{a} {b}\t{b} {a}\n" for a in words for b in words]
     (folder / "pairs.tsv").write_text("".join(pairs), encoding="utf-8")
-    small = "network.width=16 network.depth=1 network.heads=2 network.inner=16 codec.size=300"
+    small = "network.width=16 network.depth=1 network.heads=2 network.ffn_width=16 codec.size=300"
     settings = f"{small} training.steps=2 training.validate_every=2 training.tokens_per_batch=256"
     files = ["--pairs", str(folder / "pairs.tsv"), "--out", str(folder / "out")]
     return ["compare", "translation", *files, "--device", "cpu", *settings.split(), *more]
@@ -108,7 +110,7 @@ def of_each(recipe: Seq2SeqRecipe, **rates: float) -> list[Seq2SeqRecipe]:
     return [
         replace(
             recipe,
-            network=replace(recipe.network, kind=kind),  # type: ignore[arg-type]
+            network=change_kind(recipe.network, kind),
             training=replace(
                 recipe.training, learning_rate=rates.get(kind, recipe.training.learning_rate)
             ),
@@ -166,7 +168,7 @@ def test_each_network_is_compared_as_it_is_trained(
     assert typed(tmp_path, *settings).exit_code == 0
     _, _, *shared = asked(tmp_path, *settings)
     for kind in KINDS:
-        train = ["train", "translation", *shared, "--network", kind, "--dry-run"]
+        train = ["train", "translation", *of_kind(kind, shared), "--network", kind, "--dry-run"]
         printed = CliRunner().invoke(app, train, catch_exceptions=False).stdout
         own = (tmp_path / "out" / kind / "recipe.yaml").read_text(encoding="utf-8")
         assert printed.startswith(own)

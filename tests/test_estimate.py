@@ -20,12 +20,12 @@ from manyheads.tasks.seq2seq.settings import PairCodec, PairData
     ("network", "codec"),
     [
         ({}, PairCodec("word", 4000)),
-        ({"tied": False, "position": "learned"}, PairCodec("byte", 4000)),
+        ({"tied": False, "position": "Learned(1024)"}, PairCodec("byte", 4000)),
         (
-            {"position": "bias", "norm": "rms", "feed_forward": "swiglu"},
+            {"position": "RelativeBias()", "norm": "rms", "feed_forward": "swiglu"},
             PairCodec("word", 40, False),
         ),
-        ({"position": "content"}, PairCodec("character", 500)),
+        ({"position": "RelativeContent(16)"}, PairCodec("character", 500)),
         ({"kind": "recurrent"}, PairCodec("bpe", 270)),
         ({"kind": "convolutional"}, PairCodec("word", 9)),
     ],

@@ -20,7 +20,7 @@ from small import SAME, begun, contents, copied, recipe_in, trainer_of
 
 from manyheads.config import load, write
 from manyheads.learn import begin, go_on
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
@@ -36,9 +36,9 @@ EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumula
 
 RUNS = [
     ("padded", {}, {}),
-    ("padded", {"position": "learned", "tied": False}, EVERYTHING),
+    ("padded", {"position": "Learned(1024)", "tied": False}, EVERYTHING),
     ("packed", {}, {}),
-    ("packed", {"position": "rotary", "attention_dropout": 0.1}, EVERYTHING),
+    ("packed", {"position": "Rotary()", "attention_dropout": 0.1}, EVERYTHING),
     ("padded", {"kind": "recurrent"}, EVERYTHING),
     ("padded", {"kind": "convolutional"}, EVERYTHING),
 ]
@@ -236,7 +236,9 @@ def test_a_checkpoint_of_another_network_is_refused_and_the_folder_left(tmp_path
 
 # ---- other tasks ----
 
-SMALL = Network(width=16, depth=1, heads=2, inner=32, dropout=0.1, position="rotary")
+SMALL = TransformerConfig(
+    width=16, depth=1, heads=2, ffn_width=32, dropout=0.1, position="Rotary()"
+)
 WORDS, FEW = "ba du ki lo me nu", {"steps": 9, "warmup_steps": 2, "tokens_per_batch": 96}
 OFTEN = {"log_every": 2, "validate_every": 4, "checkpoint_every": 3, "ema": 0.9, "average": 2}
 
@@ -252,7 +254,7 @@ def language_in(folder: Path, **settings: Any) -> LanguageRecipe:
         "language",
         TextData((folder / "book.txt",), context=24),
         TextCodec("character"),
-        replace(SMALL, kind=kind),
+        change_kind(SMALL, kind),
         training_of(best_by="loss", **settings),
         layout="packed" if kind == "transformer" else "padded",
     )
@@ -284,7 +286,7 @@ def music_in(folder: Path, **settings: Any) -> MusicRecipe:
 
 TASKS: list[Any] = [
     music_in,
-    partial(music_in, network={"relative": "score", "position": "none", "reach": 0}),
+    partial(music_in, network={"relative": "ScoreContent(every=64)", "position": None}),
     language_in,
     partial(language_in, kind="recurrent"),
     masked_in,
@@ -372,7 +374,7 @@ def test_weights_that_do_not_fit_are_refused_and_no_folder_is_left(
     tmp_path: Path, guesser: Run
 ) -> None:
     recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
-    wider = replace(recipe, network=replace(recipe.network, inner=64))
+    wider = replace(recipe, network=replace(recipe.network, ffn_width=64))
     with pytest.raises(ValueError) as error:
         begin(wider, Run(tmp_path / "run"))
     assert str(error.value) == (

@@ -21,7 +21,7 @@ from manyheads.attention.rules import Clipped
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.stack import Shape, Stack
+from manyheads.modules.stack import Stack, TransformerConfig
 from manyheads.modules.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Tied, Tokens
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -53,7 +53,9 @@ class Rewriting:
     rule: Callable[[str], str]
     shortest: int = 2
     longest: int = 8
-    shape: Shape = Shape(width=64, depth=1, heads=4, inner=128, dropout=0.0)
+    shape: TransformerConfig = TransformerConfig(
+        width=64, depth=1, heads=4, ffn_width=128, dropout=0.0
+    )
 
     def examples(self, count: int, generator: Generator) -> list[str]:
         lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=generator)
@@ -129,7 +131,7 @@ class Majority:
         return Tokens(colours, Graph(hops)), torch.stack([e.majority for e in examples])
 
     def network(self) -> Encoder:
-        shape = Shape(width=32, depth=2, heads=4, dropout=0.0)
+        shape = TransformerConfig(width=32, depth=2, heads=4, dropout=0.0)
         stack = Stack.of(shape, Window(1), relative=RelativeBias(shape.heads, Clipped(2)))
         return Encoder(Embedding(2, shape.width), stack, torch.nn.Linear(shape.width, 2))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from designs import network_of
 
 from manyheads.codecs.text import Text
-from manyheads.modules.config import Network
 from manyheads.tasks.classification.labels import Labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
@@ -25,7 +25,7 @@ from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.task import Seq2Seq
 
 LINES = ["a dog runs", "Ein Hund rennt über die Wiese", "the film was long", "0123456789 .,;"]
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.1}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "ffn_width": 32, "dropout": 0.1}
 
 
 def codec(masked: bool = False) -> Text:
@@ -35,7 +35,7 @@ def codec(masked: bool = False) -> Text:
 def translating(**settings: Any) -> Translator:
     torch.manual_seed(0)
     words = codec()
-    network, data = Network(**{**SMALL, **settings}), PairData(pairs=Path("a.tsv"))
+    network, data = network_of(**{**SMALL, **settings}), PairData(pairs=Path("a.tsv"))
     recipe = Seq2SeqRecipe("translation", data, network=network, layout="padded")
     task = Seq2Seq(recipe, Codecs(words, words))
     return Translator(task, task.network(), "toy")
@@ -47,11 +47,11 @@ def speaking(**settings: Any) -> LanguageModel:
         "feed_forward": "swiglu",
         "norm": "rms",
         "bias": False,
-        "scaled": False,
-        "position": "rotary",
+        "scale_embeddings": False,
+        "position": "Rotary()",
     }
     network, data = (
-        Network(**{**SMALL, **llama, **settings}),
+        network_of(**{**SMALL, **llama, **settings}),
         TextData((Path("a.txt"),), context=48),
     )
     task = LanguageTask(LanguageRecipe("language", data, network=network, layout="padded"), codec())
@@ -60,7 +60,7 @@ def speaking(**settings: Any) -> LanguageModel:
 
 def guessing(**settings: Any) -> MaskedLM:
     torch.manual_seed(0)
-    network = Network(**{**SMALL, "position": "rotary", **settings})
+    network = network_of(**{**SMALL, "position": "Rotary()", **settings})
     recipe = MaskedRecipe("masked", TextData((Path("a.txt"),)), network=network)
     task = MaskedTask(recipe, codec(masked=True))
     return MaskedLM(task, task.network(), "toy")
@@ -70,7 +70,7 @@ def classifying(**settings: Any) -> Classifier:
     torch.manual_seed(0)
     labels = Labels(("bad", "good"))
     network, data = (
-        Network(**{**SMALL, **settings}),
+        network_of(**{**SMALL, **settings}),
         LabelledData(Path("a.tsv"), longest_tokens=512),
     )
     recipe = ClassificationRecipe("classification", data, network=network)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from designs import network_of
 from typed import trained
 
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.music.chorales import Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.midi import save_midi
@@ -25,8 +26,7 @@ SETTINGS = [
     "network.width=16",
     "network.heads=2",
     "network.depth=2",
-    "network.inner=32",
-    "network.longest=128",
+    "network.ffn_width=32",
     "data.context=128",
     "training.steps=6",
     "training.warmup_steps=2",
@@ -35,7 +35,7 @@ SETTINGS = [
     "training.checkpoint_every=4",
     "training.log_every=2",
 ]
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32, "dropout": 0.0}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "ffn_width": 32, "dropout": 0.0}
 
 
 def chorale(steps: int = 24, seed: int = 0) -> Piece:
@@ -56,7 +56,7 @@ def performance(notes: int = 12, seed: int = 0) -> Piece:
 
 
 def task_of(
-    codec: MusicCodec, network: Network, context: int = 64, folder: Path | None = None
+    codec: MusicCodec, network: NetworkConfig, context: int = 64, folder: Path | None = None
 ) -> MusicTask:
     data = MusicData((Path("songs"),), context=context)
     training = Training(best_by="loss", tokens_per_batch=128)
@@ -73,7 +73,7 @@ def task_of(
 
 def musician(codec: MusicCodec, context: int = 64, **network: Any) -> Musician:
     torch.manual_seed(0)
-    task = task_of(codec, Network(**{**SMALL, **network}), context)
+    task = task_of(codec, network_of(**{**SMALL, **network}), context)
     made = task.network()
     with torch.no_grad():  # sharper than it begins, so that what is likely is not all alike
         for weight in made.parameters():

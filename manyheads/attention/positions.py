@@ -26,9 +26,9 @@ class Position(nn.Module):
 class Sinusoidal(Position):
     """Waves added to the embedding, a band of channels for each axis: a line or an image."""
 
-    def __init__(self, longest_wave: float = 10_000.0):
+    def __init__(self, base: float = 10_000.0):
         super().__init__()
-        self.longest_wave = longest_wave
+        self.base = base
 
     def forward(self, x: Tensor, at: Places) -> Tensor:
         return x + self.waves(x.shape[-1], at, x.dtype)
@@ -42,14 +42,14 @@ class Sinusoidal(Position):
                 f"sinusoids need 2 channels for each of {len(axes)} axes, got {width} in all"
             )
         exact = torch.float64 if dtype == torch.float64 else torch.float32
-        rate = self.longest_wave ** -(torch.arange(half, device=at.device, dtype=exact) / half)
+        rate = self.base ** -(torch.arange(half, device=at.device, dtype=exact) / half)
         angles = [axis[..., None] * rate for axis in axes]
         waves = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], -1)
         # Channels that the axes cannot share evenly carry no place.
         return nn.functional.pad(waves, (0, width - waves.shape[-1])).to(dtype)
 
     def extra_repr(self) -> str:
-        return f"longest_wave={self.longest_wave}"
+        return f"base={self.base}"
 
 
 class Learned(Position):

@@ -46,9 +46,9 @@ class Relative(nn.Module):
 class Rotary(Relative):
     """Queries and keys turned by their place, so that their product knows the distance."""
 
-    def __init__(self, longest_wave: float = 10_000.0):
+    def __init__(self, base: float = 10_000.0):
         super().__init__()
-        self.longest_wave = longest_wave
+        self.base = base
 
     def rotate(self, x: Tensor, at: Places) -> Tensor:
         axes = coordinates("Rotary()", at)
@@ -65,7 +65,7 @@ class Rotary(Relative):
     def turn(self, x: Tensor, place: Tensor) -> Tensor:
         half = x.shape[-1] // 2
         exact = torch.float64 if x.dtype == torch.float64 else torch.float32
-        rate = self.longest_wave ** -(torch.arange(half, device=x.device, dtype=exact) / half)
+        rate = self.base ** -(torch.arange(half, device=x.device, dtype=exact) / half)
         angle = place[..., None] * rate  # (T, half) or (B, T, half)
         if angle.dim() == 3:
             angle = angle[:, None]
@@ -74,7 +74,7 @@ class Rotary(Relative):
         return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
     def extra_repr(self) -> str:
-        return f"longest_wave={self.longest_wave}"
+        return f"base={self.base}"
 
 
 class RelativeBias(Relative):

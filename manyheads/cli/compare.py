@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ def compare_networks(
     and the last token, how many steps must follow each other, and the operations of a layer.
 
     Each has the settings that `train --network` gives it, a learning rate of its own among them.
-    What is given (training.learning_rate=0.001) holds for all.
+    What is given (training.learning_rate=0.001) holds for all that have it.
 
     Ctrl-C stops after the step it is at; the same command goes on from there.
     """
@@ -66,15 +66,18 @@ def compare_networks(
     kinds = find_recipe(what).networks
     if len(kinds) == 1:
         raise ValueError(f"{what} is learned by a {kinds[0]} alone: there is nothing to compare")
+    if any(one.partition("=")[0].strip() == "network.kind" for one in settings or []):
+        raise ValueError("all kinds of networks are compared; leave out network.kind")
     begun = any((out / kind / RECIPE).exists() for kind in kinds)
     if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
     world = join(device)
-    request = Request(what, settings or [], files, world.device.type, None, preset)
-    _, gathered = resolve(request)
-    recipes = [resolve(replace(request, network=kind), gathered)[0] for kind in kinds]
-    if [recipe.network.kind for recipe in recipes] != [*kinds]:
-        raise ValueError("all kinds of networks are compared; leave out network.kind")
+    requests = [
+        Request(what, of_kind(kind, settings or []), files, world.device.type, kind, preset)
+        for kind in kinds
+    ]
+    first, gathered = resolve(requests[0])
+    recipes = [first, *(resolve(request, gathered)[0] for request in requests[1:])]
     with watching(world.first) as watch, stoppable() as asked:
         rows = compared(
             recipes,
@@ -93,3 +96,12 @@ def compare_networks(
         print(table(rows))
     if asked():
         raise typer.Exit(asked.code)
+
+
+def of_kind(kind: str, settings: Sequence[str]) -> list[str]:
+    """Without those of the network that only other kinds have."""
+    from manyheads.modules.config import CONFIGS
+
+    names = {each: {one.name for one in fields(config)} for each, config in CONFIGS.items()}
+    others = {f"network.{name}" for name in set().union(*names.values()) - names[kind]}
+    return [one for one in settings if one.partition("=")[0].strip() not in others]

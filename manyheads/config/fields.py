@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from manyheads.config.declare import misfit
@@ -36,6 +36,8 @@ class SettingsReader:
             return BAD
         if dataclasses.is_dataclass(kind):
             return self.group(kind, node, path, default)
+        if members := tagged(kind):
+            return self.one_of(members, node, path, default)
         if get_origin(kind) in (Union, UnionType):
             return self.either(kind, node, path, default)
         if get_origin(kind) is tuple:
@@ -51,7 +53,23 @@ class SettingsReader:
             hint = f"; did you mean {near}?" if near else ""
         return self.wrong(kind, node, path, hint)
 
-    def group(self, kind: Any, node: Node, path: str, default: object) -> Any:
+    def one_of(self, members: dict[str, Any], node: Node, path: str, default: object) -> Any:
+        """The group of a union that its tag names: as given, else the default's, else the first."""
+        tag = getattr(default, TAG, next(iter(members)))
+        if isinstance(node, Group) and TAG in node.entries:
+            child = node.entries[TAG][1]
+            tag = self.value(Literal[*members], child, f"{path}.{TAG}".lstrip("."))
+        return BAD if tag is BAD else self.group(members[tag], node, path, default, members)
+
+    def group(
+        self,
+        kind: Any,
+        node: Node,
+        path: str,
+        default: object,
+        others: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
+        """Of `others` by tag one may have the field that this one has not."""
         called = path or kind.__name__.lower()
         if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
             node = Group(node.place, {})
@@ -60,7 +78,9 @@ class SettingsReader:
         inside = path and f"{path}."
         types = get_type_hints(kind)
         fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-        rest = {name: default_of(field, default, kind) for name, field in fields.items()}
+        rest = {name: default_of(field, default) for name, field in fields.items()}
+        if others:  # of a default of another kind, all is kept but that
+            rest[TAG] = fields[TAG].default
         values: dict[str, Any] = {}
         meant: set[str | None] = set()
         for name, (place, child) in node.entries.items():
@@ -74,6 +94,8 @@ class SettingsReader:
             near = nearest(name, fields)
             meant.add(near)  # not also reported as missing
             hint = f"did you mean {near}?" if near else f"its fields are {', '.join(fields)}"
+            if owners := [tag for tag, other in others.items() if name in field_names(other)]:
+                hint = f"it is of {' and '.join(owners)}, and this is {fields[TAG].default}"
             self.mistake(place, f"{called} has no field {name!r}; {hint}")
         for name in fields:
             if name not in values and rest[name] is BAD and name not in meant:
@@ -130,9 +152,24 @@ class SettingsReader:
         return BAD if bad(values.values()) else values
 
 
-def default_of(field: dataclasses.Field[Any], group: object, kind: type) -> Any:
+TAG = "kind"  # the field that tells the groups of a union apart
+
+
+def tagged(kind: Any) -> dict[str, Any]:
+    """The groups of a union by their tags: `Train | Ship`, each with a `kind: Literal["..."]`."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
+    if not all(dataclasses.is_dataclass(one) and TAG in field_names(one) for one in members):
+        return {}
+    return {tag: one for one in members for tag in get_args(get_type_hints(one)[TAG])}
+
+
+def field_names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def default_of(field: dataclasses.Field[Any], group: object) -> Any:
     """From the default of the group where there is one; BAD where there is none at all."""
-    if isinstance(group, kind):
+    if dataclasses.is_dataclass(group) and hasattr(group, field.name):
         return getattr(group, field.name)
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()

@@ -19,8 +19,9 @@ from manyheads.attention.places import line
 from manyheads.codecs.text import Text
 from manyheads.interop.exports import Exporter, require, save_codecs
 from manyheads.interop.parity import Runtime, largest_apart, token_mask, worst
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.layers import Sublayer
+from manyheads.modules.positions import RotaryValue
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Embedding, Tied, Tokens
 from manyheads.tasks.portable import Portable, Row
@@ -36,10 +37,10 @@ ACTIVATIONS = {
 }
 HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than a network here
     "kind": ("transformer",),
-    "position": ("sinusoidal", "learned", "rotary", "none"),
-    "relative": ("none",),
-    "window": (0,),
-    "types": (0,),
+    "position": ("Sinusoidal()", "Learned()", "Rotary()", None),
+    "relative": (None,),
+    "pattern": ("Everything()",),
+    "token_types": (0,),
     "residual": (True,),
 }
 
@@ -70,13 +71,15 @@ class CTranslate2(Exporter):
 def specify(specs: Any, model: Portable) -> Any:
     """For ctranslate2.Translator."""
     encoder, decoder, codecs = model.network.encoder, model.network.decoder, model.codecs
+    design = cast(TransformerConfig, model.design)
+    reads, writes = (list_options(specs, design, depth) for depth in design.depths)
     spec = specs.TransformerSpec(
-        specs.transformer_spec.TransformerEncoderSpec(**list_options(specs, model.design)),
-        specs.transformer_spec.TransformerDecoderSpec(**list_options(specs, model.design)),
+        specs.transformer_spec.TransformerEncoderSpec(**reads),
+        specs.transformer_spec.TransformerDecoderSpec(**writes),
     )
     set_config(spec, model, **frame(codecs[0], codecs[-1]))
-    set_side(spec.encoder, spec.encoder.embeddings[0], encoder, model.design)
-    set_side(spec.decoder, spec.decoder.embeddings, decoder, model.design)
+    set_side(spec.encoder, spec.encoder.embeddings[0], encoder, design)
+    set_side(spec.decoder, spec.decoder.embeddings, decoder, design)
     spec.register_source_vocabulary(list_pieces(codecs[0], encoder.embedding))
     spec.register_target_vocabulary(list_pieces(codecs[-1], decoder.embedding))
     return spec
@@ -84,11 +87,12 @@ def specify(specs: Any, model: Portable) -> Any:
 
 def specify_decoder(specs: Any, model: Portable) -> Any:
     """For ctranslate2.Generator; a prompt is given to it with the signs it starts with."""
+    design = cast(TransformerConfig, model.design)
     decoder = specs.transformer_spec.TransformerDecoderSpec(
-        **list_options(specs, model.design), with_encoder_attention=False
+        **list_options(specs, design, design.one_depth()), with_encoder_attention=False
     )
     spec = specs.TransformerDecoderModelSpec(decoder)
-    set_side(decoder, decoder.embeddings, model.network, model.design)
+    set_side(decoder, decoder.embeddings, model.network, design)
     names, special = list_pieces(model.codecs[0], model.network.embedding), model.special_tokens
     spec.register_vocabulary(names)
     set_config(
@@ -102,20 +106,22 @@ def specify_decoder(specs: Any, model: Portable) -> Any:
 
 
 def set_config(spec: Any, model: Portable, **settings: Any) -> None:
-    for name, value in {"layer_norm_epsilon": model.design.norm_epsilon, **settings}.items():
+    epsilon = cast(TransformerConfig, model.design).norm_epsilon
+    for name, value in {"layer_norm_epsilon": epsilon, **settings}.items():
         setattr(spec.config, name, value)
 
 
 # ---- what is refused -------------------------------------------------------------------------
 
 
-def require_specs(design: Network, quantization: str) -> Any:
+def require_specs(design: NetworkConfig, quantization: str) -> Any:
     """CTranslate2's specifications, once it is sure that they hold this network."""
     for name, values in HOLDS.items():
-        if (value := getattr(design, name)) not in values:
+        value = getattr(design, name)
+        if (position_name(value) if name == "position" else value) not in values:
             raise ValueError(
                 f"CTranslate2 has no counterpart of {name}: {value}; "
-                f"{', '.join(map(str, values))} would do"
+                f"{', '.join('null' if one is None else str(one) for one in values)} would do"
             )
     specs = require("ctranslate2").specs
     known = specs.model_spec.ACCEPTED_MODEL_TYPES
@@ -154,12 +160,12 @@ def frame(source: Text, target: Text) -> dict[str, Any]:
 # ---- the layout ------------------------------------------------------------------------------
 
 
-def list_options(specs: Any, design: Network) -> dict[str, Any]:
-    """What a side of its specification is made with; both sides take the same here."""
+def list_options(specs: Any, design: TransformerConfig, depth: int) -> dict[str, Any]:
+    """What a side of its specification is made with."""
     options: dict[str, Any] = {
-        "num_layers": design.depth,
+        "num_layers": depth,
         "num_heads": design.heads,
-        "pre_norm": design.order == "pre",
+        "pre_norm": design.norm_position == "pre",
         "activation": specs.Activation[ACTIVATIONS[design.feed_forward]],
         "layernorm_embedding": design.embedding_norm,
         "ffn_glu": design.feed_forward in ("swiglu", "geglu"),
@@ -167,18 +173,18 @@ def list_options(specs: Any, design: Network) -> dict[str, Any]:
     }
     if design.key_heads not in (None, design.heads):
         options["num_heads_kv"] = design.key_heads
-    if design.position == "rotary":
+    if isinstance(rotary := design.position_value, RotaryValue):
         options |= {
             "rotary_dim": design.width // design.heads // 2 * 2,
             "rotary_interleave": False,  # halves of a head turn against each other
-            "rotary_base": design.longest_wave,
+            "rotary_base": rotary.base,
         }
     return options
 
 
-def set_side(spec: Any, embedding: Any, side: Any, design: Network) -> None:
+def set_side(spec: Any, embedding: Any, side: Any, design: TransformerConfig) -> None:
     """An encoder, or a decoder with its head."""
-    spec.scale_embeddings = design.scaled
+    spec.scale_embeddings = design.scale_embeddings
     embedding.weight = copy_numbers(side.embedding.table.weight)
     if hasattr(spec, "projection"):
         tied = isinstance(side.head, Tied)
@@ -187,7 +193,7 @@ def set_side(spec: Any, embedding: Any, side: Any, design: Network) -> None:
     set_places(spec, side.stack, design)
     if design.embedding_norm:
         set_norm(spec.layernorm_embedding, side.stack.entry)
-    if design.order == "pre":
+    if design.norm_position == "pre":
         set_norm(spec.layer_norm, side.stack.norm)
     for layer, block in zip(spec.layer, cast(list[Block], side.stack.blocks), strict=True):
         set_attention(layer.self_attention, block.self_attention)
@@ -197,13 +203,13 @@ def set_side(spec: Any, embedding: Any, side: Any, design: Network) -> None:
 
 
 @torch.no_grad()
-def set_places(spec: Any, stack: Stack, design: Network) -> None:
+def set_places(spec: Any, stack: Stack, design: TransformerConfig) -> None:
     """What a position adds at each place: its own sinusoids count from 1 and end elsewhere."""
-    if design.position == "rotary":
+    if isinstance(design.position_value, RotaryValue):
         if hasattr(spec, "position_encodings"):
             delattr(spec, "position_encodings")
         return
-    places = design.longest if design.position == "learned" else LONGEST
+    places = design.places or LONGEST
     nothing = next(stack.parameters()).new_zeros(1, places, stack.width)
     table = stack.position(nothing, line(places, device=nothing.device))[0]
     spec.position_encodings.encodings = copy_numbers(table)

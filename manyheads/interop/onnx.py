@@ -40,7 +40,7 @@ from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
 from manyheads.interop.exports import Exporter, require, save_codecs
 from manyheads.interop.parity import Runtime, token_mask
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Tokens, words_of
@@ -58,7 +58,7 @@ class Onnx(Exporter):
 
     def write(self, model: Portable, folder: Path, quantization: str) -> None:
         network, design = model.network, model.design
-        if design.kind != "transformer":
+        if not isinstance(design, TransformerConfig):
             raise ValueError(f"kind: {design.kind} is not exported to ONNX; transformer is")
         require("onnxscript")
         written = ["scores", "present"]
@@ -69,7 +69,7 @@ class Onnx(Exporter):
             write_graph(Stepping(network), design, folder / STEP, WRITE, written)
         else:
             bare = isinstance(network, Encoder) and isinstance(network.head, nn.Identity)
-            inputs = {**READ, "types": READ["ids"]} if design.types > 1 else READ
+            inputs = {**READ, "types": READ["ids"]} if design.token_types > 1 else READ
             outputs = ["states" if bare else "scores"]
             write_graph(Understanding(network), design, folder / ENCODER, inputs, outputs)
         save_codecs(model.codecs, folder)
@@ -241,7 +241,11 @@ EXAMPLE = {"batch": 2, "tokens": 3, "before": 4, "source": 5}  # sizes that it i
 
 
 def write_graph(
-    module: nn.Module, design: Network, path: Path, inputs: dict[str, Axes], outputs: list[str]
+    module: nn.Module,
+    design: TransformerConfig,
+    path: Path,
+    inputs: dict[str, Axes],
+    outputs: list[str],
 ) -> None:
     plain = copy.deepcopy(module).cpu().float().eval()
     weights = sum(tensor.numel() * tensor.element_size() for tensor in plain.parameters())
@@ -259,14 +263,14 @@ def write_graph(
         )
 
 
-def make_example(axes: Axes, design: Network) -> Tensor:
+def make_example(axes: Axes, design: TransformerConfig) -> Tensor:
     """Numbers of tokens, or keys and values."""
     sizes = [EXAMPLE[name] for name in axes.values()]
     if len(sizes) == max(axes) + 1:
         return torch.ones(sizes, dtype=torch.long)
     heads, channels = design.key_heads or design.heads, design.width // design.heads
     batch, tokens = sizes
-    return torch.zeros(design.depth, 2, batch, heads, tokens, channels)
+    return torch.zeros(design.depths[1], 2, batch, heads, tokens, channels)
 
 
 @contextmanager
@@ -342,7 +346,7 @@ class OnnxRuntime(Runtime):
         batch = self.model.batch(rows)
         if self.encoder is None or "types" not in self.encoder.inputs:
             return batch
-        ids, types = batch[0].ids, self.model.design.types
+        ids, types = batch[0].ids, self.model.design.token_types
         parts = torch.arange(ids.shape[1]) * types // ids.shape[1]
         return (replace(batch[0], types=parts.expand(ids.shape).contiguous()),)
 

@@ -1,17 +1,25 @@
-"""From a few settings to a network: the architectures, part by part."""
+"""From settings to a network: the architectures, part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from torch import nn
 
-from manyheads.attention.patterns import Causal, Everything, Pattern, Window
-from manyheads.attention.positions import Concatenated, Learned, Position, Sinusoidal
-from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
-from manyheads.attention.rules import Bucketed, Clipped, Every
-from manyheads.modules.config import Network, Pooling
+from manyheads.attention.evaluate import horizon
+from manyheads.attention.notation import read
+from manyheads.attention.patterns import Causal, Pattern
+from manyheads.attention.positions import Position, Sinusoidal
+from manyheads.attention.relatives import Relative
+from manyheads.modules.config import (
+    ConvolutionalConfig,
+    NetworkConfig,
+    Pooling,
+    RecurrentConfig,
+    TransformerConfig,
+)
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.heads import EncoderHead, Guess
 from manyheads.modules.recurrent import (
@@ -20,83 +28,55 @@ from manyheads.modules.recurrent import (
     RecurrentEncoder,
     RecurrentWriter,
 )
-from manyheads.modules.stack import Shape, Stack
+from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Tied
 
+# ---- what is built, of every kind -----------------------------------------------------------
 
-def encoder_decoder(network: Network, source: int, target: int, joint: bool) -> EncoderDecoder:
+
+def build_encoder_decoder(
+    network: NetworkConfig, source: int, target: int, joint: bool
+) -> EncoderDecoder:
     """A network that reads one vocabulary and writes another, or the same where they are joint."""
-    reading = words(network, source)
-    writing = reading if joint else words(network, target)
-    return BUILDERS[network.kind](network, reading, writing, scores(network, writing))
+    reads = build_embedding(network, source)
+    writes = reads if joint else build_embedding(network, target)
+    head = build_head(network, writes)
+    sides = [replace(network, depth=depth) for depth in network.depths]
+    build = BUILDERS[network.kind]
+    return EncoderDecoder(
+        build.encoder(sides[0], reads), build.decoder(sides[1], writes, head, cross=True)
+    )
 
 
-def words(network: Network, vocabulary: int) -> Embedding:
-    return Embedding(vocabulary, network.width, scaled=network.scaled, types=network.types)
-
-
-def scores(network: Network, written: Embedding) -> nn.Module:
-    if network.tied:
-        return Tied(written, bias=network.head_bias)
-    return nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
-
-
-# ---- one side alone: language, understanding -------------------------------------------------
-
-
-def decoder(network: Network, vocabulary: int) -> nn.Module:
+def build_decoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
     """A network that writes on from what it has written."""
-    table = words(network, vocabulary)
-    head = scores(network, table)
-    if network.kind == "recurrent":
-        return RecurrentWriter(
-            table,
-            head,
-            network.width,
-            network.depth,
-            cell=network.cell,
-            dropout=network.dropout,
-        )
-    if network.kind == "convolutional":
-        raise ValueError(
-            "a convolutional network writes from a source and has none here; "
-            "transformer or recurrent would do"
-        )
-    return Decoder(table, stack(network, written(network)), head)
+    table = build_embedding(network, vocabulary)
+    head = build_head(network, table)
+    return BUILDERS[network.kind].decoder(network, table, head, cross=False)
 
 
-def encoder(network: Network, vocabulary: int) -> nn.Module:
+def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
     """A network that sees both ways: a state for each token."""
-    table = words(network, vocabulary)
-    if network.kind == "recurrent":
-        return RecurrentEncoder(
-            table, network.width, network.depth, cell=network.cell, dropout=network.dropout
-        )
-    if network.kind == "convolutional":
-        dilations = network.dilations or (1,) * network.depth
-        return ConvolutionalEncoder(
-            table, network.width, dilations, position=Sinusoidal(), dropout=network.dropout
-        )
-    return Encoder(table, stack(network, seen(network)))
+    return BUILDERS[network.kind].encoder(network, build_embedding(network, vocabulary))
 
 
-def guesser(network: Network, vocabulary: int) -> Encoder:
+def build_masked_lm(network: NetworkConfig, vocabulary: int) -> Encoder:
     """An encoder that guesses hidden words."""
-    read = encoder(network, vocabulary)
-    if not isinstance(read, Encoder):
+    if not isinstance(network, TransformerConfig):
         raise ValueError(
             f"hidden words are guessed by a transformer, not by a {network.kind} network"
         )
-    read.head = Guess(cast(Embedding, read.embedding), network.width, network.norm_epsilon)
-    return read
+    encoder = cast(Encoder, build_encoder(network, vocabulary))
+    encoder.head = Guess(cast(Embedding, encoder.embedding), network.width, network.norm_epsilon)
+    return encoder
 
 
-def reader(
-    network: Network, vocabulary: int, outcomes: int, pooling: Pooling | None = "mean"
+def build_classifier(
+    network: NetworkConfig, vocabulary: int, outcomes: int, pooling: Pooling | None = "mean"
 ) -> EncoderHead:
     """An encoder that judges a text, or each token of it where nothing is pooled."""
     return EncoderHead(
-        encoder(network, vocabulary),
+        build_encoder(network, vocabulary),
         network.width,
         outcomes,
         pooling=pooling,
@@ -104,119 +84,133 @@ def reader(
     )
 
 
-def shape_of(network: Network) -> Shape:
-    return Shape(
-        width=network.width,
-        depth=network.depth,
-        heads=network.heads,
-        key_heads=network.key_heads,
-        inner=network.inner,
-        feed_forward=network.feed_forward,
-        norm=network.norm,
-        norm_epsilon=network.norm_epsilon,
-        embedding_norm=network.embedding_norm,
-        bias=network.bias,
-        order=network.order,
-        residual=network.residual,
-        dropout=network.dropout,
-        attention_dropout=network.attention_dropout,
+def build_embedding(network: NetworkConfig, vocabulary: int) -> Embedding:
+    return Embedding(
+        vocabulary, network.width, scaled=network.scale_embeddings, types=network.token_types
     )
 
 
-def stack(network: Network, pattern: Pattern, cross: bool = False) -> Stack:
+def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
+    if network.tied:
+        return Tied(written, bias=network.head_bias)
+    return nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
+
+
+# ---- transformers ---------------------------------------------------------------------------
+
+
+def transformer_encoder(network: TransformerConfig, embedding: Embedding) -> Encoder:
+    return Encoder(embedding, build_stack(network, read_patterns(network)))
+
+
+def transformer_decoder(
+    network: TransformerConfig, embedding: Embedding, head: nn.Module, cross: bool
+) -> Decoder:
+    return Decoder(embedding, build_stack(network, causal_patterns(network), cross), head)
+
+
+def build_stack(
+    network: TransformerConfig, patterns: Pattern | list[Pattern], cross: bool = False
+) -> Stack:
     return Stack.of(
-        shape_of(network), pattern, position=below(network), relative=within(network), cross=cross
+        network,
+        patterns,
+        position=build_position(network),
+        relative=build_relative(network),
+        cross=cross,
     )
 
 
-# ---- both sides: translation, summaries, answers ---------------------------------------------
+def read_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:
+    """Whom a token that is read sees: one pattern for all layers, or one each."""
+    if isinstance(network.pattern, str):
+        return read(network.pattern)
+    return [read(text) for text in network.patterns]
 
 
-def transformer(
-    network: Network, reading: Embedding, writing: Embedding, head: nn.Module
-) -> EncoderDecoder:
-    read = stack(network, seen(network))
-    write = stack(network, written(network), cross=True)
-    return EncoderDecoder(Encoder(reading, read), Decoder(writing, write, head))
+def causal_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:
+    """Whom a token that is written sees of these: none that comes later."""
+
+    def behind(pattern: Pattern) -> Pattern:
+        return pattern if horizon(pattern) == 0 else Causal() & pattern
+
+    patterns = read_patterns(network)
+    return behind(patterns) if isinstance(patterns, Pattern) else [*map(behind, patterns)]
 
 
-def seen(network: Network) -> Pattern:
-    """What a token that is read sees: all others, or those near it."""
-    return Window(network.window - 1) if network.window else Everything()
-
-
-def written(network: Network) -> Pattern:
-    """What a token that is written sees of the others."""
-    return Causal() & seen(network) if network.window else Causal()
-
-
-def below(network: Network) -> Position | None:
+def build_position(network: TransformerConfig) -> Position | None:
     """How place enters below the first layer."""
-    if network.position == "concatenated":
-        return Concatenated(Sinusoidal(network.longest_wave), network.width, network.width)
-    if network.position == "learned":
-        return Learned(network.width, network.longest)
-    return Sinusoidal(network.longest_wave) if network.position == "sinusoidal" else None
+    value = network.position_value
+    return cast(Position, value.build(network)) if value and not value.in_layers else None
 
 
-def within(network: Network) -> Relative | None:
+def build_relative(network: TransformerConfig) -> Relative | None:
     """How place enters in every layer."""
-    if network.relative == "score":
-        raise ValueError(
-            "relative: score measures steps and pitches, which only music has; "
-            "relative: content would do"
-        )
-    kind = network.position if network.relative == "none" else network.relative
-    return RELATIVES[kind](network) if kind in RELATIVES else None
+    value = network.relative_value or network.position_value
+    return cast(Relative, value.build(network)) if value and value.in_layers else None
 
 
-def content(network: Network, axes: int = 1, longest: int = 0) -> Relative:
-    """Few distances for all heads (Shaw), or every one for each head (Music Transformer)."""
-    channels = network.width // network.heads
-    if network.reach:
-        return RelativeContent(channels, Clipped(network.reach), axes=axes)
-    every = Every(max(network.longest, longest))
-    return RelativeContent(channels, every, heads=network.heads, axes=axes)
+# ---- recurrent and convolutional networks ---------------------------------------------------
 
 
-RELATIVES: dict[str, Callable[[Network], Relative]] = {
-    "rotary": lambda network: Rotary(network.longest_wave),
-    "bias": lambda network: RelativeBias(network.heads, Bucketed()),
-    "content": content,
-}
+def recurrent_encoder(network: RecurrentConfig, embedding: Embedding) -> RecurrentEncoder:
+    return RecurrentEncoder(
+        embedding, network.width, network.one_depth(), cell=network.cell, dropout=network.dropout
+    )
 
 
-def recurrent(
-    network: Network, reading: Embedding, writing: Embedding, head: nn.Module
-) -> EncoderDecoder:
-    shape: Any = {
+def recurrent_decoder(
+    network: RecurrentConfig, embedding: Embedding, head: nn.Module, cross: bool
+) -> nn.Module:
+    measures: Any = {
         "width": network.width,
-        "depth": network.depth,
+        "depth": network.one_depth(),
         "cell": network.cell,
         "dropout": network.dropout,
     }
-    return EncoderDecoder(
-        RecurrentEncoder(reading, **shape),
-        RecurrentDecoder(writing, head, **shape, attention=SCORES[network.score](network.width)),
+    if not cross:
+        return RecurrentWriter(embedding, head, **measures)
+    attention = SCORES[network.score](network.width)
+    return RecurrentDecoder(embedding, head, **measures, attention=attention)
+
+
+def convolutional_encoder(network: ConvolutionalConfig, embedding: Embedding) -> nn.Module:
+    return ConvolutionalEncoder(
+        embedding,
+        network.width,
+        network.dilations or (1,) * network.one_depth(),
+        position=Sinusoidal(),
+        dropout=network.dropout,
     )
 
 
-def convolutional(
-    network: Network, reading: Embedding, writing: Embedding, head: nn.Module
-) -> EncoderDecoder:
-    shape: Any = {
-        "width": network.width,
-        "dilations": network.dilations or (1,) * network.depth,
-        "dropout": network.dropout,
-    }
-    return EncoderDecoder(
-        ConvolutionalEncoder(reading, **shape, position=Sinusoidal()),
-        ConvolutionalDecoder(writing, head, **shape, position=Sinusoidal()),
+def convolutional_decoder(
+    network: ConvolutionalConfig, embedding: Embedding, head: nn.Module, cross: bool
+) -> nn.Module:
+    if not cross:
+        raise ValueError(
+            "a convolutional network writes from a source and has none here; "
+            "transformer or recurrent would do"
+        )
+    return ConvolutionalDecoder(
+        embedding,
+        head,
+        network.width,
+        network.dilations or (1,) * network.one_depth(),
+        position=Sinusoidal(),
+        dropout=network.dropout,
     )
+
+
+class Sides(NamedTuple):
+    """What makes the two sides of a kind of network."""
+
+    encoder: Callable[[Any, Embedding], nn.Module]
+    decoder: Callable[..., nn.Module]
 
 
 BUILDERS = {
-    "transformer": transformer,
-    "recurrent": recurrent,
-    "convolutional": convolutional,
+    "transformer": Sides(transformer_encoder, transformer_decoder),
+    "recurrent": Sides(recurrent_encoder, recurrent_decoder),
+    "convolutional": Sides(convolutional_encoder, convolutional_decoder),
 }

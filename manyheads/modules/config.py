@@ -1,44 +1,91 @@
-"""What a network is made of: the settings of a recipe's `network:`."""
+"""What a network is made of: the settings of a recipe's `network:`, one class for each kind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from manyheads.attention.calls import Notation
 from manyheads.config.declare import check, setting
+from manyheads.modules.positions import POSITIONS, LearnedValue, PositionValue
 
-NetworkKind = Literal["transformer", "recurrent", "convolutional"]
-NormOrder = Literal["pre", "post"]
+if TYPE_CHECKING:
+    from manyheads.attention.patterns import Pattern
+
+    PatternText = str | Pattern | Sequence[str | Pattern]  # kept as text
+else:
+    PatternText = str | tuple[str, ...]
+
+NormPosition = Literal["pre", "post"]
 Pooling = Literal["first", "mean"]
 Layout = Literal["packed", "padded"]  # how sequences lie in the rows of a batch
-NETWORK_KINDS = get_args(NetworkKind)
-Place = Literal["sinusoidal", "learned", "concatenated", "rotary", "bias", "content", "none"]
-Within = Literal["none", "rotary", "bias", "content", "score"]
+EVERYTHING = "Everything()"
 
 
 @dataclass(frozen=True)
-class Network:
-    """What a network is made of; each kind reads the settings that are its own."""
+class NetworkBase:
+    """What all kinds have."""
 
-    kind: NetworkKind = setting("transformer", "What it is made of.")
+    kind: str = setting("", "What it is made of.")
     width: int = setting(
         256, "Numbers that a token is on its way through the network.", least=1, most=2**17
     )
-    depth: int = setting(4, "Layers, of the encoder and of the decoder each.", least=1, most=1000)
+    depth: int | tuple[int, int] = setting(
+        4,
+        "Layers; [12, 1] has 12 of the encoder and 1 of the decoder.",
+        least=1,
+        most=1000,
+    )
     dropout: float = setting(
         0.3, "Share of the numbers that are left out while it learns.", least=0, below=1
     )
     tied: bool = setting(True, "The table that reads words also scores them.")
     head_bias: bool = setting(False, "A number for each word beside its score.")
-    scaled: bool = setting(True, "Words are multiplied by the root of the width.")
-    types: int = setting(
+    scale_embeddings: bool = setting(True, "Words are multiplied by the root of the width.")
+    token_types: int = setting(
         0,
         "Parts of a text that are told apart, as a question and what it is asked of.",
         least=0,
         most=2**16,
     )
+    packs: ClassVar[bool] = False  # keeps sequences apart that lie in one row: only attention does
 
+    def __post_init__(self) -> None:
+        own = type(self)
+        if self.kind != own.kind:
+            raise ValueError(f"a {own.__name__} is of kind {own.kind}, got {self.kind!r}")
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from ()
+
+    @property
+    def places(self) -> int | None:
+        """How many a learned position knows."""
+        return None
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Layers of the encoder and of the decoder."""
+        return (self.depth, self.depth) if isinstance(self.depth, int) else self.depth
+
+    def one_depth(self) -> int:
+        """Layers of a network with one side."""
+        if isinstance(self.depth, int):
+            return self.depth
+        raise ValueError(
+            f"network.depth: {[*self.depth]} is for an encoder and a decoder, and this has one "
+            f"side; network.depth: {self.depth[0]} would do"
+        )
+
+
+@dataclass(frozen=True)
+class TransformerConfig(NetworkBase):
+    """Attention and feed-forward layers."""
+
+    kind: Literal["transformer"] = setting("transformer", "What it is made of.")
     heads: int = setting(
         4, "Heads of an attention layer; they divide the width.", least=1, most=2**12
     )
@@ -48,7 +95,7 @@ class Network:
         least=1,
         most=2**12,
     )
-    inner: int = setting(1024, "Width of the feed-forward layers.", least=1, most=2**20)
+    ffn_width: int = setting(None, "Width of the feed-forward layers.", least=1, most=2**20)
     feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = setting(
         "relu", "What bends in the feed-forward layers; the last two are gates."
     )
@@ -57,63 +104,158 @@ class Network:
     )
     norm: Literal["layer", "rms"] = setting("layer", "With a mean (layer) or without (rms).")
     norm_epsilon: float = setting(1e-5, "What a norm adds before it divides.", above=0)
+    norm_position: NormPosition = setting("pre", "Norms before each part of a layer, or after it.")
     embedding_norm: bool = setting(False, "One more norm, below the first layer.")
-    order: NormOrder = setting("pre", "Norms before each part of a layer, or after it.")
     residual: bool = setting(True, "What enters a part of a layer is added to what it makes.")
     attention_dropout: float = setting(
         0.0, "Share of the attention weights that are left out while it learns.", least=0, below=1
     )
-    position: Place = setting(
-        "sinusoidal",
-        "How places enter: added to the words, or (rotary, bias, content) in every layer, alone.",
+    pattern: PatternText = setting(
+        EVERYTHING,
+        "Who may attend to whom, as in Window(64), or a list with one for each layer; what is "
+        "written never sees what is not yet written.",
     )
-    relative: Within = setting(
-        "none",
-        "What enters in every layer beside what enters below the first; score is the content of "
-        "distances in time, in steps and in pitch, for music.",
+    position: str | None = setting(
+        "Sinusoidal()",
+        "How places enter: added to the words (Sinusoidal(), Learned(1024), Concatenated()), or "
+        "in every layer, alone (Rotary(), RelativeBias(), RelativeContent(16)); null: not at all.",
     )
-    reach: int = setting(
-        16,
-        "Distances that content tells apart, each way; 0: all of `longest`, for each head.",
-        least=0,
-        most=2**20,
+    relative: str | None = setting(
+        None, "What enters in every layer beside a position that enters below the first."
     )
-    longest: int = setting(1024, "Places that a learned position knows.", least=1, most=2**24)
-    longest_wave: float = setting(
-        10_000.0, "The slowest wave of sinusoidal and rotary positions.", above=1
-    )
-    window: int = setting(
-        0, "Tokens back, and ahead where they are read, itself counted; 0: all.", least=0
+    packs: ClassVar[bool] = True
+    positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", text_of(self.pattern))
+        if self.ffn_width is None and isinstance(self.width, int):
+            object.__setattr__(self, "ffn_width", max(1, 4 * self.width))
+        super().__post_init__()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """One for all layers, or one each."""
+        kept: Any = self.pattern
+        return (kept,) if isinstance(kept, str) else kept
+
+    @property
+    def position_value(self) -> PositionValue | None:
+        return self.read_position(self.position)
+
+    @property
+    def relative_value(self) -> PositionValue | None:
+        return self.read_position(self.relative)
+
+    @property
+    def places(self) -> int | None:
+        value = self.position_value
+        return value.places if isinstance(value, LearnedValue) else None
+
+    def read_position(self, text: str | None) -> PositionValue | None:
+        if text is None:
+            return None
+        notation = Notation("position", "Rotary()", self.positions, "manyheads.positions")
+        value: PositionValue = notation.read(text)
+        return value
+
+    def misfits(self) -> Iterator[str]:
+        if self.heads > 0 and self.width % self.heads:
+            yield f"{self.heads} heads do not divide a width of {self.width}"
+        if not isinstance(self.pattern, str) and {len(self.patterns)} != {*self.depths}:
+            yield f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}"
+        for text in dict.fromkeys(self.patterns):
+            try:
+                check_pattern(text)
+            except ValueError as error:
+                yield f"pattern: {error}"
+        yield from self.misplaced()
+
+    def misplaced(self) -> Iterator[str]:
+        values: list[PositionValue | None] = []
+        for name, text in (("position", self.position), ("relative", self.relative)):
+            try:
+                values.append(self.read_position(text))
+            except ValueError as error:
+                yield f"{name}: {text}: {error}"
+                return
+        position, relative = values
+        if relative and not relative.in_layers:
+            yield (
+                f"relative: {self.relative} enters below the first layer; "
+                f"position: {self.relative} would do"
+            )
+        if relative and position and position.in_layers:
+            yield (
+                f"position: {self.position} and relative: {self.relative} both enter in every "
+                f"layer; relative: {self.relative} with position: null would do"
+            )
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(NetworkBase):
+    """One token after another."""
+
+    kind: Literal["recurrent"] = setting("recurrent", "What it is made of.")
+    cell: Literal["lstm", "gru"] = setting("lstm", "What carries the state from token to token.")
+    score: Literal["dot", "multiplicative", "additive", "none"] = setting(
+        "additive", "How a decoder compares what it looks for with what it reads."
     )
 
-    cell: Literal["lstm", "gru"] = setting("lstm", "Of a recurrent network.")
-    score: Literal["dot", "multiplicative", "additive", "none"] = setting(
-        "additive", "How a recurrent decoder compares what it looks for with what it reads."
-    )
+    def misfits(self) -> Iterator[str]:
+        if self.width % 2:
+            yield f"a recurrent network's width is even, got {self.width}: half each way"
+
+
+@dataclass(frozen=True)
+class ConvolutionalConfig(NetworkBase):
+    """Each token and those beside it, layer by layer."""
+
+    kind: Literal["convolutional"] = setting("convolutional", "What it is made of.")
     dilations: tuple[int, ...] = setting(
         (), "Step of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
     )
 
-    def __post_init__(self) -> None:
-        check(self, self.misfits())
-
     def misfits(self) -> Iterator[str]:
-        """What does not go together."""
-        if self.dilations and len(self.dilations) != self.depth:
+        if self.dilations and {len(self.dilations)} != {*self.depths}:
             yield (
                 f"a network of depth {self.depth} has so many dilations, got {len(self.dilations)}"
             )
-        if self.relative != "none" and self.position in ("rotary", "bias", "content"):
-            yield (
-                f"position: {self.position} and relative: {self.relative} both enter in every "
-                f"layer; relative: {self.relative} with position: none would do"
-            )
-        if self.kind == "transformer" and self.heads > 0 and self.width % self.heads:
-            yield f"{self.heads} heads do not divide a width of {self.width}"
-        if self.kind == "recurrent" and self.width % 2:
-            yield f"a recurrent network's width is even, got {self.width}: half each way"
 
-    @property
-    def packs(self) -> bool:
-        """Whether it keeps sequences apart that lie in one row: only attention does."""
-        return self.kind == "transformer"
+
+NetworkConfig = TransformerConfig | RecurrentConfig | ConvolutionalConfig
+CONFIGS: dict[str, type[NetworkConfig]] = {
+    "transformer": TransformerConfig,
+    "recurrent": RecurrentConfig,
+    "convolutional": ConvolutionalConfig,
+}
+NETWORK_KINDS = tuple(CONFIGS)
+
+
+def change_kind(network: NetworkConfig, kind: str) -> NetworkConfig:
+    """Of another kind, with all that both have."""
+    if network.kind == kind:
+        return network
+    names = {one.name for one in fields(network)} & {one.name for one in fields(CONFIGS[kind])}
+    return CONFIGS[kind](**{name: getattr(network, name) for name in names - {"kind"}})
+
+
+def position_name(text: str | None) -> str | None:
+    """ "Learned(512)" -> "Learned()", whatever its numbers."""
+    return None if text is None else f"{text.partition('(')[0].strip()}()"
+
+
+def text_of(pattern: Any) -> str | tuple[str, ...]:
+    """Causal() & Window(64) -> "Causal() & Window(64)"; of a list, of each"""
+    return tuple(map(str, pattern)) if isinstance(pattern, list | tuple) else str(pattern)
+
+
+def check_pattern(text: str) -> None:
+    """Refuse what is no pattern of all batches; torch is not loaded for the default."""
+    if text == EVERYTHING:
+        return
+    from manyheads.attention.notation import read
+
+    if not read(text).fixed:
+        raise ValueError(
+            f"{text} belongs to one batch; a layer owns a pattern that holds for all, like Causal()"
+        )

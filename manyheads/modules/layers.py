@@ -12,7 +12,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.modules.config import NormOrder
+from manyheads.modules.config import NormPosition
 
 
 class FeedForward(nn.Module):
@@ -90,24 +90,31 @@ class Sublayer(nn.Module):
     """
 
     def __init__(
-        self, part: nn.Module, norm: nn.Module, *, order: NormOrder, dropout: float, residual: bool
+        self,
+        part: nn.Module,
+        norm: nn.Module,
+        *,
+        norm_position: NormPosition,
+        dropout: float,
+        residual: bool,
     ):
         super().__init__()
-        if order not in ("pre", "post"):
-            raise ValueError(f"a norm stands 'pre' or 'post', got {order!r}")
-        self.part, self.norm, self.order, self.residual = part, norm, order, residual
+        if norm_position not in ("pre", "post"):
+            raise ValueError(f"a norm stands 'pre' or 'post', got {norm_position!r}")
+        self.part, self.norm, self.residual = part, norm, residual
+        self.norm_position = norm_position
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
-        y = self.part(self.norm(x) if self.order == "pre" else x, *args, **options)
+        y = self.part(self.norm(x) if self.norm_position == "pre" else x, *args, **options)
         if self.training:  # elsewhere it does nothing, at each of many short steps
             y = self.dropout(y)
         if self.residual:
             y = x + y
-        return self.norm(y) if self.order == "post" else y
+        return self.norm(y) if self.norm_position == "post" else y
 
     def extra_repr(self) -> str:
-        return f"order={self.order}, residual={self.residual}"
+        return f"norm_position={self.norm_position}, residual={self.residual}"
 
 
 def started(*linears: nn.Linear) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -22,41 +21,8 @@ from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, P
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
-from manyheads.modules.config import NormOrder
+from manyheads.modules.config import TransformerConfig
 from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The measures of a stack; names of parts are keys of FEED_FORWARDS and NORMS."""
-
-    width: int = 512
-    depth: int = 6
-    heads: int = 8
-    key_heads: int | None = None
-    inner: int | None = None  # of the feed-forward layers; four times the width unless given
-    feed_forward: str = "relu"
-    norm: str = "layer"
-    norm_epsilon: float = 1e-5
-    embedding_norm: bool = False  # one more norm, below the first layer
-    order: NormOrder = "pre"
-    residual: bool = True
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        measures = ("width", "depth", "heads", *(("inner",) if self.inner is not None else ()))
-        for name in measures:
-            if not isinstance(value := getattr(self, name), int) or value < 1:
-                raise ValueError(
-                    f"the {name} of a stack is a whole number from 1 up, got {value!r}"
-                )
-        if not self.norm_epsilon > 0:
-            raise ValueError(f"norm_epsilon is above 0, got {self.norm_epsilon}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
 
 
 class Memory(NamedTuple):
@@ -250,7 +216,7 @@ class Stack(nn.Module):
 
     @staticmethod
     def of(
-        shape: Shape,
+        config: TransformerConfig,
         pattern: Pattern | Sequence[Pattern] = Everything(),
         *,
         position: Position | None = None,
@@ -258,21 +224,26 @@ class Stack(nn.Module):
         cross: bool = False,
         kernel: Kernel | str | None = None,
     ) -> Stack:
-        """One pattern for all layers or one each; in every layer a copy of `relative` as given."""
-        if not isinstance(shape, Shape):
-            raise ValueError(f"a stack is of a Shape(width=..., depth=...), got {shape!r}")
+        """The measures are the config's; who sees whom and how place enters are given as parts: one
+        pattern for all layers or one each, and in every layer a copy of `relative` as given.
+        """
+        if not isinstance(config, TransformerConfig):
+            raise ValueError(
+                f"a stack is of a TransformerConfig(width=..., depth=...), got {config!r}"
+            )
+        depth, first = config.one_depth(), config.norm_position == "pre"
         one = isinstance(pattern, Pattern | str | type)
-        patterns = [pattern] * shape.depth if one else list(cast(Sequence[Pattern], pattern))
-        blocks = [block_of(shape, relative, cross) for _ in range(shape.depth)]
-        if shape.order == "pre" and shape.residual:
-            steady(blocks)
+        patterns = [pattern] * depth if one else list(cast(Sequence[Pattern], pattern))
+        blocks = [build_block(config, relative, cross) for _ in range(depth)]
+        if first and config.residual:
+            scale_residuals(blocks)
         return Stack(
             blocks,
             cast(list[Pattern], patterns),
             position=position,
-            entry=norm_of(shape) if shape.embedding_norm else None,
-            norm=norm_of(shape) if shape.order == "pre" else None,
-            dropout=shape.dropout,
+            entry=build_norm(config) if config.embedding_norm else None,
+            norm=build_norm(config) if first else None,
+            dropout=config.dropout,
             kernel=kernel,
         )
 
@@ -293,42 +264,43 @@ def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
         raise ValueError(f"{x.shape[1]} {what} came with places for {len(at)}; each has one")
 
 
-def block_of(shape: Shape, relative: Relative | None, cross: bool) -> Block:
+def build_block(config: TransformerConfig, relative: Relative | None, cross: bool) -> Block:
     """The architecture, part by part."""
 
     def sublayer(part: nn.Module) -> Sublayer:
         return Sublayer(
             part,
-            norm_of(shape),
-            order=shape.order,
-            dropout=shape.dropout,
-            residual=shape.residual,
+            build_norm(config),
+            norm_position=config.norm_position,
+            dropout=config.dropout,
+            residual=config.residual,
         )
 
     def attention(place: Relative | None) -> Attention:
         return Attention(
-            shape.width,
-            shape.heads,
-            key_heads=shape.key_heads,
+            config.width,
+            config.heads,
+            key_heads=config.key_heads,
             relative=place,
-            dropout=shape.attention_dropout,
-            bias=shape.bias,
+            dropout=config.attention_dropout,
+            bias=config.bias,
         )
 
-    think = named(FEED_FORWARDS, "feed-forward layer", shape.feed_forward)
-    inner = shape.inner or 4 * shape.width
+    think = named(FEED_FORWARDS, "feed-forward layer", config.feed_forward)
     return Block(
         self_attention=sublayer(attention(copy.deepcopy(relative))),
         cross_attention=sublayer(attention(None)) if cross else None,
-        feed_forward=sublayer(think(shape.width, inner, dropout=shape.dropout, bias=shape.bias)),
+        feed_forward=sublayer(
+            think(config.width, config.ffn_width, dropout=config.dropout, bias=config.bias)
+        ),
     )
 
 
-def norm_of(shape: Shape) -> nn.Module:
-    return named(NORMS, "norm", shape.norm)(shape.width, shape.norm_epsilon, shape.bias)
+def build_norm(config: TransformerConfig) -> nn.Module:
+    return named(NORMS, "norm", config.norm)(config.width, config.norm_epsilon, config.bias)
 
 
-def steady(blocks: Sequence[Block]) -> None:
+def scale_residuals(blocks: Sequence[Block]) -> None:
     """Shrink what each part adds, so that the residual stream does not grow with depth."""
     parts = [
         cast(Any, sublayer.part)

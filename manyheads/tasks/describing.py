@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from manyheads.config import write
 from manyheads.config.declare import about
+from manyheads.config.fields import TAG
 from manyheads.config.kinds import describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import TASKS, find_recipe
@@ -35,8 +36,10 @@ class Way(NamedTuple):
     few: Any
     many: Any
 
-    def of(self, name: str) -> Way:
-        return self._replace(few=getattr(self.few, name), many=getattr(self.many, name))
+    def of(self, name: str, default: Any) -> Way:
+        """Of a kind of network that the preset does not choose, the default."""
+        few, many = (getattr(one, name, default) for one in (self.few, self.many))
+        return self._replace(few=few, many=many)
 
 
 def settings_of(task: str) -> list[Described]:
@@ -44,7 +47,7 @@ def settings_of(task: str) -> list[Described]:
     family = find_recipe(task)
     types = get_type_hints(get_type_hints(family)["data"])
     files = {name for name in family.files if "Path" in str(types[name])}
-    return [*walk(family, ways(task, family), "", {"task", *files})]
+    return [*walk([family], ways(task, family), "", {"task", *files}, family.networks)]
 
 
 def ways(task: str, family: type[Recipe]) -> list[Way]:
@@ -67,20 +70,32 @@ def example_data(family: type[Recipe]) -> Any:
     raise ValueError(f"no file alone is enough to learn from: {', '.join(family.files)}")
 
 
-def walk(kind: Any, chosen: Sequence[Way], path: str, asked: set[str]) -> Iterator[Described]:
-    """Those that a person has to give, `asked`, have no default."""
-    types = get_type_hints(kind)
-    for one in fields(kind):
-        own, name = [way.of(one.name) for way in chosen], path + one.name
-        group = next(
-            (t for t in (types[one.name], *get_args(types[one.name])) if is_dataclass(t)), None
-        )
-        if group is not None:
-            yield Described(name, "", None, about(one))
-            yield from walk(group, own, f"{name}.", asked)
-        else:
+def walk(
+    kinds: Sequence[Any], chosen: Sequence[Way], path: str, asked: set[str], networks: Sequence[str]
+) -> Iterator[Described]:
+    """Those that a person has to give, `asked`, have no default; of several kinds, each once."""
+    known: set[str] = set()
+    for kind in kinds:
+        types = get_type_hints(kind)
+        for one in (one for one in fields(kind) if one.name not in known):
+            known.add(one.name)
+            own = [way.of(one.name, getattr(kind, one.name, None)) for way in chosen]
+            name, hint = path + one.name, types[one.name]
+            groups = [each for each in (hint, *get_args(hint)) if is_dataclass(each)]
+            if groups:
+                yield Described(name, "", None, about(one))
+                here = [each for each in groups if not groups[1:] or tag_of(each) in networks]
+                yield from walk(here, own, f"{name}.", asked, networks)
+                continue
             default = "" if one.name in asked else default_of(own)
-            yield Described(name, describe_kind(types[one.name]), default, about(one))
+            if kinds[1:] and one.name == TAG:
+                hint = Literal[*map(tag_of, kinds)]
+            alone = f" Of {tag_of(kind)} networks alone." if kind is not kinds[0] else ""
+            yield Described(name, describe_kind(hint), default, about(one) + alone)
+
+
+def tag_of(kind: Any) -> str:
+    return str(getattr(kind, TAG))
 
 
 def default_of(chosen: Sequence[Way]) -> str:

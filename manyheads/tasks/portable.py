@@ -18,12 +18,13 @@ from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep, Step
-from manyheads.modules.config import Network, Pooling
+from manyheads.modules.config import NetworkConfig, Pooling
 from manyheads.modules.transformer import Tokens
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
 Row = tuple[list[int], ...]  # a text with its special, or a source and what is written for it
 TOKENS = 64  # of each text that is compared, and as many are written
+CONTEXT = 1024  # tokens, of what was made for no length in particular
 AT_ONCE = 50  # texts that are compared together
 
 
@@ -44,7 +45,7 @@ class Portable:
 
     architecture: Architecture
     kind: str  # what it is for
-    design: Network
+    design: NetworkConfig
     codecs: tuple[Text, ...]  # one, or that of what is read and that of what is written
     context: int  # tokens that it was made for
     network: Any = None  # of these settings; None where its weights lie elsewhere
@@ -117,8 +118,8 @@ class Portable:
 
     def room(self, start: Sequence[int], longest: int = TOKENS) -> int:
         """So many tokens at most: a learned position knows only so many places."""
-        learned = self.design.kind == "transformer" and self.design.position == "learned"
-        return min(longest, self.design.longest - len(start)) if learned else longest
+        places = self.design.places
+        return min(longest, places - len(start)) if places is not None else longest
 
     @property
     def device(self) -> torch.device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.recipe import TrainingPlan
 
 # For what writes on.
@@ -17,18 +17,20 @@ WRITES_ON = TrainingPlan(
 )
 
 
-def check_layout(network: Network, layout: str) -> None:
+def check_layout(network: NetworkConfig, layout: str) -> None:
     if layout == "packed" and not network.packs:
         raise ValueError(
             f"a {network.kind} network reads one sequence a row; layout: padded would do"
         )
 
 
-def check_room(network: Network, context: int) -> None:
-    """Refuse windows that a learned position does not reach."""
-    room = network.longest
-    if network.position == "learned" and room < context:
+def check_room(
+    network: NetworkConfig, longest: int, what: str = "windows", field: str = "data.context"
+) -> None:
+    """Refuse what is longer than a learned position reaches."""
+    room = network.places
+    if room is not None and room < longest:
         raise ValueError(
-            f"a learned position for {room} places meets windows of {context} tokens; "
-            f"network.longest: {context} or data.context: {room} would do"
+            f"a learned position for {room} places meets {what} of {longest} tokens; "
+            f"network.position: Learned({longest}) or {field}: {room} would do"
         )

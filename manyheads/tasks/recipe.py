@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
+from manyheads.modules.config import change_kind
 from manyheads.training.config import Training
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -169,7 +170,7 @@ class Recipe:
             return network
         if kind not in cls.networks:
             raise ValueError(f"{task} is learned by {' or '.join(cls.networks)}, not by {kind}")
-        return replace(network, kind=kind)
+        return change_kind(network, kind)
 
     @classmethod
     def fine_tune(cls, training: Training, network: Any) -> Training:

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.config import load, peek
+from manyheads.config import Mistakes, load, peek
 
 if TYPE_CHECKING:
     from manyheads.tasks.music.model import Musician as Musician
@@ -31,6 +31,9 @@ TASKS = {
     "music": "manyheads.tasks.music.settings:MusicRecipe",
     "embedding": "manyheads.tasks.masked.settings:EmbeddingRecipe",
 }
+
+# Fields of a network that recipes had once.
+RETIRED = ("inner", "order", "types", "scaled", "longest", "longest_wave", "reach", "window")
 
 # What `train` lists: a line for each that is trained.
 ABOUT = {
@@ -95,7 +98,16 @@ def find_object(place: str) -> Any:
 
 def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
     """The recipe in a file, as its `task:` says; what is no task is told as a mistake in it."""
-    return load(recipe_in(path), path, settings)
+    try:
+        return load(recipe_in(path), path, settings)
+    except Mistakes as error:
+        for name in RETIRED:
+            if f"network has no field {name!r}" in str(error):
+                raise ValueError(
+                    f"{path} was written by an earlier manyheads: network.{name} is not known "
+                    "any more; a run of this one, trained or imported anew, would do"
+                ) from None
+        raise
 
 
 def recipe_in(path: Path) -> type[Recipe]:

@@ -16,11 +16,11 @@ from manyheads import (
     RelativeBias,
     RelativeContent,
     Rotary,
-    Shape,
     Sinusoidal,
     Stack,
     Static,
     Together,
+    TransformerConfig,
     Window,
     graph,
     grid,
@@ -59,7 +59,7 @@ CACHES = {"growing": Growing, "static": lambda: Static(line(T)), "roomy": lambda
 
 def stack_of(pattern: Pattern, position: str, cross: bool = False) -> Stack:
     below, within = POSITIONS[position]
-    shape = Shape(width=D, depth=2, heads=H, key_heads=2, dropout=0.0)
+    shape = TransformerConfig(width=D, depth=2, heads=H, key_heads=2, dropout=0.0)
     stack = Stack.of(shape, pattern, position=below, relative=within, cross=cross)
     return stack.double().eval()
 
@@ -94,7 +94,7 @@ def test_cached_decoding_equals_the_full_pass(pattern: Pattern, position: str, c
 def test_an_image_is_generated_pixel_by_pixel_as_in_the_full_pass(
     pattern: Pattern, places: Grid
 ) -> None:
-    shape = Shape(width=D, depth=2, heads=H, dropout=0.0)
+    shape = TransformerConfig(width=D, depth=2, heads=H, dropout=0.0)
     relative = Together(Rotary(), RelativeBias(H, Clipped(2), axes=2))
     stack = Stack.of(shape, pattern, position=Sinusoidal(), relative=relative).double().eval()
     x = torch.randn(B, len(places), D, dtype=torch.float64)
@@ -194,7 +194,7 @@ def test_a_cache_overrun_is_refused_in_words() -> None:
 
 
 def test_a_graph_does_not_come_one_after_another() -> None:
-    stack = Stack.of(Shape(width=D, depth=1, heads=H, dropout=0.0), Window(1))
+    stack = Stack.of(TransformerConfig(width=D, depth=1, heads=H, dropout=0.0), Window(1))
     with pytest.raises(ValueError, match="tokens that come one after another, but a graph arrived"):
         stack(torch.randn(1, 3, D), graph([(0, 1)], 3), cache=Growing())
 
@@ -245,7 +245,7 @@ def test_a_cache_of_another_batch_is_refused_and_goes_on_with_its_own() -> None:
 
 @torch.no_grad()
 def test_a_refused_step_leaves_a_growing_cache_as_it_was() -> None:
-    shape = Shape(width=D, depth=2, heads=H, dropout=0.0)
+    shape = TransformerConfig(width=D, depth=2, heads=H, dropout=0.0)
     stack = Stack.of(shape, Causal(), relative=RelativeContent(C, Every(4))).double().eval()
     x, cache = torch.randn(B, 4, D, dtype=torch.float64), Growing()
     stack(x[:, :3], line(3), cache=cache)

@@ -66,7 +66,7 @@ def test_what_judges_texts_gives_vectors_too(
 
 
 def test_ends_that_are_not_read_are_told_in_a_line(manyheads: Command, tmp_path: Path) -> None:
-    settings = [*books.MASKED, "network.position=learned", "network.longest=32"]
+    settings = [*books.MASKED, "network.position=Learned(32)"]
     given = ("masked", "--text", books.book(tmp_path))
     model = trained(tmp_path / "run", *given, settings=settings)
     manyheads("--version")  # what training said is read

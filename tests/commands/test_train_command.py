@@ -556,9 +556,9 @@ def test_a_check_of_two_settings_is_told_where_one_of_them_stands(
     [
         ("network.depth=1000000", "network.depth is 1000 at most, got 1000000"),
         ("network.width=4611686018427387904", "network.width is 131072 at most, got 461168601"),
-        (f"network.inner=1{'0' * 400}", "network.inner is 1048576 at most, got 1000"),
+        (f"network.ffn_width=1{'0' * 400}", "network.ffn_width is 1048576 at most, got 1000"),
         ("codec.size=2000000000", "codec.size is 10000000 at most, got 2000000000"),
-        ("network.longest=10000000000", "network.longest is 16777216 at most, got 10000"),
+        ("network.position=Learned(10000000000)", "places is 16777216 at most, got 10000"),
         ("data.longest_tokens=10000000000", "data.longest_tokens is 10000000 at most, got "),
         ("training.average=1000000", "training.average is 1000 at most, got 1000000"),
     ],

@@ -64,7 +64,7 @@ def test_an_npz_of_chorales_is_learned_from(manyheads: Command, tmp_path: Path) 
     done = manyheads("train", "music", "--music", path, "--out", out, *CPU, *FEW)
     assert done.code == 0, done.err
     recipe = load_recipe(out / RECIPE)
-    assert (recipe.codec.kind, recipe.network.types) == ("chorales", 4)
+    assert (recipe.codec.kind, recipe.network.token_types) == ("chorales", 4)
     validated = [line["valid"] for line in Run(out).lines(METRICS) if "valid" in line]
     assert [[*scores] for scores in validated] == [["notes", "perplexity", "loss"]]
     assert load(out).network.voices == 4
@@ -74,7 +74,7 @@ def test_steps_and_pitches_are_measured_where_that_is_asked_for(
     manyheads: Command, tmp_path: Path
 ) -> None:
     out, path = tmp_path / "run", songs(tmp_path / "songs.npz")
-    settings = [*FEW, "network.relative=score", "network.position=sinusoidal"]
+    settings = [*FEW, "network.relative=ScoreContent(16)", "network.position=Sinusoidal()"]
     done = manyheads("train", "music", "--music", path, "--out", out, *CPU, *settings)
     assert done.code == 0, done.err
     assert load(out).network.measured

@@ -177,10 +177,10 @@ def test_a_run_is_trained_and_says_what_uses_it(
             "training.best_by: loss",
         ),
         (
-            "language --text {0}/book.txt network.position=learned network.longest=10",
-            "network.longest=10 with network.position=learned: a learned position "
-            "for 10 places meets windows of 128 tokens; network.longest: 128 or data.context: 10 "
-            "would do",
+            "language --text {0}/book.txt network.position=Learned(10)",
+            "network.position=Learned(10): a learned position "
+            "for 10 places meets windows of 128 tokens; network.position: Learned(128) or "
+            "data.context: 10 would do",
         ),
         (
             "language --text {0}/book.txt --augment transpose",
@@ -330,7 +330,7 @@ def test_a_folder_that_is_no_run_is_nothing_to_start_from(
             "and (30, 16) there; without network settings the network is the one it starts from",
         ),
         (
-            "network.inner=64",
+            "network.ffn_width=64",
             "the weights to start from do not fit: encoder.stack.blocks.0.feed_forward.part.inward"
             ".weight is (64, 16) here and (32, 16) there; without network settings the network is "
             "the one it starts from",

@@ -22,12 +22,12 @@ from manyheads import (
     RelativeBias,
     RelativeContent,
     Rotary,
-    Shape,
     Sinusoidal,
     Stack,
     Static,
     Tied,
     Together,
+    TransformerConfig,
     Window,
     greedy,
     grid,
@@ -141,7 +141,7 @@ def test_what_goes_back_keeps_its_sequences_apart(kind: str, cache: str) -> None
 def test_every_pattern_and_position_forgets_what_was_rolled_back(
     pattern: Pattern, relative: Rotary, cache: str
 ) -> None:
-    shape = Shape(width=32, depth=2, heads=4, key_heads=2, dropout=0.0)
+    shape = TransformerConfig(width=32, depth=2, heads=4, key_heads=2, dropout=0.0)
     stack = Stack.of(shape, pattern, relative=relative).double().eval()
     x, drafted, never = torch.randn(2, 12, 32).double(), CACHES[cache](), CACHES[cache]()
     for kept in (drafted, never):
@@ -159,7 +159,7 @@ def test_every_pattern_and_position_forgets_what_was_rolled_back(
     "places", [grid(3, 4), grid(3, 4, blocks=(2, 2))], ids=["raster", "blocks"]
 )
 def test_an_image_goes_back_along_its_own_places(places: Grid) -> None:
-    words, shape = Embedding(10, 24), Shape(width=24, depth=2, heads=4, dropout=0.0)
+    words, shape = Embedding(10, 24), TransformerConfig(width=24, depth=2, heads=4, dropout=0.0)
     relative = Together(Rotary(), RelativeBias(4, Clipped(2), axes=2))
     stack = Stack.of(shape, Causal() & Window(2), position=Sinusoidal(), relative=relative)
     model, ids = Decoder(words, stack, Tied(words)).double().eval(), torch.randint(10, (2, 12))
@@ -175,7 +175,7 @@ def test_an_image_goes_back_along_its_own_places(places: Grid) -> None:
 
 
 def test_gradients_pass_through_a_cache_that_went_back() -> None:
-    shape = Shape(width=16, depth=2, heads=2, dropout=0.0)
+    shape = TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     stack, kept = Stack.of(shape, Causal(), relative=Rotary()).double(), Growing()
     x = torch.randn(2, 6, 16, dtype=torch.float64, requires_grad=True)
     stack(x[:, :5], line(5), cache=kept)
@@ -242,7 +242,7 @@ def test_a_step_goes_back_to_what_it_has_read(kind: str, cache: str, length: int
 @torch.no_grad()
 @pytest.mark.parametrize("cache", CACHES)
 def test_tokens_that_see_each_other_are_kept_or_forgotten_together(cache: str) -> None:
-    words, shape = Embedding(12, 16), Shape(width=16, depth=2, heads=2, dropout=0.0)
+    words, shape = Embedding(12, 16), TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     stack = Stack.of(shape, Everything(), relative=Rotary())
     model = Decoder(words, stack, Tied(words), causal=False).double().eval()
     ids, prefix = tokens(), Prefix([3, 4, 1, 2, 4, 4])
@@ -267,7 +267,7 @@ def test_tokens_that_see_each_other_are_kept_or_forgotten_together(cache: str) -
 
 @torch.no_grad()
 def test_a_decoder_that_sees_everything_does_not_write_token_by_token() -> None:
-    words, shape = Embedding(12, 16), Shape(width=16, depth=1, heads=2, dropout=0.0)
+    words, shape = Embedding(12, 16), TransformerConfig(width=16, depth=1, heads=2, dropout=0.0)
     model = Decoder(words, Stack.of(shape, Everything()), Tied(words), causal=False).eval()
     for cache in CACHES.values():
         step = CachedStep(model, cache=cache())

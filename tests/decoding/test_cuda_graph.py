@@ -17,19 +17,18 @@ from manyheads.decoding.cuda_graph import (
     swap_kernel,
     weigh_on_device,
 )
-from manyheads.modules.build import decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 
 STOP, VOCABULARY = 7, 2 * BLOCK + 11
-NETWORK = Network(
+NETWORK = TransformerConfig(
     width=16,
     depth=2,
     heads=2,
-    inner=32,
+    ffn_width=32,
     feed_forward="gelu-tanh",
-    position="learned",
-    longest=64,
-    scaled=False,
+    position="Learned(64)",
+    scale_embeddings=False,
     head_bias=True,
 )
 BOUNDS = Bounds(STOP, longest=20, shortest=3, never=(0, 1))
@@ -41,9 +40,9 @@ CHOICES = [
 ]
 
 
-def writer(network: Network = NETWORK, dtype: torch.dtype = torch.float64) -> Decoder:
+def writer(network: NetworkConfig = NETWORK, dtype: torch.dtype = torch.float64) -> Decoder:
     torch.manual_seed(0)
-    made: Any = decoder(network, VOCABULARY).to(dtype).eval()
+    made: Any = build_decoder(network, VOCABULARY).to(dtype).eval()
     with torch.no_grad():
         made.embedding.table.weight.mul_(10)  # some tokens are likely
         made.head.bias[STOP] = 4  # and so is the stop, now and then
@@ -64,9 +63,11 @@ def test_the_tokens_are_those_of_the_plain_way(how: Sampling) -> None:
     )
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "bias", "content", "none"])
+@pytest.mark.parametrize(
+    "position", ["Sinusoidal()", "Rotary()", "RelativeBias()", "RelativeContent(16)", None]
+)
 def test_so_they_are_whatever_says_where_a_token_is(position: Any) -> None:
-    network = writer(replace(NETWORK, position=position, window=6))
+    network = writer(replace(NETWORK, position=position, pattern="Window(5)"))
     wanted = sample(CachedStep(network), prompts(), BOUNDS)
     assert CudaGraphDecoder(network, 5, 30, room=8).sample(prompts(), BOUNDS) == wanted
 

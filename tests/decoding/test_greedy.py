@@ -12,12 +12,12 @@ from manyheads import (
     Causal,
     Decoder,
     Embedding,
-    Shape,
     Sinusoidal,
     Stack,
     Static,
     Tied,
     Tokens,
+    TransformerConfig,
     greedy,
     line,
 )
@@ -77,7 +77,7 @@ def test_a_sequence_does_not_depend_on_its_batch() -> None:
 def test_cached_greedy_writing_equals_reading_everything_anew() -> None:
     embedding = Embedding(10, 24)
     stack = Stack.of(
-        Shape(width=24, depth=2, heads=4, dropout=0.0), Causal(), position=Sinusoidal()
+        TransformerConfig(width=24, depth=2, heads=4, dropout=0.0), Causal(), position=Sinusoidal()
     )
     model = Decoder(embedding, stack, Tied(embedding)).double().eval()
     prompt = torch.tensor([[1, 2, 3], [4, 5, 6]])

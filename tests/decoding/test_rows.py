@@ -17,10 +17,10 @@ from manyheads import (
     RelativeBias,
     RowStep,
     Segments,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
+    TransformerConfig,
     Window,
     greedy,
     grid,
@@ -156,7 +156,7 @@ def test_a_queue_of_sentences_through_two_rows_is_written_as_each_alone(kind: st
 
 @torch.no_grad()
 def test_images_are_written_side_by_side_at_pixels_of_their_own() -> None:
-    words, shape = Embedding(12, 16), Shape(width=16, depth=2, heads=2, dropout=0.0)
+    words, shape = Embedding(12, 16), TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     relative = RelativeBias(2, Clipped(2), axes=2)
     stack = Stack.of(shape, Causal() & Window(2), position=Sinusoidal(), relative=relative)
     model, places = Decoder(words, stack, Tied(words)).double().eval(), grid(3, 4, blocks=(2, 2))
@@ -221,7 +221,7 @@ def test_rows_that_hold_one_state_together_do_not_go_back_alone(kind: str, cache
 
 
 def test_a_decoder_that_sees_everything_is_not_written_with_in_rows() -> None:
-    words, shape = Embedding(12, 16), Shape(width=16, depth=1, heads=2, dropout=0.0)
+    words, shape = Embedding(12, 16), TransformerConfig(width=16, depth=1, heads=2, dropout=0.0)
     model = Decoder(words, Stack.of(shape, Everything()), Tied(words), causal=False).eval()
     step = RowStep(model, 2, line(12))
     with pytest.raises(ValueError, match=r"Everything\(\) needs tokens that a cache does not have"):

@@ -11,12 +11,12 @@ from manyheads import (
     Decoder,
     Embedding,
     Growing,
-    Shape,
     Sinusoidal,
     Stack,
     Static,
     Tied,
     Tokens,
+    TransformerConfig,
     greedy,
     grid,
     line,
@@ -26,7 +26,7 @@ from manyheads.threads import SAID, using
 
 @torch.no_grad()
 def test_an_image_is_written_along_its_own_places() -> None:
-    embedding, shape = Embedding(10, 24), Shape(width=24, depth=1, heads=4, dropout=0.0)
+    embedding, shape = Embedding(10, 24), TransformerConfig(width=24, depth=1, heads=4, dropout=0.0)
     stack = Stack.of(shape, Causal(), position=Sinusoidal())
     model = Decoder(embedding, stack, Tied(embedding)).double().eval()
     at, ids = grid(3, 4, blocks=(2, 2)), torch.randint(10, (1, 12))

@@ -15,11 +15,11 @@ from manyheads import (
     DecodingConfig,
     Embedding,
     Sampling,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    TransformerConfig,
     beam,
     greedy,
     line,
@@ -31,7 +31,7 @@ from manyheads.decoding.wrappers import Moving, Repeats
 
 def network() -> Decoder:
     words = Embedding(10, 16)
-    shape = Shape(width=16, depth=2, heads=2, dropout=0.0)
+    shape = TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     stack = Stack.of(shape, Causal(), position=Sinusoidal())
     return Decoder(words, stack, Tied(words)).double().eval()
 

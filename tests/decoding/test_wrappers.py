@@ -16,9 +16,9 @@ from manyheads import (
     Embedding,
     Rotary,
     Sampling,
-    Shape,
     Stack,
     Tied,
+    TransformerConfig,
     greedy,
     sample,
 )
@@ -84,7 +84,7 @@ def test_a_context_that_beats_do_not_divide_is_refused() -> None:
 @cache
 def language() -> Decoder:
     torch.manual_seed(0)
-    words, shape = Embedding(140, 16), Shape(width=16, depth=2, heads=2, dropout=0.0)
+    words, shape = Embedding(140, 16), TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     return Decoder(words, Stack.of(shape, Causal(), relative=Rotary()), Tied(words)).double().eval()
 
 

@@ -21,11 +21,11 @@ from manyheads import (
     Learned,
     RelativeContent,
     Rotary,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    TransformerConfig,
     Window,
 )
 from manyheads.attention.patterns import Pattern
@@ -123,7 +123,10 @@ def translator(
     relative: Relative | None = None,
 ) -> EncoderDecoder:
     torch.manual_seed(seed)
-    shape, words = Shape(width=16, depth=2, heads=2, dropout=0.0), Embedding(vocabulary, 16)
+    shape, words = (
+        TransformerConfig(width=16, depth=2, heads=2, dropout=0.0),
+        Embedding(vocabulary, 16),
+    )
     encoder = Encoder(words, Stack.of(shape, position=Sinusoidal()))
     below = Sinusoidal() if position is None and relative is None else position
     stack = Stack.of(shape, pattern, position=below, relative=relative, cross=True)

@@ -13,16 +13,16 @@ from manyheads import (
     EncoderDecoder,
     Growing,
     RelativeBias,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    TransformerConfig,
     line,
     recording,
 )
 
-SHAPE = Shape(width=24, depth=2, heads=4, key_heads=2, dropout=0.0)
+SHAPE = TransformerConfig(width=24, depth=2, heads=4, key_heads=2, dropout=0.0)
 
 
 def translator() -> EncoderDecoder:
@@ -62,7 +62,7 @@ def test_recording_names_every_layer_and_changes_nothing(which: str) -> None:
 @torch.no_grad()
 def test_recorded_weights_are_those_that_mix_the_values() -> None:
     """Weights times values, through the output layer, is what the layer gave."""
-    stack = Stack.of(Shape(width=24, depth=1, heads=4, dropout=0.0), Causal()).eval()
+    stack = Stack.of(TransformerConfig(width=24, depth=1, heads=4, dropout=0.0), Causal()).eval()
     x, attention = torch.randn(2, 6, 24), stack.blocks[0].self_attention
     with recording(stack) as seen:
         stack(x, line(6))

@@ -19,11 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers are n
 
 # As docs/interop.md has it: the encoder that a BERT is.
 BERT = [
-    "network.order=post",
-    "network.position=learned",
-    "network.longest=64",
+    "network.norm_position=post",
+    "network.position=Learned(64)",
     "network.embedding_norm=true",
-    "network.types=2",
+    "network.token_types=2",
     "pooling=first",
 ]
 

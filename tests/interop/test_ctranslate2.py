@@ -13,25 +13,31 @@ from manyheads.interop import exports
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.interop.parity import Parity, compare
 from manyheads.modules import build
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.portable import Portable
 
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "ffn_width": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
 WORDS = CODEC.size
 VARIED: list[dict[str, Any]] = [
     {},
-    {"order": "post", "embedding_norm": True},
-    {"norm": "rms", "order": "post", "norm_epsilon": 0.01},
-    {"norm": "rms", "bias": False, "feed_forward": "swiglu", "position": "rotary", "key_heads": 2},
+    {"norm_position": "post", "embedding_norm": True},
+    {"norm": "rms", "norm_position": "post", "norm_epsilon": 0.01},
+    {
+        "norm": "rms",
+        "bias": False,
+        "feed_forward": "swiglu",
+        "position": "Rotary()",
+        "key_heads": 2,
+    },
     {"feed_forward": "gelu", "tied": False},
     {"feed_forward": "gelu-tanh", "tied": False, "head_bias": True},
     {"feed_forward": "silu", "head_bias": True, "embedding_norm": True},
-    {"feed_forward": "geglu", "scaled": False},
-    {"position": "learned", "longest": 20},
-    {"position": "rotary", "longest_wave": 500.0, "width": 20},  # 5 channels: one does not turn
-    {"position": "none", "key_heads": 1},
-    {"longest_wave": 100.0},
+    {"feed_forward": "geglu", "scale_embeddings": False},
+    {"position": "Learned(20)"},
+    {"position": "Rotary(500.0)", "width": 20},  # 5 channels: one does not turn
+    {"position": None, "key_heads": 1},
+    {"position": "Sinusoidal(100.0)"},
     {"bias": False},
 ]
 
@@ -64,11 +70,11 @@ def shaken(network: Any) -> Any:
     return network.eval()
 
 
-def translator(design: Network, codecs: tuple[Text, ...] = (CODEC,)) -> Portable:
+def translator(design: NetworkConfig, codecs: tuple[Text, ...] = (CODEC,)) -> Portable:
     sizes = codecs[0].size, codecs[-1].size
-    network = build.encoder_decoder(design, *sizes, joint=len(codecs) == 1)
+    network = build.build_encoder_decoder(design, *sizes, joint=len(codecs) == 1)
     return Portable(
-        "encoder-decoder", "translation", design, codecs, design.longest, shaken(network)
+        "encoder-decoder", "translation", design, codecs, design.places or 1024, shaken(network)
     )
 
 
@@ -88,7 +94,7 @@ def found_of(
 def test_a_translation_is_scored_and_written_as_ours(
     setting: dict[str, Any], tmp_path: Path
 ) -> None:
-    design = Network(**SMALL | setting)
+    design = TransformerConfig(**SMALL | setting)
     model = translator(design)
     CTranslate2().export(model, tmp_path)
     parity = found_of(model, tmp_path, PAIRS)
@@ -100,8 +106,8 @@ def test_a_translation_is_scored_and_written_as_ours(
 def test_a_language_model_scores_and_writes_on_as_ours(
     setting: dict[str, Any], tmp_path: Path
 ) -> None:
-    design = Network(**SMALL | setting)
-    network = shaken(build.decoder(design, WORDS))
+    design = TransformerConfig(**SMALL | setting)
+    network = shaken(build.build_decoder(design, WORDS))
     model = Portable("decoder", "language", design, (CODEC,), 20, network)
     CTranslate2().export(model, tmp_path)
     texts = [([1, *row],) for row in rows_of(3, 7, 1)]
@@ -111,7 +117,7 @@ def test_a_language_model_scores_and_writes_on_as_ours(
 
 
 def test_the_parity_of_another_network_is_far_off(tmp_path: Path) -> None:
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     CTranslate2().export(translator(design), tmp_path)
     parity = found_of(translator(design), tmp_path, PAIRS, 64)
     assert parity.largest > 0.1
@@ -120,7 +126,7 @@ def test_the_parity_of_another_network_is_far_off(tmp_path: Path) -> None:
 
 def test_two_vocabularies_are_two_tokenizers(tmp_path: Path) -> None:
     target = Text.train(["one two three four five six seven"], "word", 40)
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     model = translator(design, (CODEC, target))
     CTranslate2().export(model, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -141,7 +147,7 @@ def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
     # As a Marian or a BART of others: a sign before the source, and the padding to start with.
     special = SpecialTokens(pad=5, eos=7, bos=(5,), encoder_bos=(6,), unknown=None)
     codec = Text(CODEC.tokenizer, special)
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     model = translator(design, (codec,))
     CTranslate2().export(model, tmp_path)
     assert (tmp_path / "tokenizer.signs.json").exists()
@@ -152,8 +158,8 @@ def test_a_model_with_other_signs_is_framed_by_them(tmp_path: Path) -> None:
 
 
 def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -> None:
-    design = Network(width=64, depth=1, heads=4, inner=256, position="rotary")
-    network = build.encoder_decoder(design, WORDS, WORDS, joint=True).eval()
+    design = TransformerConfig(width=64, depth=1, heads=4, ffn_width=256, position="Rotary()")
+    network = build.build_encoder_decoder(design, WORDS, WORDS, joint=True).eval()
     model = replace(translator(design), network=network)
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
     sizes = {}
@@ -174,12 +180,16 @@ def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -
     ("setting", "sentence"),
     [
         (
-            {"position": "bias"},
-            "no counterpart of position: bias; sinusoidal, learned, rotary, none would do$",
+            {"position": "RelativeBias()"},
+            r"no counterpart of position: RelativeBias\(\); Sinusoidal\(\), Learned\(\), "
+            r"Rotary\(\), null would do$",
         ),
-        ({"position": "content"}, "no counterpart of position: content"),
-        ({"window": 8}, "no counterpart of window: 8; 0 would do$"),
-        ({"types": 2}, "no counterpart of types: 2; 0 would do$"),
+        ({"position": "RelativeContent(16)"}, r"no counterpart of position: RelativeContent\(16\)"),
+        (
+            {"pattern": "Window(7)"},
+            r"no counterpart of pattern: Window\(7\); Everything\(\) would do$",
+        ),
+        ({"token_types": 2}, "no counterpart of token_types: 2; 0 would do$"),
         ({"residual": False}, "no counterpart of residual: False; True would do$"),
         ({"kind": "recurrent"}, "no counterpart of kind: recurrent; transformer would do$"),
         ({"kind": "convolutional"}, "no counterpart of kind: convolutional"),
@@ -189,21 +199,21 @@ def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -
 def test_a_setting_without_counterpart_is_refused_by_its_name(
     setting: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
-    design = Network(**SMALL | setting)
+    design = TransformerConfig(**SMALL | setting)
     with pytest.raises(ValueError, match=f"^CTranslate2 has {sentence}"):
         CTranslate2().export(translator(design), tmp_path / "out")
     assert not any(tmp_path.iterdir())
 
 
 def test_an_unknown_quantization_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     with pytest.raises(ValueError, match="no quantization 'int3'; there are int8, int8_float32"):
         CTranslate2().export(translator(design), tmp_path, "int3")
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     for folder, sentence in ((tmp_path, "is not empty"), (tmp_path / "mine.txt", "is a file")):
         with pytest.raises(ValueError, match=f"{sentence}; an export goes into a folder that is"):
             CTranslate2().export(translator(design), folder)
@@ -211,7 +221,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_signs_that_it_cannot_put_are_refused(tmp_path: Path) -> None:
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     for special, sentence in (
         (
             replace(CODEC.special_tokens, bos=(2, 1)),

@@ -111,7 +111,7 @@ def test_what_does_not_write_is_not_for_ctranslate2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx"])
 def test_music_is_not_exported(to: str, tmp_path: Path) -> None:
-    model: Any = singer(types=4, position="concatenated")
+    model: Any = singer(token_types=4, position="Concatenated()")
     with pytest.raises(ValueError) as refused:
         export(model, to, tmp_path / "out")
     assert str(refused.value) == (

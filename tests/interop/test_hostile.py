@@ -24,7 +24,7 @@ from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.interop.parity import Runtime, compare, worst
 from manyheads.models import load
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.portable import Portable, portable
 from manyheads.verifying import Check, run_checks
 
@@ -318,7 +318,7 @@ def test_a_tokenizer_of_a_run_is_a_file(tmp_path: Path) -> None:
 
 def test_no_network_is_larger_than_anyone_builds() -> None:
     with pytest.raises(ValueError, match="width is 131072 at most, got 4611686018427387904"):
-        Network(width=2**62)
+        TransformerConfig(width=2**62)
 
 
 def test_an_index_of_another_form_is_refused(tmp_path: Path) -> None:

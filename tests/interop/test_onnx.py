@@ -18,25 +18,25 @@ from manyheads.interop import exports, onnx
 from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import compare, token_mask
 from manyheads.modules import build
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, RecurrentConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Architecture, Portable
 
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 24}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "ffn_width": 24}
 CODEC = Text.train([" ".join(a + b for a in "bdfgklmn" for b in "aeiou")], "word", 44)
 WORDS = CODEC.size
 LENGTHS = (4, 1, 7)
 VARIED: list[dict[str, Any]] = [
     {},
-    {"order": "post", "embedding_norm": True},
+    {"norm_position": "post", "embedding_norm": True},
     {"norm": "rms", "bias": False, "feed_forward": "swiglu"},
     {"feed_forward": "gelu-tanh", "tied": False, "head_bias": True},
-    {"position": "learned", "longest": 20, "scaled": False},
-    {"position": "rotary", "key_heads": 2},
-    {"position": "bias", "key_heads": 1},
-    {"position": "content", "residual": False},
-    {"position": "none", "types": 2},
-    {"window": 3},
+    {"position": "Learned(20)", "scale_embeddings": False},
+    {"position": "Rotary()", "key_heads": 2},
+    {"position": "RelativeBias()", "key_heads": 1},
+    {"position": "RelativeContent(16)", "residual": False},
+    {"position": None, "token_types": 2},
+    {"pattern": "Window(2)"},
 ]
 
 
@@ -61,8 +61,8 @@ def shaken(network: Any) -> Any:
     return network.eval()
 
 
-def described(architecture: Architecture, design: Network, network: Any) -> Portable:
-    return Portable(architecture, "toy", design, (CODEC,), design.longest, network)
+def described(architecture: Architecture, design: NetworkConfig, network: Any) -> Portable:
+    return Portable(architecture, "toy", design, (CODEC,), design.places or 1024, network)
 
 
 def installed() -> bool:
@@ -80,7 +80,7 @@ exported = pytest.mark.skipif(not installed(), reason=exports.EXTRA)
 @torch.no_grad()
 @pytest.mark.parametrize("setting", VARIED, ids=str)
 def test_the_plain_encoder_gives_the_states_of_the_network(setting: dict[str, Any]) -> None:
-    network = shaken(build.encoder(Network(**SMALL | setting), WORDS)).double()
+    network = shaken(build.build_encoder(TransformerConfig(**SMALL | setting), WORDS)).double()
     rows = rows_of(*LENGTHS)
     found = onnx.Understanding(network)(*filled(rows))
     wanted = network(Tokens.padded(rows))
@@ -91,8 +91,8 @@ def test_the_plain_encoder_gives_the_states_of_the_network(setting: dict[str, An
 @torch.no_grad()
 @pytest.mark.parametrize("setting", VARIED, ids=str)
 def test_the_plain_step_gives_the_scores_of_the_network(setting: dict[str, Any]) -> None:
-    design = Network(**SMALL | setting)
-    network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True)).double()
+    design = TransformerConfig(**SMALL | setting)
+    network = shaken(build.build_encoder_decoder(design, WORDS, WORDS, joint=True)).double()
     sources, targets = rows_of(*LENGTHS), torch.tensor(rows_of(5, 5, 5))
     ids, mask = filled(sources)
     memory, step = onnx.Remembering(network)(ids, mask), onnx.Stepping(network.decoder)
@@ -106,7 +106,9 @@ def test_the_plain_step_gives_the_scores_of_the_network(setting: dict[str, Any])
 @torch.no_grad()
 @pytest.mark.parametrize("pooling", ["first", "mean", None])
 def test_the_plain_reader_gives_the_verdict_of_the_network(pooling: Any) -> None:
-    network = shaken(build.reader(Network(**SMALL), WORDS, outcomes=3, pooling=pooling)).double()
+    network = shaken(
+        build.build_classifier(TransformerConfig(**SMALL), WORDS, outcomes=3, pooling=pooling)
+    ).double()
     rows = rows_of(3, 5)
     found = onnx.Understanding(network)(*filled(rows))
     wanted = network(Tokens.padded(rows))
@@ -120,8 +122,8 @@ def test_the_plain_reader_gives_the_verdict_of_the_network(pooling: Any) -> None
 
 @exported
 def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Path) -> None:
-    design = Network(**SMALL | {"depth": 1, "position": "bias"})
-    network = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
+    design = TransformerConfig(**SMALL | {"depth": 1, "position": "RelativeBias()"})
+    network = shaken(build.build_encoder_decoder(design, WORDS, WORDS, joint=True))
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
     model = described("encoder-decoder", design, network)
     Onnx().export(model, tmp_path / "out")
@@ -148,16 +150,22 @@ def test_a_translation_runs_at_other_sizes_than_it_was_traced_with(tmp_path: Pat
     ours, theirs = (beam(step, start, bounds) for step in steps)
     assert [best.ids for best, *_ in ours] == [best.ids for best, *_ in theirs]
 
-    other = shaken(build.encoder_decoder(design, WORDS, WORDS, joint=True))
+    other = shaken(build.build_encoder_decoder(design, WORDS, WORDS, joint=True))
     found = compare(Onnx().open(replace(model, network=other), tmp_path / "out"), pairs)
     assert found.largest > 0.1
 
 
 @exported
 def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
-    setting = {"position": "rotary", "key_heads": 2, "norm": "rms", "bias": False, "window": 4}
-    design = Network(**SMALL | setting | {"depth": 1, "feed_forward": "swiglu"})
-    network = shaken(build.decoder(design, WORDS))
+    setting = {
+        "position": "Rotary()",
+        "key_heads": 2,
+        "norm": "rms",
+        "bias": False,
+        "pattern": "Window(3)",
+    }
+    design = TransformerConfig(**SMALL | setting | {"depth": 1, "feed_forward": "swiglu"})
+    network = shaken(build.build_decoder(design, WORDS))
     model = described("decoder", design, network)
     Onnx().export(model, tmp_path)
     for lengths in ((1,), (2, 9, 4)):
@@ -169,8 +177,8 @@ def test_a_language_model_writes_on_as_ours_does(tmp_path: Path) -> None:
 
 @exported
 def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
-    design = Network(**SMALL | {"depth": 1})
-    network = shaken(build.reader(design, WORDS, outcomes=3))
+    design = TransformerConfig(**SMALL | {"depth": 1})
+    network = shaken(build.build_classifier(design, WORDS, outcomes=3))
     Onnx().export(described("encoder", design, network), tmp_path)
     session = onnx.Session(tmp_path / "encoder.onnx")
     for lengths in ((4,), (1, 7, 3)):
@@ -183,8 +191,8 @@ def test_an_encoder_with_a_head_gives_its_scores(tmp_path: Path) -> None:
 
 @exported
 def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -> None:
-    design = Network(**SMALL | {"depth": 1, "types": 3})
-    network = shaken(build.reader(design, WORDS, outcomes=3))
+    design = TransformerConfig(**SMALL | {"depth": 1, "token_types": 3})
+    network = shaken(build.build_classifier(design, WORDS, outcomes=3))
     model = described("encoder", design, network)
     Onnx().export(model, tmp_path / "out")
     session = onnx.Session(tmp_path / "out" / "encoder.onnx")
@@ -207,8 +215,8 @@ def test_an_encoder_that_tells_parts_apart_asks_which_is_which(tmp_path: Path) -
 @exported
 @pytest.mark.parametrize("types", [0, 1])
 def test_an_encoder_of_one_part_asks_for_no_types(types: int, tmp_path: Path) -> None:
-    design = Network(**SMALL | {"depth": 1, "types": types})
-    network = build.reader(design, WORDS, outcomes=3)
+    design = TransformerConfig(**SMALL | {"depth": 1, "token_types": types})
+    network = build.build_classifier(design, WORDS, outcomes=3)
     Onnx().export(described("encoder", design, network), tmp_path)
     assert "types" not in onnx.Session(tmp_path / "encoder.onnx").inputs
 
@@ -217,8 +225,8 @@ def test_an_encoder_of_one_part_asks_for_no_types(types: int, tmp_path: Path) ->
 
 
 def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> None:
-    design = Network(kind="recurrent", width=16)
-    network: Any = build.decoder(design, WORDS)
+    design = RecurrentConfig(width=16)
+    network: Any = build.build_decoder(design, WORDS)
     sentence = "^kind: recurrent is not exported to ONNX; transformer is$"
     with pytest.raises(ValueError, match=sentence):
         Onnx().export(described("decoder", design, network), tmp_path / "out")
@@ -228,8 +236,8 @@ def test_a_network_without_attention_is_refused_by_its_kind(tmp_path: Path) -> N
 @exported
 def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    design = Network(**SMALL)
-    network: Any = build.decoder(design, WORDS)
+    design = TransformerConfig(**SMALL)
+    network: Any = build.build_decoder(design, WORDS)
     with pytest.raises(ValueError, match="is not empty; an export goes into a folder that is new"):
         Onnx().export(described("decoder", design, network), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
@@ -248,7 +256,9 @@ def test_what_fails_half_way_leaves_nothing(
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Onnx, "write", fill)
-    design = Network(**SMALL)
+    design = TransformerConfig(**SMALL)
     with pytest.raises(OSError, match="the disk is full"):
-        Onnx().export(described("decoder", design, build.decoder(design, WORDS)), tmp_path / "out")
+        Onnx().export(
+            described("decoder", design, build.build_decoder(design, WORDS)), tmp_path / "out"
+        )
     assert not any(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
 from manyheads.models import load
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 
 library = pytest.importorskip("sentence_transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library are not ours
@@ -26,7 +26,7 @@ SENTENCES = ["A dog runs.", "Ein Hund rennt", "the film was long; a DOG The"]
 
 def folder_of(folder: Path) -> Path:
     words = Text(Text.train(SENTENCES, "character", 40).tokenizer, SpecialTokens(encoder_bos=(1,)))
-    network = Network(**{**BERT, "longest": 200}, scaled=False)
+    network = TransformerConfig(**{**BERT, "position": "Learned(200)"}, scale_embeddings=False)
     write_folder(made("embedding", network, words, context=200), folder)
     return folder
 

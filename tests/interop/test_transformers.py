@@ -16,7 +16,7 @@ from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.exporter import write_folder
 from manyheads.interop.huggingface.family import Kind
 from manyheads.interop.huggingface.importer import read_folder
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable
 from manyheads.training.averages import weights_of
@@ -213,41 +213,52 @@ def test_a_model_computes_the_same_here_and_again_there(name: str, tmp_path: Pat
         assert torch.equal(weights[key], tensor), key
 
 
-PRE = Network(width=16, depth=2, heads=4, inner=40, dropout=0.1)
+PRE = TransformerConfig(width=16, depth=2, heads=4, ffn_width=40, dropout=0.1)
 SWIGLU: dict[str, Any] = {"norm": "rms", "feed_forward": "swiglu", "bias": False}
-LEARNED: dict[str, Any] = {"position": "learned", "longest": 24}
-SHAPE: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "inner": 40}
-BERT = Network(**SHAPE, **LEARNED, order="post", embedding_norm=True, feed_forward="gelu", types=2)
-OURS: dict[str, tuple[Kind, Network, str, str]] = {
+LEARNED: dict[str, Any] = {"position": "Learned(24)"}
+SHAPE: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "ffn_width": 40}
+BERT = TransformerConfig(
+    **SHAPE,
+    **LEARNED,
+    norm_position="post",
+    embedding_norm=True,
+    feed_forward="gelu",
+    token_types=2,
+)
+OURS: dict[str, tuple[Kind, NetworkConfig, str, str]] = {
     "translation, pre": ("translation", PRE, "pegasus", "AutoModelForSeq2SeqLM"),
     "translation, post, a head of its own": (
         "translation",
-        Network(**SHAPE, order="post", tied=False, head_bias=True),
+        TransformerConfig(**SHAPE, norm_position="post", tied=False, head_bias=True),
         "marian",
         "AutoModelForSeq2SeqLM",
     ),
     "language, tied and scaled": (
         "language",
-        Network(**SHAPE, **SWIGLU, position="rotary"),
+        TransformerConfig(**SHAPE, **SWIGLU, position="Rotary()"),
         "llama",
         "AutoModelForCausalLM",
     ),
     "language, a window": (
         "language",
-        Network(**SHAPE, **SWIGLU, position="rotary", window=3, key_heads=2, tied=False),
+        TransformerConfig(
+            **SHAPE, **SWIGLU, position="Rotary()", pattern="Window(2)", key_heads=2, tied=False
+        ),
         "mistral",
         "AutoModelForCausalLM",
     ),
     "language, learned places": (
         "language",
-        Network(**SHAPE, **LEARNED, feed_forward="gelu-tanh", scaled=False),
+        TransformerConfig(**SHAPE, **LEARNED, feed_forward="gelu-tanh", scale_embeddings=False),
         "gpt2",
         "AutoModelForCausalLM",
     ),
     "hidden words, scaled": ("masked", BERT, "bert", "AutoModelForMaskedLM"),
     "an encoder without types": (
         "embedding",
-        Network(**SHAPE, **LEARNED, order="post", embedding_norm=True, scaled=False),
+        TransformerConfig(
+            **SHAPE, **LEARNED, norm_position="post", embedding_norm=True, scale_embeddings=False
+        ),
         "bert",
         "AutoModel",
     ),
@@ -277,7 +288,7 @@ def test_a_model_of_ours_computes_the_same_there(name: str, tmp_path: Path) -> N
         model.special_tokens,
     )
     if name == "language, tied and scaled":
-        assert (back.design.tied, back.design.scaled) == (True, True)
+        assert (back.design.tied, back.design.scale_embeddings) == (True, True)
         table = "embedding.table.weight"
         assert torch.equal(imported.weights[table], weights_of(model.network)[table])
 
@@ -360,7 +371,9 @@ def test_types_of_tokens_mean_the_same(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_two_vocabularies_go_out_and_come_back(tmp_path: Path) -> None:
     codecs = [codec("translation"), Text.train(LINES, "word", 25)]
-    model = made("translation", Network(**SHAPE, order="post", dropout=0.1), *codecs)
+    model = made(
+        "translation", TransformerConfig(**SHAPE, norm_position="post", dropout=0.1), *codecs
+    )
     assert write_folder(model, tmp_path).name == "marian"
     theirs = their_scores(loaded(tmp_path, "MarianMTModel"), "translation")
     assert_same(theirs, scores(model))

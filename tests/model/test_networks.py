@@ -17,12 +17,12 @@ from manyheads import (
     Prefix,
     RelativeBias,
     Segments,
-    Shape,
     Sinusoidal,
     Stack,
     Static,
     Tied,
     Tokens,
+    TransformerConfig,
     Window,
     line,
 )
@@ -31,7 +31,7 @@ from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair
 from manyheads.modules.transformer import towards
 
-SHAPE = Shape(width=24, depth=2, heads=4, dropout=0.0)
+SHAPE = TransformerConfig(width=24, depth=2, heads=4, dropout=0.0)
 SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]
 
 

@@ -4,34 +4,42 @@ from typing import Any
 
 import pytest
 import torch
+from designs import network_of
 from torch import nn
 
 from manyheads.inspect.record import recording
-from manyheads.modules.build import decoder, encoder, encoder_decoder, reader
-from manyheads.modules.config import Network
+from manyheads.modules.build import (
+    build_classifier,
+    build_decoder,
+    build_encoder,
+    build_encoder_decoder,
+)
 from manyheads.modules.transformer import Tokens
 
 ROWS = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
 PADDED, LENGTHS = Tokens.padded(ROWS), [len(row) for row in ROWS]
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 32}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "ffn_width": 32}
 KINDS = ("transformer", "recurrent", "convolutional")
-
-
-def network_of(kind: str) -> Network:
-    return Network(**{**SMALL, "kind": kind})
 
 
 def alone() -> list[tuple[str, nn.Module]]:
     torch.manual_seed(0)
-    found = [(f"{kind} encoder", encoder(network_of(kind), 20)) for kind in KINDS]
-    found += [(f"{kind} decoder", decoder(network_of(kind), 20)) for kind in KINDS[:2]]
-    found += [(f"{kind} reader", reader(network_of(kind), 20, 3)) for kind in KINDS]
+    found = [(f"{kind} encoder", build_encoder(network_of(kind, **SMALL), 20)) for kind in KINDS]
+    found += [
+        (f"{kind} decoder", build_decoder(network_of(kind, **SMALL), 20)) for kind in KINDS[:2]
+    ]
+    found += [
+        (f"{kind} reader", build_classifier(network_of(kind, **SMALL), 20, 3)) for kind in KINDS
+    ]
     return [(name, network.eval()) for name, network in found]
 
 
 def both() -> list[tuple[str, nn.Module]]:
     torch.manual_seed(0)
-    made = [(kind, encoder_decoder(network_of(kind), 20, 20, joint=True)) for kind in KINDS]
+    made = [
+        (kind, build_encoder_decoder(network_of(kind, **SMALL), 20, 20, joint=True))
+        for kind in KINDS
+    ]
     return [(name, network.eval()) for name, network in made]
 
 

@@ -13,30 +13,35 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.sample import Sampling, sample
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.build import decoder, encoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import TransformerConfig
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.network import MusicDecoder, Timed, music_decoder
 from manyheads.tasks.music.performance import Performance
+from manyheads.tasks.music.settings import MusicTransformerConfig
 
-SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "inner": 24, "dropout": 0.0}
-SCORE: dict[str, Any] = {"relative": "score", "position": "none", "longest": 64}
+SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "ffn_width": 24, "dropout": 0.0}
+SCORE: dict[str, Any] = {"relative": "ScoreContent(16)", "position": None}
 DESIGNS: list[dict[str, Any]] = [
-    {"types": 4, "position": "rotary"},
-    {"types": 4, "relative": "content", "position": "none", "reach": 0, "longest": 64},
-    {**SCORE, "reach": 0},
-    {**SCORE, "reach": 3, "types": 4},
-    {**SCORE, "position": "sinusoidal"},
-    {**SCORE, "position": "learned", "reach": 0, "types": 4},
-    {**SCORE, "window": 6},
+    {"token_types": 4, "position": "Rotary()"},
+    {
+        "token_types": 4,
+        "relative": "RelativeContent(every=64)",
+        "position": None,
+    },
+    {**SCORE, "relative": "ScoreContent(every=64)"},
+    {**SCORE, "relative": "ScoreContent(3)", "token_types": 4},
+    {**SCORE, "position": "Sinusoidal()"},
+    {**SCORE, "position": "Learned(64)", "relative": "ScoreContent(every=64)", "token_types": 4},
+    {**SCORE, "pattern": "Window(5)"},
 ]
 
 
 def built(design: dict[str, Any], codec: MusicCodec = Chorales()) -> Any:
     torch.manual_seed(0)
-    network = Network(**SMALL, **design)
+    network = MusicTransformerConfig(**SMALL, **design)
     return music_decoder(network, codec.size, codec.pitches(), codec.beat).double().eval()
 
 
@@ -123,7 +128,7 @@ def test_a_future_token_changes_nothing_before_it(design: dict[str, Any]) -> Non
 
 
 def test_voices_are_told_apart_in_recorded_steps_too() -> None:
-    network = built({"types": 4, "position": "rotary"})
+    network = built({"token_types": 4, "position": "Rotary()"})
     start, bounds = chords(2, 6), Bounds(2, longest=9, never=(0, 1))
     drawn = sample(CachedStep(network), start, bounds, Sampling(seed=3))
     recorded = CudaGraphDecoder(network, 2, 15).sample(start, bounds, Sampling(seed=3))
@@ -136,7 +141,7 @@ def test_a_static_cache_is_refused_where_pitches_are_measured() -> None:
         CachedStep(network, cache=Static(line(16)))(chords(1, 4))
     assert str(error.value) == (
         "a Static cache knows the places of its slots and not the pitches that will be in them; "
-        "a Growing cache would do, or a network without relative: score"
+        "a Growing cache would do, or a network without ScoreContent"
     )
 
 
@@ -161,7 +166,7 @@ def test_it_knows_how_far_apart_two_pitches_are() -> None:
 @torch.no_grad()
 def test_a_token_s_voice_is_its_turn() -> None:
     """With words that all look alike and nothing before them seen, only the voice is left."""
-    network = built({"types": 4, "position": "none", "window": 1})
+    network = built({"token_types": 4, "position": None, "pattern": "Window(0)"})
     weight = network.embedding.table.weight
     weight.copy_(weight[:1].clone())
     scores = whole(network, chords(1, 9))[0]
@@ -201,7 +206,7 @@ def test_a_position_below_the_first_layer_sees_only_the_time() -> None:
 
 
 def test_every_table_learns() -> None:
-    network = built({**SCORE, "types": 4}).train()
+    network = built({**SCORE, "token_types": 4}).train()
     network(Tokens(chords(2, 12), line(12))).logsumexp(-1).sum().backward()
     gradients = {n: p.grad for n, p in network.named_parameters()}
     tables = {n: g for n, g in gradients.items() if "key_tables" in n or "types" in n}
@@ -222,21 +227,18 @@ def test_pitches_are_no_weights() -> None:
 
 def test_only_music_is_read_as_a_score() -> None:
     codec = Chorales()
-    plain = music_decoder(Network(**SMALL, position="rotary"), codec.size, codec.pitches(), 4)
+    plain = music_decoder(
+        TransformerConfig(**SMALL, position="Rotary()"), codec.size, codec.pitches(), 4
+    )
     assert type(plain) is Decoder
-    assert type(decoder(Network(**SMALL, types=4), 9)) is Decoder
-    assert isinstance(built({"types": 4}), MusicDecoder)
-    for build in (decoder, encoder):
-        with pytest.raises(ValueError) as error:
-            build(Network(**SMALL, **SCORE), 9)
-        assert str(error.value) == (
-            "relative: score measures steps and pitches, which only music has; "
-            "relative: content would do"
-        )
+    assert type(build_decoder(TransformerConfig(**SMALL, token_types=4), 9)) is Decoder
+    assert isinstance(built({"token_types": 4}), MusicDecoder)
+    with pytest.raises(ValueError, match=r"relative: .* there is no position 'ScoreContent'"):
+        TransformerConfig(**SMALL, **SCORE)
 
 
 def test_all_distances_are_enough_for_all_pitches() -> None:
-    network = built({**SCORE, "reach": 0, "longest": 16})
+    network = built({**SCORE, "relative": "ScoreContent(every=16)"})
     tables = network.stack.blocks[0].self_attention.part.relative.key_tables
     assert tables.shape == (3, 2, 2 * 128 - 1, 8)
 

@@ -23,23 +23,23 @@ from manyheads import (
     RelativeContent,
     Rotary,
     Segments,
-    Shape,
     Sinusoidal,
     Stack,
+    TransformerConfig,
     Window,
     line,
     packed,
 )
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.relatives import Relative
-from manyheads.modules.config import NormOrder
+from manyheads.modules.config import NormPosition
 from manyheads.modules.layers import FEED_FORWARDS, NORMS
 
 B, T, D, H, F = 2, 9, 24, 4, 40
 
 
-def small(**options: object) -> Shape:
-    return Shape(**{"width": D, "depth": 2, "heads": H, "dropout": 0.0, **options})  # type: ignore[arg-type]
+def small(**options: object) -> TransformerConfig:
+    return TransformerConfig(**{"width": D, "depth": 2, "heads": H, "dropout": 0.0, **options})  # type: ignore[arg-type]
 
 
 def wide(stack: Stack) -> Stack:
@@ -82,11 +82,11 @@ def shaken(module: nn.Module) -> nn.Module:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("order", ["pre", "post"])
-def test_an_encoder_stack_equals_torchs(order: NormOrder, activation: str) -> None:
+def test_an_encoder_stack_equals_torchs(order: NormPosition, activation: str) -> None:
     pre = order == "pre"
     layer = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre)
     theirs = shaken(nn.TransformerEncoder(layer, 2, nn.LayerNorm(D) if pre else None))
-    ours = Stack.of(small(inner=F, order=order, feed_forward=activation)).eval()
+    ours = Stack.of(small(ffn_width=F, norm_position=order, feed_forward=activation)).eval()
     copied(ours, theirs)
     x, lengths = torch.randn(B, T, D), torch.tensor([T, 5])
     padding = torch.arange(T) >= lengths[:, None]
@@ -96,11 +96,11 @@ def test_an_encoder_stack_equals_torchs(order: NormOrder, activation: str) -> No
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])
-def test_a_decoder_stack_equals_torchs(order: NormOrder) -> None:
+def test_a_decoder_stack_equals_torchs(order: NormPosition) -> None:
     pre = order == "pre"
     layer = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre)
     theirs = shaken(nn.TransformerDecoder(layer, 2, nn.LayerNorm(D) if pre else None))
-    ours = Stack.of(small(inner=F, order=order), Causal(), cross=True).eval()
+    ours = Stack.of(small(ffn_width=F, norm_position=order), Causal(), cross=True).eval()
     copied(ours, theirs)
     x, memory = torch.randn(B, T, D), torch.randn(B, 6, D)
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
@@ -217,8 +217,10 @@ def test_without_residuals_and_positions_a_stack_forgets_order_and_cannot_pass_i
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 @pytest.mark.parametrize("order", ["pre", "post"])
-def test_every_part_trains(feed_forward: str, norm: str, order: NormOrder) -> None:
-    shape = small(feed_forward=feed_forward, norm=norm, order=order, bias=False, dropout=0.1)
+def test_every_part_trains(feed_forward: str, norm: str, order: NormPosition) -> None:
+    shape = small(
+        feed_forward=feed_forward, norm=norm, norm_position=order, bias=False, dropout=0.1
+    )
     stack = Stack.of(shape, Causal(), position=Concatenated(Sinusoidal(), D, 8)).train()
     stack(torch.randn(B, T, D), line(T)).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in stack.parameters())
@@ -290,16 +292,16 @@ def test_each_pattern_is_planned_once_a_pass() -> None:
             "there is no feed-forward layer 'tanh'; there are relu, gelu, gelu-tanh, silu, "
             "swiglu, geglu",
         ),
-        (lambda: Stack.of(small(order="mid")), "a norm stands 'pre' or 'post', got 'mid'"),
+        (lambda: Stack.of(small(norm_position="mid")), "a norm stands 'pre' or 'post', got 'mid'"),
         (lambda: Stack.of(small(), [Causal()]), "2 blocks came with 1"),
         (lambda: Stack.of(small(), "Causal()"), r"a layer's pattern is one like Causal\(\), got"),
         (lambda: Stack.of(small(), Causal), r"a layer's pattern is one like Causal\(\), got"),
-        (lambda: Stack.of(Shape), "a stack is of a Shape"),
-        (lambda: small(width=0), "the width of a stack is a whole number from 1 up, got 0"),
-        (lambda: small(inner=0), "the inner of a stack is a whole number from 1 up, got 0"),
+        (lambda: Stack.of(TransformerConfig), "a stack is of a TransformerConfig"),
+        (lambda: small(width=0), "width is 1 or more, got 0"),
+        (lambda: small(ffn_width=0), "ffn_width is 1 or more, got 0"),
         (lambda: small(dropout=1.5), "dropout is a share from 0 to below 1, got 1.5"),
         (lambda: Stack.of(small(), position=Sinusoidal), "Sinusoidal is a class; Sinusoidal"),
-        (lambda: Stack.of(small(), relative="rotary"), "relative= takes a part like Rotary"),
+        (lambda: Stack.of(small(), relative="Rotary()"), "relative= takes a part like Rotary"),
         (lambda: Stack.of(small(), Lengths([3])), r"Lengths\(\[3\]\) belongs to one batch"),
         (
             lambda: Stack.of(small())(torch.randn(1, 4, D), line(5)),

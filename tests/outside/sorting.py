@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from manyheads.config.declare import setting
 from manyheads.data.batches import ListBatches
-from manyheads.modules.build import encoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.recipe import Recipe
 from manyheads.tasks.task import Examples, Sample, Task, Validation
@@ -26,7 +26,9 @@ class SortingRecipe(Recipe):
     implementation, files, networks = "sorting:Sorting", ("rows",), ("transformer", "recurrent")
     task: str
     data: Rows
-    network: Network = Network(width=32, depth=2, heads=2, inner=64, dropout=0.1)
+    network: NetworkConfig = TransformerConfig(
+        width=32, depth=2, heads=2, ffn_width=64, dropout=0.1
+    )
     training: Training = Training(steps=400, validate_every=100, log_every=50, tokens_per_batch=512)
     start_from: Path | None = None
 
@@ -48,7 +50,7 @@ class Sorting(Task):
         (folder / "corpus.txt").write_text(f"{corpus}\n")
 
     def network(self):
-        network = encoder(self.recipe.network, 50)
+        network = build_encoder(self.recipe.network, 50)
         network.head = torch.nn.Linear(32, 50)
         return network
 

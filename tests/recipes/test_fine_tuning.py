@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.classification.settings import LabelledData
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
@@ -47,7 +47,7 @@ def test_what_was_learned_before_is_changed_slowly_the_wider_the_slower(
     task: str, device: str, width: int, rate: float, judged: float
 ) -> None:
     data, start = STARTS[task]
-    asked = Choice(device, start=replace(start, network=Network(width=width)))
+    asked = Choice(device, start=replace(start, network=TransformerConfig(width=width)))
     training = find_recipe(task).choose(task, data, 10**6, asked).training
     assert training.learning_rate == (judged if task in JUDGED else rate)
     assert training.weight_decay <= 0.01

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.classification.corpus import gather
 from manyheads.tasks.classification.labels import tags_of
 from manyheads.tasks.classification.settings import (
@@ -71,7 +71,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 
 def test_what_it_starts_from_says_the_network_and_the_vocabulary_and_is_changed_slowly() -> None:
-    start = MaskedRecipe("masked", TEXT, TextCodec("byte"), network=Network(width=64))
+    start = MaskedRecipe("masked", TEXT, TextCodec("byte"), network=TransformerConfig(width=64))
     anew = ClassificationRecipe.choose("classification", DATA, 10**6)
     recipe = ClassificationRecipe.choose("classification", DATA, 10**6, Choice(start=start))
     assert (recipe.network, recipe.codec) == (start.network, start.codec)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.config import Network
+from manyheads.modules.config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from manyheads.tasks.language.settings import (
     PRESETS,
     LanguageRecipe,
@@ -53,7 +53,7 @@ def test_a_recipe_of_two_lines_is_enough() -> None:
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
     start = LanguageRecipe(
-        "language", replace(DATA, context=77), TextCodec("byte"), Network(width=64)
+        "language", replace(DATA, context=77), TextCodec("byte"), TransformerConfig(width=64)
     )
     recipe = LanguageRecipe.choose("language", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
@@ -73,18 +73,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "a language model is judged by its loss; training.best_by: loss",
     ),
     (
-        {"network": Network(kind="recurrent")},
+        {"network": RecurrentConfig()},
         "a recurrent network reads one sequence a row; layout: padded would do",
     ),
     (
-        {"network": Network(kind="convolutional")},
+        {"network": ConvolutionalConfig()},
         "a language model is a transformer or a recurrent network; "
         "network.kind: recurrent would do",
     ),
     (
-        {"network": Network(position="learned", longest=100)},
+        {"network": TransformerConfig(position="Learned(100)")},
         "a learned position for 100 places meets windows of 256 tokens; "
-        "network.longest: 256 or data.context: 100 would do",
+        "network.position: Learned(256) or data.context: 100 would do",
     ),
 ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, RecurrentConfig, TransformerConfig
 from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
 from manyheads.tasks.masked.settings import PRESETS, MaskedRecipe
 from manyheads.tasks.recipe import Choice
@@ -37,7 +37,7 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_what_it_starts_from_says_the_network_the_vocabulary_and_the_context() -> None:
     start = MaskedRecipe(
-        "masked", replace(DATA, context=77), TextCodec("byte"), network=Network(width=64)
+        "masked", replace(DATA, context=77), TextCodec("byte"), network=TransformerConfig(width=64)
     )
     recipe = MaskedRecipe.choose("masked", DATA, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 77)
@@ -57,18 +57,18 @@ def test_a_run_of_another_kind_is_nothing_to_start_from() -> None:
     ("network", "sentence"),
     [
         (
-            Network(kind="recurrent"),
+            RecurrentConfig(),
             "hidden words are guessed by a transformer; network.kind: transformer would do",
         ),
         (
-            Network(position="learned", longest=100),
+            TransformerConfig(position="Learned(100)"),
             "a learned position for 100 places meets windows of 256 tokens; "
-            "network.longest: 256 or data.context: 100 would do",
+            "network.position: Learned(256) or data.context: 100 would do",
         ),
     ],
 )
 def test_what_could_never_run_is_refused_before_it_is_begun(
-    network: Network, sentence: str
+    network: NetworkConfig, sentence: str
 ) -> None:
     with pytest.raises(ValueError) as error:
         MaskedRecipe("masked", DATA, network=network)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from manyheads.config import read, write
-from manyheads.modules.config import Network
+from manyheads.modules.config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import CODEC, save_codec
@@ -18,6 +18,7 @@ from manyheads.tasks.music.settings import (
     MusicData,
     MusicEncoding,
     MusicRecipe,
+    MusicTransformerConfig,
 )
 from manyheads.tasks.music.task import codec_for
 from manyheads.tasks.recipe import Choice
@@ -52,8 +53,12 @@ def test_every_preset_is_a_recipe_that_writes_and_reads_back(
 
 def test_an_npz_is_chorales_in_four_voices_and_a_folder_performances() -> None:
     songs, folder = (MusicRecipe.choose("music", data, 10**6) for data in (SONGS, FOLDER))
-    assert (songs.codec.kind, songs.network.types, songs.data.semitones) == ("chorales", 4, 6)
-    assert (folder.codec.kind, folder.network.types, folder.data.semitones) == ("performance", 0, 3)
+    assert (songs.codec.kind, songs.network.token_types, songs.data.semitones) == ("chorales", 4, 6)
+    assert (folder.codec.kind, folder.network.token_types, folder.data.semitones) == (
+        "performance",
+        0,
+        3,
+    )
     assert (
         songs.data.augmentations_of("chorales")
         == songs.data.augmentations_of("remi")
@@ -69,7 +74,7 @@ def test_a_recipe_of_two_lines_is_enough() -> None:
 
 def test_what_it_starts_from_says_the_network_the_codec_and_the_context() -> None:
     start = MusicRecipe(
-        "music", replace(FOLDER, context=76), MusicEncoding("chorales"), Network(width=64)
+        "music", replace(FOLDER, context=76), MusicEncoding("chorales"), TransformerConfig(width=64)
     )
     recipe = MusicRecipe.choose("music", FOLDER, 99, Choice(start=start))
     assert (recipe.network, recipe.codec, recipe.data.context) == (start.network, start.codec, 76)
@@ -104,45 +109,46 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "what writes music is judged by its loss; training.best_by: loss",
     ),
     (
-        {"network": Network(kind="recurrent")},
+        {"network": RecurrentConfig()},
         "a recurrent network reads one sequence a row; layout: padded would do",
     ),
     (
-        {"network": Network(kind="convolutional")},
+        {"network": ConvolutionalConfig()},
         "music is written by a transformer or a recurrent network; "
         "network.kind: recurrent would do",
     ),
     (
-        {"network": Network(position="learned", longest=100)},
+        {"network": TransformerConfig(position="Learned(100)")},
         "a learned position for 100 places meets windows of 1024 tokens; "
-        "network.longest: 1024 or data.context: 100 would do",
+        "network.position: Learned(1024) or data.context: 100 would do",
     ),
     (
-        {"network": Network(position="none", relative="content", reach=0, longest=100)},
+        {"network": TransformerConfig(position=None, relative="RelativeContent(every=100)")},
         "all distances up to 100 tokens meet windows of 1024; "
-        "network.longest: 1024 or data.context: 100 would do",
+        "every=1024 or data.context: 100 would do",
     ),
     (
-        {"network": Network(relative="score", reach=0, longest=100)},
+        {"network": MusicTransformerConfig(relative="ScoreContent(every=100)")},
         "all distances up to 100 tokens meet windows of 1024; "
-        "network.longest: 1024 or data.context: 100 would do",
+        "every=1024 or data.context: 100 would do",
     ),
     (
-        {"network": Network(types=4)},
-        "performance has no voices that take turns and network.types asks for 4; "
-        "network.types: 0 would do",
+        {"network": TransformerConfig(token_types=4)},
+        "performance has no voices that take turns and network.token_types asks for 4; "
+        "network.token_types: 0 would do",
     ),
     (
-        {"network": Network(types=2), "codec": MusicEncoding("chorales")},
-        "chorales have 4 voices and network.types asks for 2; network.types: 4 would do",
+        {"network": TransformerConfig(token_types=2), "codec": MusicEncoding("chorales")},
+        "chorales have 4 voices and network.token_types asks for 2; "
+        "network.token_types: 4 would do",
     ),
     (
         {
-            "network": Network(kind="recurrent", types=4),
+            "network": RecurrentConfig(token_types=4),
             "codec": MusicEncoding("chorales"),
             "layout": "padded",
         },
-        "a recurrent network does not tell voices apart; network.types: 0 would do",
+        "a recurrent network does not tell voices apart; network.token_types: 0 would do",
     ),
     (
         {"data": replace(FOLDER, context=30), "codec": MusicEncoding("chorales")},

@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.config import read, write
 from manyheads.data.filters import Filters
-from manyheads.modules.config import Network
+from manyheads.modules.config import RecurrentConfig, TransformerConfig
 from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq.settings import PRESETS, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
@@ -66,7 +66,7 @@ def test_what_there_is_not_is_refused() -> None:
         "translation is learned by transformer or recurrent or convolutional, not by perceptron"
     )
     with pytest.raises(ValueError) as error:
-        Seq2SeqRecipe("translation", DATA, network=Network(kind="recurrent"))
+        Seq2SeqRecipe("translation", DATA, network=RecurrentConfig())
     assert str(error.value) == (
         "a recurrent network reads one sequence a row; layout: padded would do"
     )
@@ -77,16 +77,15 @@ def test_what_could_never_run_is_refused_before_it_is_begun() -> None:
         Seq2SeqRecipe(
             "translation",
             DATA,
-            network=Network(kind="recurrent"),
+            network=RecurrentConfig(),
             training=Training(compile=True),
             layout="padded",
         )
     with pytest.raises(ValueError, match="for 100 places meets texts of 512 tokens"):
-        Seq2SeqRecipe("translation", DATA, network=Network(position="learned", longest=100))
+        Seq2SeqRecipe("translation", DATA, network=TransformerConfig(position="Learned(100)"))
     with pytest.raises(
         ValueError, match=r"betas is a list, each a share from 0 to below 1, got \[1\.5, 0\.9\]"
     ):
         Training(betas=(1.5, 0.9))
     with pytest.raises(ValueError, match="a recurrent network's width is even, got 251"):
-        Network(kind="recurrent", width=251)
-    Network(kind="recurrent", width=250, heads=4)  # heads are the Transformer's
+        RecurrentConfig(width=251)

@@ -5,7 +5,7 @@ from typing import Any
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Labelled, Tagged, as_lines
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.classification.corpus import LabelledShard, write_labelled
 from manyheads.tasks.classification.labels import LabelledExample, Labels
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
@@ -13,7 +13,7 @@ from manyheads.tasks.classification.task import ClassificationTask
 from manyheads.training.config import Training
 
 KINDS = ["classification", "regression", "labelling"]
-DESIGN = Network(width=16, depth=1, heads=2, inner=32, dropout=0.0)
+DESIGN = TransformerConfig(width=16, depth=1, heads=2, ffn_width=32, dropout=0.0)
 GOOD, BAD = ["fine", "lovely", "warm"], ["dull", "awful", "cold"]
 
 
@@ -42,7 +42,7 @@ def task_of(
     kind: Any,
     codec: Text,
     labels: Labels | None = None,
-    design: Network = DESIGN,
+    design: NetworkConfig = DESIGN,
     pooling: Any = "mean",
     longest: int = 512,
     folder: Path | None = None,

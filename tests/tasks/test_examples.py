@@ -1,6 +1,5 @@
 """Batches of labelled texts hold each once, and are learned as summed."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from films import DESIGN, KINDS, LINES, examples, shard_of, task_of, write
 from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.labelled import Labelled, Tagged
 from manyheads.data.layout import NOTHING
+from manyheads.modules.config import change_kind
 from manyheads.tasks.classification.batches import LabelledBatches
 from manyheads.tasks.classification.corpus import LabelledShard
 
@@ -71,7 +71,7 @@ def test_batches_hold_every_text_once_with_its_label(
 def test_the_loss_is_the_sum_of_that_of_each_text(
     codec: Text, tmp_path: Path, kind: str, network: Any
 ) -> None:
-    task = task_of(kind, codec, design=replace(DESIGN, kind=network), label_smoothing=0.1)
+    task = task_of(kind, codec, design=change_kind(DESIGN, network), label_smoothing=0.1)
     made, batches = (
         task.network().train(),
         LabelledBatches(task.framer, shard_of(task, tmp_path), 80),

@@ -42,7 +42,7 @@ def test_of_texts_that_are_too_long_the_end_is_cut_and_counted(codec: Text) -> N
 
 
 def test_a_learned_position_limits_what_is_read(codec: Text) -> None:
-    design = replace(DESIGN, position="learned", longest=8)
+    design = replace(DESIGN, position="Learned(8)")
     assert task_of("classification", codec, design=design).room == 8
     with pytest.raises(ValueError, match="2 signs around it and needs a token of its own, room"):
         task_of("classification", codec, longest=2)
@@ -77,7 +77,7 @@ def test_only_a_network_that_tells_parts_apart_is_told_them(codec: Text) -> None
     frames = task.framer.frames(pairs)
     rows, turns = [f.ids for f in frames], [f.turn for f in frames]
     assert task.framer.lay_out(rows, turns).types is None
-    told = task_of("classification", codec, design=replace(DESIGN, types=2))
+    told = task_of("classification", codec, design=replace(DESIGN, token_types=2))
     types = told.framer.lay_out(rows, turns).types
     assert types is not None
     width = len(rows[0])

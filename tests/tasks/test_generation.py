@@ -9,14 +9,14 @@ from torch import nn
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
-from manyheads.modules.build import decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.generate import generate, stream
 
 CODEC = Text.train(["ein hund läuft", "日本 a b c"], "byte")
-SMALL = Network(width=16, depth=1, heads=2, inner=32, position="rotary")
+SMALL = TransformerConfig(width=16, depth=1, heads=2, ffn_width=32, position="Rotary()")
 GREEDY = LanguageDecoding(max_new_tokens=14, temperature=0)
 WAYS = {
     "greedy": GREEDY,
@@ -30,7 +30,7 @@ PROMPTS = ["a b", "hund", "c a", "läuft", "e"]
 
 def model(seed: int = 0, kind: Any = "transformer") -> nn.Module:
     torch.manual_seed(seed)
-    return decoder(replace(SMALL, kind=kind), CODEC.size).double().eval()
+    return build_decoder(change_kind(SMALL, kind), CODEC.size).double().eval()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from designs import network_of
 from torch import nn
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Windows
 from manyheads.decoding.likelihood import compute_log_probs
-from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.corpus import TextCorpus, prepare_texts
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
@@ -30,8 +30,8 @@ def language(
     valid: list[str] = TEXTS[:2],
 ) -> LanguageTask:
     """With the texts to learn from, where there is a folder for them."""
-    design = Network(
-        kind=kind, width=16, depth=1, heads=2, inner=32, dropout=0.0, position="rotary"
+    design = network_of(
+        kind=kind, width=16, depth=1, heads=2, ffn_width=32, dropout=0.0, position="Rotary()"
     )
     data, layout = (
         TextData((Path("a.txt"),), context=context),

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from manyheads.codecs.text import BOS, EOS, Text
 from manyheads.data.shards import Shard, write_shard
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.language.corpus import TextCorpus
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.batches import (
@@ -27,7 +27,7 @@ from manyheads.training.config import Training
 
 LINES = ["the old dog sleeps here", "an unhappy cat, running homewards, sleeps too"] * 12
 LAYOUTS = ["packed", "padded"]
-DESIGN = Network(width=16, depth=1, heads=2, inner=32, dropout=0.0)
+DESIGN = TransformerConfig(width=16, depth=1, heads=2, ffn_width=32, dropout=0.0)
 
 
 @pytest.fixture(scope="module")

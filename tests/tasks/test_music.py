@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 import tunes
+from designs import network_of
 
 from manyheads.codecs.text import BOS, EOS
 from manyheads.data.shards import Shard, write_shard
-from manyheads.modules.config import Network
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec, load_codec, new_codec
@@ -222,19 +222,23 @@ def learning(
     write_shard(data / "train", songs, codec.size)
     write_shard(data / "valid", songs[:2], codec.size)
     Augmentation(1, np.array([0] * 3), np.array([0] * 3)).save(data / VARIED)
-    small = {"width": 16, "depth": 1, "heads": 2, "inner": 32, "dropout": 0.0}
-    design = Network(**{**small, "position": "rotary", **network})
+    small = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 32, "dropout": 0.0}
+    design = network_of(**{**small, "position": "Rotary()", **network})
     task = tunes.task_of(codec, design, context, folder)
     task.recipe = replace(task.recipe, layout=layout)
     return task
 
 
 KINDS: list[Any] = [
-    ("chorales", {"types": 4}, "packed"),
-    ("chorales", {"types": 4, "relative": "score", "position": "none"}, "packed"),
-    ("chorales", {"relative": "score", "position": "learned", "reach": 5}, "padded"),
-    ("performance", {"relative": "content", "position": "none", "reach": 0}, "packed"),
-    ("performance", {"relative": "score", "position": "none"}, "packed"),
+    ("chorales", {"token_types": 4}, "packed"),
+    ("chorales", {"token_types": 4, "relative": "ScoreContent(16)", "position": None}, "packed"),
+    (
+        "chorales",
+        {"relative": "ScoreContent(5)", "position": "Learned(512)"},
+        "padded",
+    ),
+    ("performance", {"relative": "RelativeContent(every=512)", "position": None}, "packed"),
+    ("performance", {"relative": "ScoreContent(16)", "position": None}, "packed"),
     ("performance", {"kind": "recurrent"}, "padded"),
 ]
 
@@ -267,7 +271,7 @@ def test_it_learns_what_it_reads(
 def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
     kind: str, network: dict[str, Any], layout: Any, context: int, tmp_path: Path
 ) -> None:
-    task = learning(tmp_path, new_codec(kind), context, layout, longest=512, **network)
+    task = learning(tmp_path, new_codec(kind), context, layout, **network)
     made: Any = task.network().double().eval()
     logs, ends = [], []
     for i in range(len(task.held_out)):
@@ -287,7 +291,7 @@ def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
 
 
 def test_samples_are_labels_of_the_same_places(tmp_path: Path) -> None:
-    task = learning(tmp_path, Chorales(), 64, types=4)
+    task = learning(tmp_path, Chorales(), 64, token_types=4)
     first, second = (task.validate(task.network()).samples for _ in range(2))
     assert len(first) == 2
     for i, (one, other) in enumerate(zip(first, second, strict=True)):

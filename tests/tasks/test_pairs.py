@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from designs import network_of
 
 from manyheads.codecs.text import BOS, EOS, PAD
 from manyheads.data.batches import Packing, Padding, Row
 from manyheads.data.layout import NOTHING, split, within_rows
 from manyheads.data.shards import Shard, write_shard
-from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards, packing, spans
 from manyheads.tasks.seq2seq.corpus import Codecs
@@ -83,8 +83,8 @@ def test_a_pair_by_hand(tmp_path: Path) -> None:
 
 
 def network(kind: str = "transformer") -> EncoderDecoder:
-    design = Network(kind=kind, width=16, depth=1, heads=2, inner=32, dropout=0.0)
-    return encoder_decoder(design, VOCABULARY, VOCABULARY, joint=True).double().eval()
+    design = network_of(kind=kind, width=16, depth=1, heads=2, ffn_width=32, dropout=0.0)
+    return build_encoder_decoder(design, VOCABULARY, VOCABULARY, joint=True).double().eval()
 
 
 def translation() -> Seq2Seq:

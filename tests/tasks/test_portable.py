@@ -45,7 +45,7 @@ def test_a_target_is_what_the_translator_writes() -> None:
 
 
 def test_a_learned_position_is_not_written_beyond() -> None:
-    found = portable(speaking(position="learned", longest=48))
+    found = portable(speaking(position="Learned(48)"))
     (row,) = found.rows(["a dog runs"])
     assert len(row[0]) + len(found.write([row])[0]) <= 48
 

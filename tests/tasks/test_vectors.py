@@ -9,7 +9,8 @@ import torch
 from films import DESIGN, LINES, task_of
 
 from manyheads.codecs.text import Text
-from manyheads.modules.build import encoder, guesser
+from manyheads.modules.build import build_encoder, build_masked_lm
+from manyheads.modules.config import change_kind
 from manyheads.tasks.masked.vectors import embed
 
 
@@ -23,7 +24,7 @@ def codec() -> Text:
 def test_a_vector_is_that_of_its_text_whatever_the_batch(
     codec: Text, kind: Any, pooling: Any
 ) -> None:
-    network = encoder(replace(DESIGN, kind=kind), codec.size)
+    network = build_encoder(change_kind(DESIGN, kind), codec.size)
     vectors = embed(network, codec, LINES, pooling, tokens=60)
     assert vectors.shape == (40, 16)
     assert vectors.dtype == np.float32
@@ -33,7 +34,7 @@ def test_a_vector_is_that_of_its_text_whatever_the_batch(
 
 
 def test_vectors_come_from_the_encoder_whatever_stands_on_it(codec: Text) -> None:
-    guessing = guesser(DESIGN, codec.size)
+    guessing = build_masked_lm(DESIGN, codec.size)
     raw = embed(guessing, codec, LINES[:3], normalise=False)
     guessing.head = torch.nn.Identity()
     assert embed(guessing, codec, LINES[:3], normalise=False) == pytest.approx(raw)
@@ -43,8 +44,8 @@ def test_vectors_come_from_the_encoder_whatever_stands_on_it(codec: Text) -> Non
 
 @pytest.mark.parametrize("asked", [{}, {"longest": 8}], ids=["of a learned position", "asked for"])
 def test_a_text_longer_than_the_reach_is_cut_and_told(codec: Text, asked: Any) -> None:
-    design = DESIGN if asked else replace(DESIGN, position="learned", longest=8)
-    network = encoder(design, codec.size)
+    design = DESIGN if asked else replace(DESIGN, position="Learned(8)")
+    network = build_encoder(design, codec.size)
     long = "film " * 20
     with pytest.warns(UserWarning, match="1 of 2 texts are longer than the 8 tokens this encoder"):
         vectors = embed(network, codec, ["film", long], **asked)
@@ -53,7 +54,7 @@ def test_a_text_longer_than_the_reach_is_cut_and_told(codec: Text, asked: Any) -
 
 
 def test_what_cannot_be_made_a_vector_is_refused(codec: Text) -> None:
-    network = encoder(DESIGN, codec.size)
+    network = build_encoder(DESIGN, codec.size)
     with pytest.raises(ValueError, match="texts come as a list, got one text"):
         embed(network, codec, "a film")
     with pytest.raises(ValueError, match="a text is pooled by first or mean, got 'last'"):

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from designs import network_of
 
 from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
-from manyheads.modules.build import decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
 from manyheads.modules.transformer import Tokens
 
 LAYOUTS = ["packed", "padded"]
@@ -165,7 +165,7 @@ def test_no_rows_are_one_in_which_nothing_is_wanted(documents: Shard, layout: An
 @pytest.mark.parametrize(("kind", "layout"), [("transformer", "packed"), ("recurrent", "padded")])
 @torch.no_grad()
 def test_pieces_in_a_batch_do_not_see_each_other(documents: Shard, kind: Any, layout: Any) -> None:
-    network = decoder(Network(kind=kind, width=16, depth=1, heads=2), 1000).double().eval()
+    network = build_decoder(network_of(kind=kind, width=16, depth=1, heads=2), 1000).double().eval()
     plan = Windows(documents, 8, 48, layout)
     for rows in plan.epoch(0):
         batch = plan.batch(rows)

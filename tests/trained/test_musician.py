@@ -25,7 +25,7 @@ from manyheads.tasks.music.timing import end_after, seconds_of_numbers
 KINDS = [
     pytest.param({}, id="transformer"),
     pytest.param({"kind": "recurrent"}, id="recurrent"),
-    pytest.param({"relative": "score", "position": "none", "types": 4}, id="score"),
+    pytest.param({"relative": "ScoreContent(16)", "position": None, "token_types": 4}, id="score"),
 ]
 
 
@@ -358,7 +358,10 @@ def test_each_token_is_scored_by_what_came_before_it(network: dict[str, object])
 
 
 def test_past_the_context_every_token_is_scored_once_from_a_whole_step_on() -> None:
-    model, piece = singer(24, types=4, relative="score", position="none"), chorale(31)
+    model, piece = (
+        singer(24, token_types=4, relative="ScoreContent(16)", position=None),
+        chorale(31),
+    )
     assert len(model.score(piece).logs) == 31 * 4 + 1
     assert model.score([piece]) == [model.score(piece)]
     assert len(model.score(piece, stride=4).logs) == 31 * 4 + 1

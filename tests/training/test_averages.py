@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.config import TransformerConfig
 from manyheads.training.averages import Average, load_weights, mean_of, weights_of
 
 
@@ -40,7 +40,7 @@ def test_a_shared_weight_is_one_tensor() -> None:
     assert set(weights_of(network)) == {"one.weight", "one.bias", "other.bias", "met"}
     average = Average(network, 0.5)
     assert average.weights().keys() == weights_of(network).keys()
-    tied = encoder_decoder(Network(width=8, heads=2, depth=1), 11, 11, joint=True)
+    tied = build_encoder_decoder(TransformerConfig(width=8, heads=2, depth=1), 11, 11, joint=True)
     tables = [name for name, tensor in weights_of(tied).items() if tensor.shape == (11, 8)]
     assert tables == ["encoder.embedding.table.weight"]
 

@@ -16,15 +16,15 @@ from manyheads import (
     Embedding,
     Encoder,
     Everything,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    TransformerConfig,
     Window,
 )
-from manyheads.modules.build import decoder, encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder, build_encoder_decoder
+from manyheads.modules.config import change_kind
 from manyheads.tasks.music.network import music_decoder
 from manyheads.training.config import Training
 from manyheads.training.learner import Learner
@@ -34,7 +34,9 @@ ROWS = [[3, 4, 5, 6, 7, 8], [9, 10, 11, 12, 13]]
 PADDED = (Tokens.padded(ROWS),)
 EQUAL = (Tokens.padded([row[:5] for row in ROWS]),)
 PACKED = (Tokens.packed([ROWS, ROWS[::-1]], 12),)
-SMALL = Network(width=16, depth=2, heads=2, inner=16, dropout=0.3, attention_dropout=0.3)
+SMALL = TransformerConfig(
+    width=16, depth=2, heads=2, ffn_width=16, dropout=0.3, attention_dropout=0.3
+)
 TRAINING = Training(seed=5)
 
 
@@ -48,7 +50,10 @@ def learner(network: nn.Module, training: Training = TRAINING) -> Learner:
 
 
 def writer(pattern: Any = Causal(), kind: type[Decoder] = Decoder) -> Decoder:
-    words, shape = Embedding(20, 16), Shape(width=16, depth=2, heads=2, attention_dropout=0.3)
+    words, shape = (
+        Embedding(20, 16),
+        TransformerConfig(width=16, depth=2, heads=2, attention_dropout=0.3),
+    )
     return kind(words, Stack.of(shape, pattern, position=Sinusoidal()), Tied(words))
 
 
@@ -57,15 +62,18 @@ CAUSAL: dict[str, tuple[Callable[[], nn.Module], tuple[Tokens, ...]]] = {
     "equal": (writer, EQUAL),
     "packed": (writer, PACKED),
     "narrow": (lambda: writer(Causal() & Window(2)), PACKED),
-    "music": (lambda: music_decoder(replace(SMALL, relative="score"), 20, [*range(20)], 4), PACKED),
-    "recurrent": (lambda: decoder(replace(SMALL, kind="recurrent"), 20), PADDED),
-    "translation": (lambda: encoder_decoder(SMALL, 20, 20, True), PACKED * 2),
+    "music": (
+        lambda: music_decoder(replace(SMALL, relative="ScoreContent(16)"), 20, [*range(20)], 4),
+        PACKED,
+    ),
+    "recurrent": (lambda: build_decoder(change_kind(SMALL, "recurrent"), 20), PADDED),
+    "translation": (lambda: build_encoder_decoder(SMALL, 20, 20, True), PACKED * 2),
     "translation, recurrent": (
-        lambda: encoder_decoder(replace(SMALL, kind="recurrent"), 20, 20, True),
+        lambda: build_encoder_decoder(change_kind(SMALL, "recurrent"), 20, 20, True),
         PADDED * 2,
     ),
     "translation, convolutional": (
-        lambda: encoder_decoder(replace(SMALL, kind="convolutional"), 20, 20, True),
+        lambda: build_encoder_decoder(change_kind(SMALL, "convolutional"), 20, 20, True),
         PADDED * 2,
     ),
 }
@@ -101,7 +109,7 @@ def test_a_decoder_that_looks_ahead_behind_the_back_is_stopped(batch: tuple[Toke
 
 
 def test_a_translator_whose_decoder_looks_ahead_is_stopped() -> None:
-    network = encoder_decoder(SMALL, 20, 20, True)
+    network = build_encoder_decoder(SMALL, 20, 20, True)
     network.decoder.stack.patterns = (Everything(),) * 2
     with pytest.raises(ValueError, match="a token sees a later one"):
         learner(network).refuse_leaks(PADDED * 2)
@@ -122,7 +130,7 @@ def test_documents_that_see_each_other_are_stopped_and_their_layout_is_named() -
 
 
 def test_a_source_of_another_document_that_is_seen_is_stopped() -> None:
-    network = encoder_decoder(SMALL, 20, 20, True)
+    network = build_encoder_decoder(SMALL, 20, 20, True)
     encode = network.encode
     network.encode = lambda source: encode(replace(source, ids=source.ids.flip(1)))  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="a document sees another one of its row"):
@@ -156,7 +164,7 @@ def test_a_precision_that_is_to_blame_is_named() -> None:
 
 
 def test_what_is_meant_to_see_both_ways_is_not_asked() -> None:
-    words, shape = Embedding(20, 16), Shape(width=16, depth=1, heads=2)
+    words, shape = Embedding(20, 16), TransformerConfig(width=16, depth=1, heads=2)
     assert not learner(Encoder(words, Stack.of(shape))).refuse_leaks(PADDED)
 
 

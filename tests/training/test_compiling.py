@@ -16,11 +16,11 @@ from manyheads import (
     Embedding,
     Encoder,
     EncoderDecoder,
-    Shape,
     Sinusoidal,
     Stack,
     Tied,
     Tokens,
+    TransformerConfig,
     line,
 )
 from manyheads.attention import layer
@@ -50,7 +50,7 @@ class Counting:
 
 
 def translator(kernel: str | None = None) -> EncoderDecoder:
-    shape = Shape(width=16, depth=2, heads=2, dropout=0.0)
+    shape = TransformerConfig(width=16, depth=2, heads=2, dropout=0.0)
     words, at = Embedding(20, 16), Sinusoidal()
     reads = Stack.of(shape, position=at, kernel=kernel)
     writes = Stack.of(shape, Causal(), position=at, cross=True, kernel=kernel)
@@ -93,7 +93,10 @@ def test_compiled_is_equal_to_plain(
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("layout", ["equal", "padded", "packed"])
 def test_a_compiled_decoder_with_dropout_does_not_see_ahead(whole: bool, layout: str) -> None:
-    words, shape = Embedding(20, 16), Shape(width=16, depth=2, heads=2, attention_dropout=0.5)
+    words, shape = (
+        Embedding(20, 16),
+        TransformerConfig(width=16, depth=2, heads=2, attention_dropout=0.5),
+    )
     network = Decoder(words, Stack.of(shape, Causal(), position=Sinusoidal()), Tied(words))
     compiled(network, whole=whole, backend="eager")
     scores = []

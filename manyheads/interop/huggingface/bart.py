@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.interop.huggingface.family import Family, Kind, put_below
+from manyheads.interop.huggingface.family import LEARNED, Family, Kind, put_below
 from manyheads.interop.huggingface.keys import Config
 from manyheads.interop.huggingface.tensors import (
     TensorNames,
@@ -18,7 +18,7 @@ from manyheads.interop.huggingface.tensors import (
     merge_tables,
     require_head,
 )
-from manyheads.modules.config import Network, NormOrder
+from manyheads.modules.config import NormPosition, TransformerConfig
 
 SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 READ, WRITTEN = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
@@ -54,7 +54,7 @@ def make_waves(width: int, places: int) -> Tensor:
     return Sinusoidal().waves(width, line(places), torch.float32)
 
 
-def is_waves(table: Tensor, network: Network, context: int) -> bool:
+def is_waves(table: Tensor, network: TransformerConfig, context: int) -> bool:
     """Whether places are the sine waves that such a family computes, in as few bits as they are."""
     if table.dim() != 2 or table.shape[0] != context or table.shape[1] < 2:
         return False
@@ -75,23 +75,26 @@ class Bart(Family):
         name: str,
         class_name: str,
         *,
-        order: NormOrder,
-        position: Literal["sinusoidal", "learned"],
+        norm_position: NormPosition,
+        position: Literal["Sinusoidal()", "Learned()"],
         separate: bool = False,
     ):
         """`separate`: it has a form with one table for each side."""
         self.name, self.separate = name, separate
         self.kinds = {class_name: "translation"}
-        self.learned = position == "learned"  # those that learn their positions norm them, too
+        self.learned = position == LEARNED  # those that learn their positions norm them, too
         self.fixed = {
             "position": position,
-            "order": order,
+            "norm_position": norm_position,
             "norm_epsilon": 1e-5,
             "embedding_norm": self.learned,
-            **({} if self.learned else {"longest_wave": 10_000.0}),
         }
         if not self.learned:
             self.computed = (r"\.embed_positions\.weight$", is_waves)
+
+    def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
+        depths = config.whole("encoder_layers"), config.whole("decoder_layers")
+        return {"depth": depths if depths[0] != depths[1] else depths[0]}
 
     def read_tables(
         self, held: Tensors, config: Config, kind: Kind
@@ -121,7 +124,7 @@ class Bart(Family):
             del held[WRITTEN]
         return held
 
-    def pairs(self, ours: Tensors, network: Network) -> list[TensorNames]:
+    def pairs(self, ours: Tensors, network: TransformerConfig) -> list[TensorNames]:
         """One table for both sides has a name of its own."""
         pairs = super().pairs(ours, network)
         if "decoder.embedding.table.weight" in ours:
@@ -130,11 +133,13 @@ class Bart(Family):
         return [shared if pair.ours == shared.ours else pair for pair in pairs]
 
     def write_config(
-        self, network: Network, kind: Kind, joint: bool, context: int
+        self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
         return {
             **super().write_config(network, kind, joint, context),
             "is_encoder_decoder": True,
+            "encoder_layers": network.depths[0],
+            "decoder_layers": network.depths[1],
             **{f"{side}_layerdrop": 0.0 for side in ("encoder", "decoder")},
             "activation_dropout": network.dropout,
             "tie_word_embeddings": network.tied,
@@ -142,7 +147,7 @@ class Bart(Family):
         }
 
     def write_tensors(
-        self, weights: Tensors, network: Network, kind: Kind, context: int
+        self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
         held = give_tensors(weights, self.pairs(weights, network))
         if not self.learned:  # nothing learned, and yet looked for by some versions

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.huggingface.family import Family, Kind, put_below
+from manyheads.interop.huggingface.family import LEARNED, Family, Kind, put_below
 from manyheads.interop.huggingface.keys import Config
 from manyheads.interop.huggingface.tensors import TensorNames, Tensors, merge_tables
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 
 TYPES = "bert.embeddings.token_type_embeddings.weight"
 BIAS, BIAS_TOO = "cls.predictions.bias", "cls.predictions.decoder.bias"
@@ -38,7 +38,7 @@ NAMES = {
 }
 
 
-def is_counting(numbers: Tensor, network: Network, context: int) -> bool:
+def is_counting(numbers: Tensor, network: TransformerConfig, context: int) -> bool:
     """Whether they are 0, 1, 2, ..."""
     return torch.equal(numbers.flatten(), torch.arange(numbers.numel(), dtype=numbers.dtype))
 
@@ -63,7 +63,7 @@ class Bert(Family):
             "BertForSequenceClassification": "classification",
             "BertForTokenClassification": "labelling",
         }
-        self.fixed = {"position": "learned", "order": "post", "embedding_norm": True}
+        self.fixed = {"position": LEARNED, "norm_position": "post", "embedding_norm": True}
 
     def holds(self, kind: Kind) -> dict[str, tuple[Any, ...]]:
         # The layer that guesses hidden words bends as all others do, and here always by gelu.
@@ -76,7 +76,7 @@ class Bert(Family):
         if kind not in ("classification", "regression"):  # only a verdict on a text asks it
             held = {n: tensor for n, tensor in held.items() if not n.startswith("bert.pooler.")}
         if kind != "masked":
-            return held, {"scaled": False}
+            return held, {"scale_embeddings": False}
         config.only("hidden_act", "gelu")
         held, found = super().read_tables(merge_tables(held, (BIAS, BIAS_TOO)), config, kind)
         if not found["tied"]:
@@ -86,30 +86,30 @@ class Bert(Family):
         return held, found
 
     def write_config(
-        self, network: Network, kind: Kind, joint: bool, context: int
+        self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
         of_kind = "classification" if kind == "regression" else kind
         return {
             **super().write_config(network, kind, joint, context),
             "architectures": [next(name for name, each in self.kinds.items() if each == of_kind)],
             "position_embedding_type": "absolute",
-            "type_vocab_size": max(1, network.types),
-            "tie_word_embeddings": not network.scaled,
+            "type_vocab_size": max(1, network.token_types),
+            "tie_word_embeddings": not network.scale_embeddings,
         }
 
     def write_tensors(
-        self, weights: Tensors, network: Network, kind: Kind, context: int
+        self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
         held = super().write_tensors(weights, network, kind, context)
-        if not network.types:  # BERT always adds the vector of a type
+        if not network.token_types:  # BERT always adds the vector of a type
             held[TYPES] = torch.zeros(1, network.width)
-        if network.scaled and kind == "masked":
+        if network.scale_embeddings and kind == "masked":
             held[BIAS_TOO] = held[BIAS]
         return held
 
-    def is_tied(self, network: Network, kind: Kind) -> bool:
+    def is_tied(self, network: TransformerConfig, kind: Kind) -> bool:
         """Hidden words are guessed by the one table, whatever `tied` says; all else scores none."""
         return kind == "masked"
 
-    def pair(self, name: str, network: Network) -> TensorNames:
+    def pair(self, name: str, network: TransformerConfig) -> TensorNames:
         return replace(super().pair(name.removeprefix("encoder."), network), ours=name)

@@ -15,7 +15,7 @@ from manyheads.interop.huggingface.keys import Field, Idle, Key, Keys, Left, Onl
 LEARNING = Idle("only while it learns, which here has a dropout of its own")
 PLACES = Idle("an older version's; what there is, is as the family has it")
 
-PLACES_TOO, BOTH = "longest, and the context", ", the same on both sides"
+PLACES_TOO, BOTH = "the places of its position, and the context", ", the same on both sides"
 
 # Theirs to ours; of several names for one, the last is written.
 ACTIVATIONS = {
@@ -73,7 +73,7 @@ GPT2: dict[str, Key] = {
     "n_embd": Field("width", "size", default=768),
     "n_layer": Field("depth", "layers", default=12),
     "n_head": Field("heads", "size", default=12),
-    "n_inner": Read("inner; null: four times the width", "size", null=True),
+    "n_inner": Read("ffn_width; null: four times the width", "size", null=True),
     "n_positions": Read(PLACES_TOO, "size"),
     "activation_function": Field("feed_forward", "word", default="gelu_new", values=ACTIVATIONS),
     "layer_norm_epsilon": Field("norm_epsilon", default=1e-5),
@@ -99,7 +99,7 @@ GPT2: dict[str, Key] = {
 
 ROTARY: dict[str, Key] = {
     **name_keys(Only((None, "default")), "rope_type type"),
-    "rope_theta": Read("longest_wave"),
+    "rope_theta": Read("the base of its position"),
     "partial_rotary_factor": Only((None, 1.0)),
 }
 LLAMA: dict[str, Key] = {
@@ -112,13 +112,13 @@ LLAMA: dict[str, Key] = {
     "num_attention_heads": Field("heads", "size"),
     "num_key_value_heads": Read("key_heads; null: as many as heads", "size", null=True),
     "head_dim": Read("refused unless it is width / heads, or null", null=True),
-    "intermediate_size": Field("inner", "size"),
+    "intermediate_size": Field("ffn_width", "size"),
     "hidden_act": Field("feed_forward", "word", default="silu", values=GATES),
     "rms_norm_eps": Field("norm_epsilon", default=1e-6),
     "max_position_embeddings": Read("the context", "span"),
     "attention_dropout": Field("attention_dropout", default=0.0),
-    "rope_theta": Read("longest_wave"),
-    "rope_parameters": Read("longest_wave", "object", null=True),
+    "rope_theta": Read("the base of its position"),
+    "rope_parameters": Read("the base of its position", "object", null=True),
     "rope_scaling": Read("as rope_parameters, which it must agree with", "object", null=True),
     "partial_rotary_factor": Only((None, 1.0)),
     "rope_interleaved": Only((False,)),
@@ -129,7 +129,7 @@ LLAMA: dict[str, Key] = {
 MISTRAL: dict[str, Key] = {
     **LLAMA,
     **name_keys(Only((False,)), "attention_bias mlp_bias"),
-    "sliding_window": Read("window; null: none", "span", null=True),
+    "sliding_window": Read("pattern; null: everything", "span", null=True),
 }
 
 BERT: dict[str, Key] = {
@@ -138,11 +138,11 @@ BERT: dict[str, Key] = {
     "hidden_size": Field("width", "size", default=768),
     "num_hidden_layers": Field("depth", "layers", default=12),
     "num_attention_heads": Field("heads", "size", default=12),
-    "intermediate_size": Field("inner", "size", default=3072),
+    "intermediate_size": Field("ffn_width", "size", default=3072),
     "hidden_act": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
     "layer_norm_eps": Field("norm_epsilon", default=1e-12),
     "max_position_embeddings": Read(PLACES_TOO, "size"),
-    "type_vocab_size": Field("types", "size", default=2),
+    "type_vocab_size": Field("token_types", "size", default=2),
     "hidden_dropout_prob": Field("dropout", default=0.1),
     "attention_probs_dropout_prob": Field("attention_dropout", default=0.1),
     "classifier_dropout": LEARNING,
@@ -170,16 +170,16 @@ BART: dict[str, Key] = {
     "is_encoder_decoder": Only((True,)),
     "is_decoder": Only((False,)),
     "d_model": Field("width", "size"),
-    **name_keys(Field("depth", "layers", more=BOTH), "encoder_layers decoder_layers"),
+    **name_keys(Read("depth, of each side", "layers"), "encoder_layers decoder_layers"),
     **name_keys(
         Field("heads", "size", more=BOTH), "encoder_attention_heads decoder_attention_heads"
     ),
-    **name_keys(Field("inner", "size", more=BOTH), "encoder_ffn_dim decoder_ffn_dim"),
+    **name_keys(Field("ffn_width", "size", more=BOTH), "encoder_ffn_dim decoder_ffn_dim"),
     "activation_function": Field("feed_forward", "word", default="gelu", values=ACTIVATIONS),
     "max_position_embeddings": Read(PLACES_TOO, "span"),
     "dropout": Field("dropout", default=0.1),
     "attention_dropout": Field("attention_dropout", default=0.0),
-    "scale_embedding": Field("scaled", "flag", default=False),
+    "scale_embedding": Field("scale_embeddings", "flag", default=False),
     "hidden_size": Same("d_model"),
     "num_hidden_layers": Same("encoder_layers"),
     "num_attention_heads": Same("encoder_attention_heads"),

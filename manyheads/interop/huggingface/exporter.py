@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ from manyheads.interop.huggingface.importer import list_weights, read_folder
 from manyheads.interop.huggingface.keys import CONFIG
 from manyheads.interop.huggingface.sentence_vectors import write_vectors
 from manyheads.interop.parity import Runtime, token_mask
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable, Row, VectorSettings
 from manyheads.training.averages import weights_of
@@ -56,13 +56,12 @@ def write_folder(model: Portable, folder: Path) -> Family:
     kind: Any = kinds.get(model.architecture, model.kind)
     design, codecs, context = model.design, model.codecs, model.context
     joint = len(codecs) == 1
-    family = choose_family(design, kind, joint)
+    family, design = choose_family(design, kind, joint), cast(TransformerConfig, design)
     if kind in ("classification", "regression") and model.pooling != "first":
         raise ValueError(
             f"pooling: {model.pooling} has no counterpart in Hugging Face's models; first has"
         )
-    if design.position == "learned":
-        context = min(context, design.longest)
+    context = min(context, design.places or context)
     weights = weights_of(model.network)
     fitting(weights, list_weights(model), folder)
     config = {
@@ -77,7 +76,7 @@ def write_folder(model: Portable, folder: Path) -> Family:
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(folder, family.write_tensors(weights, design, kind, context))
     for codec, below in zip(codecs, (folder, folder / TARGET), strict=False):
-        said = special_tokens.describe_tokenizer(codec, kind, context, design.types)
+        said = special_tokens.describe_tokenizer(codec, kind, context, design.token_types)
         chat = {} if model.chat is None else model.chat.tokens
         write_json(below / TOKENIZER_CONFIG, {**chat, **said})
         write_text(below / TOKENIZER, special_tokens.frame_tokenizer(codec, kind))
@@ -92,7 +91,7 @@ def write_folder(model: Portable, folder: Path) -> Family:
     return family
 
 
-def choose_family(network: Network, kind: Kind, joint: bool) -> Family:
+def choose_family(network: NetworkConfig, kind: Kind, joint: bool) -> Family:
     """The first family that has all of a network's settings."""
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
@@ -107,13 +106,14 @@ def choose_family(network: Network, kind: Kind, joint: bool) -> Family:
     if not joint and nearest.name != "marian":
         raise ValueError(
             f"two vocabularies have no counterpart in {nearest.name}; marian has them, which is "
-            "network.order: post and network.position: sinusoidal"
+            "network.norm_position: post and network.position: Sinusoidal()"
         )
-    even = {"sinusoidal": network.width, "rotary": network.width // network.heads}
-    if even.get(network.position, 0) % 2:
+    design = cast(TransformerConfig, network)  # families have no other kind
+    even = {"Sinusoidal()": design.width, "Rotary()": design.width // design.heads}
+    if (channels := even.get(position_name(design.position) or "", 0)) % 2:
         raise ValueError(
-            f"network.position: {network.position} over {even[network.position]} channels has no "
-            "counterpart in Hugging Face's models; an even number has"
+            f"network.position: {design.position} over {channels} channels has no counterpart in "
+            "Hugging Face's models; an even number has"
         )
     return nearest
 

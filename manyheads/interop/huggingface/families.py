@@ -27,10 +27,17 @@ FAMILIES: dict[str, Family] = {
         Llama("llama", "LlamaForCausalLM", windowed=False),
         Llama("mistral", "MistralForCausalLM", windowed=True),
         Bert(),
-        Bart("pegasus", "PegasusForConditionalGeneration", order="pre", position="sinusoidal"),
-        Bart("marian", "MarianMTModel", order="post", position="sinusoidal", separate=True),
-        Bart("bart", "BartForConditionalGeneration", order="post", position="learned"),
-        Bart("mbart", "MBartForConditionalGeneration", order="pre", position="learned"),
+        Bart(
+            "pegasus",
+            "PegasusForConditionalGeneration",
+            norm_position="pre",
+            position="Sinusoidal()",
+        ),
+        Bart(
+            "marian", "MarianMTModel", norm_position="post", position="Sinusoidal()", separate=True
+        ),
+        Bart("bart", "BartForConditionalGeneration", norm_position="post", position="Learned()"),
+        Bart("mbart", "MBartForConditionalGeneration", norm_position="pre", position="Learned()"),
     )
 }
 

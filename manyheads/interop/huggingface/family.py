@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from torch import Tensor
 
+from manyheads.attention.notation import read
+from manyheads.attention.patterns import Causal, Window
 from manyheads.interop.huggingface.config_keys import CONFIG_KEYS
 from manyheads.interop.huggingface.keys import Config, Field
 from manyheads.interop.huggingface.tensors import (
@@ -20,20 +22,24 @@ from manyheads.interop.huggingface.tensors import (
     require_head,
     scale_table,
 )
-from manyheads.modules.config import Network
+from manyheads.modules.config import EVERYTHING, NetworkConfig, TransformerConfig, position_name
+from manyheads.modules.positions import SinusoidalValue
 
 Kind = Literal[
     "language", "masked", "embedding", "classification", "regression", "labelling", "translation"
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+LEARNED, WINDOW = "Learned()", "Window(...)"  # whatever their numbers
+
 # Settings that a family has as a network here has them unless told, where it says nothing else.
 PLAIN = (
-    *("kind", "position", "order", "norm", "embedding_norm", "bias", "key_heads", "relative"),
-    *("residual", "head_bias", "types", "window"),
+    *("kind", "position", "norm_position", "norm", "embedding_norm", "bias", "key_heads"),
+    *("relative", "residual", "head_bias", "token_types", "pattern"),
 )
 
-Holds: TypeAlias = Callable[[Tensor, Network, int], bool]  # of a network that reads so many tokens
+# Of a network that reads so many tokens.
+Holds: TypeAlias = Callable[[Tensor, TransformerConfig, int], bool]
 
 
 class Family:
@@ -69,21 +75,23 @@ class Family:
         """The settings that it has, of those of which a network here has more."""
         keys = self.fields.values()
         open_ = {key.what for key in keys} | {*self.free}
-        plain = {name: getattr(Network, name) for name in PLAIN} | {**self.fixed}
+        plain = {name: getattr(TransformerConfig, name) for name in PLAIN} | {**self.fixed}
         held = {name: (value,) for name, value in plain.items() if name not in open_}
         return held | {key.what: tuple(key.values.values()) for key in keys if key.values}
 
     def context(self, config: Config) -> int:
         return config.whole(*self.context_key)
 
-    def read_network(self, config: Config, held: Tensors, kind: Kind) -> tuple[Network, Tensors]:
+    def read_network(
+        self, config: Config, held: Tensors, kind: Kind
+    ) -> tuple[TransformerConfig, Tensors]:
         """The network it is here, and its tensors with each that is twice there but once."""
         settings, context = {**config.fields(), **self.fixed}, self.context(config)
-        if self.fixed["position"] == "learned":
-            settings["longest"] = context
+        if self.fixed["position"] == LEARNED:
+            settings["position"] = f"Learned({context})"
         settings |= self.read_settings(config, settings)
         held, found = self.read_tables(held, config, kind)
-        network = Network(**settings, **found)
+        network = TransformerConfig(**settings, **found)
         if self.computed is not None:
             names, holds = self.computed
             held = drop_computed(held, names, lambda kept: holds(kept, network, context))
@@ -94,7 +102,7 @@ class Family:
         return {}
 
     def write_config(
-        self, network: Network, kind: Kind, joint: bool, context: int
+        self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
         """What config.json says of a network."""
         held: dict[str, Any] = {"architectures": list(self.kinds)[:1]}
@@ -102,9 +110,8 @@ class Family:
             value = getattr(network, key.what)
             theirs = {ours: theirs for theirs, ours in (key.values or {}).items()}
             held[name] = theirs.get(value, value)
-        learned = network.position == "learned"
-        held[self.context_key[0]] = network.longest if learned else context
-        held["tie_word_embeddings"] = network.tied and not network.scaled
+        held[self.context_key[0]] = network.places or context
+        held["tie_word_embeddings"] = network.tied and not network.scale_embeddings
         return held
 
     # ---- tensors -----------------------------------------------------------------------------
@@ -118,26 +125,26 @@ class Family:
         else:
             require_head(held, self.head)
         held, tied, scaled = find_scaled(held, self.table, self.head)
-        return held, {"tied": tied, "scaled": scaled}
+        return held, {"tied": tied, "scale_embeddings": scaled}
 
     def write_tensors(
-        self, weights: Tensors, network: Network, kind: Kind, context: int
+        self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
         """What model.safetensors holds of a network: a scaled table, and the head without it."""
         held = give_tensors(weights, self.pairs(weights, network))
-        if not network.scaled:
+        if not network.scale_embeddings:
             return held
         score = {self.head: held[self.table]} if self.is_tied(network, kind) else {}
         return held | score | {self.table: scale_table(held[self.table])}
 
-    def is_tied(self, network: Network, kind: Kind) -> bool:
+    def is_tied(self, network: TransformerConfig, kind: Kind) -> bool:
         return network.tied
 
-    def pairs(self, ours: Tensors, network: Network) -> list[TensorNames]:
+    def pairs(self, ours: Tensors, network: TransformerConfig) -> list[TensorNames]:
         """What each tensor of a network is there."""
         return [self.pair(name, network) for name in ours]
 
-    def pair(self, name: str, network: Network) -> TensorNames:
+    def pair(self, name: str, network: TransformerConfig) -> TensorNames:
         layer = re.search(r"(?<=\.blocks\.)\d+", name)
         ours = name if layer is None else name.replace(f".{layer[0]}.", ".#.", 1)
         part, _, leaf = ours.rpartition(".")
@@ -147,7 +154,7 @@ class Family:
             for each in self.names[ours if whole else part].split()
         ]
         keys = (network.key_heads or network.heads) * (network.width // network.heads)
-        rows = {2: (network.inner,) * 2, 3: (network.width, keys, keys)}
+        rows = {2: (network.ffn_width,) * 2, 3: (network.width, keys, keys)}
         return TensorNames(
             name,
             tuple(each.replace("#", layer[0] if layer else "") for each in theirs),
@@ -181,9 +188,27 @@ def put_below(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str
     }
 
 
-def find_lacking(family: Family, network: Network, kind: Kind) -> dict[str, tuple[Any, ...]]:
+def find_lacking(family: Family, network: NetworkConfig, kind: Kind) -> dict[str, tuple[Any, ...]]:
     """The settings of this network that the family has not, and what it has there."""
+    if not isinstance(network, TransformerConfig):
+        return {"kind": (TransformerConfig.kind,)}
     ours = {name: getattr(network, name) for name in family.holds(kind)}
-    if ours.get("key_heads") == network.heads:  # as many as heads is as good as none said
+    if network.key_heads == network.heads:  # as many as heads is as good as none said
         ours["key_heads"] = None
+    waves = network.position_value
+    if not isinstance(waves, SinusoidalValue) or waves == SinusoidalValue():
+        ours["position"] = position_name(network.position)
+    if window_of(network):
+        ours["pattern"] = WINDOW
+    elif network.pattern == "Causal()" and kind == "language":  # what writes always is
+        ours["pattern"] = EVERYTHING
     return {name: values for name, values in family.holds(kind).items() if ours[name] not in values}
+
+
+def window_of(network: TransformerConfig) -> int:
+    """Tokens that each sees, itself counted: of `Window(4)`, causal or not, 5; 0: no window."""
+    if isinstance(network.pattern, str):
+        match [part for part in read(network.pattern).parts() if part != Causal()]:
+            case [Window(radius=int(radius))]:
+                return radius + 1
+    return 0

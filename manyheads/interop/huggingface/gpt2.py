@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.interop.huggingface.family import Family, Kind, put_below
+from manyheads.interop.huggingface.family import LEARNED, Family, Kind, put_below
 from manyheads.interop.huggingface.keys import Config
-from manyheads.modules.config import Network
+from manyheads.modules.config import TransformerConfig
 
 BLOCK = {
     "self_attention.norm": "ln_1",
@@ -28,7 +28,7 @@ NAMES = {
 }
 
 
-def is_triangle(seen: Tensor, network: Network, context: int) -> bool:
+def is_triangle(seen: Tensor, network: TransformerConfig, context: int) -> bool:
     """Whether each token sees itself and all before it."""
     square = seen.squeeze()
     return square.dim() < 2 or torch.equal(square, torch.ones_like(square).tril())
@@ -46,13 +46,13 @@ class Gpt2(Family):
 
     def __init__(self) -> None:
         self.kinds = {"GPT2LMHeadModel": "language"}
-        self.fixed = {"position": "learned"}
+        self.fixed = {"position": LEARNED}
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
-        return {"inner": config.whole("n_inner", 4 * settings["width"])}
+        return {"ffn_width": config.whole("n_inner", 4 * settings["width"])}
 
     def write_config(
-        self, network: Network, kind: Kind, joint: bool, context: int
+        self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
         held = super().write_config(network, kind, joint, context)
-        return {**held, "n_inner": network.inner, "embd_pdrop": network.dropout}
+        return {**held, "n_inner": network.ffn_width, "embd_pdrop": network.dropout}

@@ -149,14 +149,14 @@ def build_network(model: Portable) -> nn.Module:
     """The network that a model says it has, before any weights."""
     design, sizes = model.design, [codec.size for codec in model.codecs]
     if model.architecture == "encoder-decoder":
-        return build.encoder_decoder(design, sizes[0], sizes[-1], joint=len(sizes) == 1)
+        return build.build_encoder_decoder(design, sizes[0], sizes[-1], joint=len(sizes) == 1)
     if model.architecture == "decoder":
-        return build.decoder(design, sizes[0])
+        return build.build_decoder(design, sizes[0])
     if model.kind in ("masked", "embedding"):
-        make = build.guesser if model.kind == "masked" else build.encoder
+        make = build.build_masked_lm if model.kind == "masked" else build.build_encoder
         return make(design, sizes[0])
     outcomes = 1 if model.kind == "regression" else len(model.labels)
-    return build.reader(design, sizes[0], outcomes, model.pooling)
+    return build.build_classifier(design, sizes[0], outcomes, model.pooling)
 
 
 def list_weights(model: Portable) -> Tensors:

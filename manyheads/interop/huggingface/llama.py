@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from manyheads.interop.huggingface.config_keys import ROTARY
-from manyheads.interop.huggingface.family import Family, Kind, put_below
+from manyheads.interop.huggingface.family import WINDOW, Family, Kind, put_below, window_of
 from manyheads.interop.huggingface.keys import CONFIG, Config, brief, check_keys
-from manyheads.modules.config import Network
+from manyheads.modules.config import EVERYTHING, TransformerConfig
+from manyheads.modules.positions import RotaryValue
 
 BLOCK = {
     "self_attention.norm": "input_layernorm",
@@ -28,10 +29,10 @@ NAMES = {
 }
 
 
-def is_turning(kept: Tensor, network: Network, context: int) -> bool:
+def is_turning(kept: Tensor, network: TransformerConfig, context: int) -> bool:
     """Whether they are the frequencies of plain rotary positions."""
     channels = network.width // network.heads
-    wanted = network.longest_wave ** -(torch.arange(0, channels, 2) / channels)
+    wanted = base_of(network) ** -(torch.arange(0, channels, 2) / channels)
     return kept.shape == wanted.shape and torch.allclose(kept, wanted, rtol=1e-2)
 
 
@@ -45,9 +46,17 @@ class Llama(Family):
     def __init__(self, name: str, class_name: str, *, windowed: bool):
         self.name, self.windowed = name, windowed
         self.kinds = {class_name: "language"}
-        self.fixed = {"position": "rotary", "norm": "rms", **({"bias": False} if windowed else {})}
-        self.free = ("key_heads", "window") if windowed else ("key_heads",)
+        self.fixed = {
+            "position": "Rotary()",
+            "norm": "rms",
+            **({"bias": False} if windowed else {}),
+        }
+        self.free = ("key_heads",)
         self.context_key = ("max_position_embeddings", 131_072 if windowed else 2048)
+
+    def holds(self, kind: Kind) -> dict[str, tuple[Any, ...]]:
+        windows = {"pattern": (EVERYTHING, WINDOW)} if self.windowed else {}
+        return super().holds(kind) | windows
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         heads, window = settings["heads"], 0
@@ -61,24 +70,28 @@ class Llama(Family):
                 window = config.whole("sliding_window", 4096)
         return {
             "key_heads": config.whole("num_key_value_heads", key_heads),
-            "longest_wave": read_wave(config),
-            "window": window,
+            "position": f"Rotary({read_wave(config)!r})",
+            "pattern": f"Window({window - 1})" if window else EVERYTHING,
             "dropout": 0.0,
         }
 
     def write_config(
-        self, network: Network, kind: Kind, joint: bool, context: int
+        self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
-        own = {"sliding_window": network.window or None}
+        own = {"sliding_window": window_of(network) or None}
         return {
             **super().write_config(network, kind, joint, context),
             "num_key_value_heads": network.key_heads or network.heads,
             "head_dim": network.width // network.heads,
             # Said twice: before and since version 5.
-            "rope_theta": network.longest_wave,
-            "rope_parameters": {"rope_type": "default", "rope_theta": network.longest_wave},
+            "rope_theta": base_of(network),
+            "rope_parameters": {"rope_type": "default", "rope_theta": base_of(network)},
             **(own if self.windowed else {"mlp_bias": network.bias}),
         }
+
+
+def base_of(network: TransformerConfig) -> float:
+    return cast(RotaryValue, network.position_value).base
 
 
 def read_wave(config: Config) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from manyheads.config.declare import check, setting
 from manyheads.data.labelled import Columns
-from manyheads.modules.config import NETWORK_KINDS, Network, Pooling
+from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.classification.verbs import VERBS
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
@@ -84,7 +84,7 @@ class ClassificationRecipe(Recipe):
     task: LabelKind = setting(about="What is learned.")
     data: LabelledData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     pooling: Pooling = setting(
         "mean", "What stands for a text: the state of its first token, or the mean of all."
     )
@@ -92,6 +92,9 @@ class ClassificationRecipe(Recipe):
     start_from: Path | None = setting(
         None, "A run or an imported model: its vocabulary, its network and its weights."
     )
+
+    def __post_init__(self) -> None:
+        self.network.one_depth()
 
     @classmethod
     def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:

@@ -18,8 +18,8 @@ from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.data.layout import alike
 from manyheads.metrics.measured import Measured
-from manyheads.modules.build import reader
-from manyheads.modules.config import Network, Pooling
+from manyheads.modules.build import build_classifier
+from manyheads.modules.config import NetworkConfig, Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
@@ -65,14 +65,14 @@ class ClassificationTask(Task):
     ):
         super().__init__(recipe, folder)
         self.codec, self.labels = codec, labels
-        self.framer = Framer(recipe.task, codec, self.room, recipe.network.types)
+        self.framer = Framer(recipe.task, codec, self.room, recipe.network.token_types)
 
     @property
     def kind(self) -> LabelKind:
         return self.recipe.task
 
     @property
-    def design(self) -> Network:
+    def design(self) -> NetworkConfig:
         return self.recipe.network
 
     @property
@@ -83,8 +83,7 @@ class ClassificationTask(Task):
     def room(self) -> int:
         """For a text with its signs: of longer ones the end is not read."""
         longest = self.recipe.data.longest_tokens
-        learned = self.design.kind == "transformer" and self.design.position == "learned"
-        return min(longest, self.design.longest) if learned else longest
+        return min(longest, self.design.places or longest)
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -125,7 +124,7 @@ class ClassificationTask(Task):
     def network(self) -> EncoderHead:
         outcomes = 1 if self.kind == "regression" else len(self.labels.names)
         pooling = None if self.kind == "labelling" else self.pooling
-        return reader(self.design, self.codec.size, outcomes, pooling)
+        return build_classifier(self.design, self.codec.size, outcomes, pooling)
 
     def batches(self) -> LabelledBatches:
         held, training = LabelledShard.load(self.held_in() / "data" / "train"), self.recipe.training

@@ -8,7 +8,7 @@ from typing import Literal
 
 from manyheads.config.declare import check, setting
 from manyheads.data.documents import check_split
-from manyheads.modules.config import Layout, Network
+from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
 from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
 from manyheads.tasks.recipe import Preset, Recipe
@@ -59,18 +59,18 @@ class TextCodec:
 # ---- presets ---------------------------------------------------------------------------------
 
 
-def network(width: int, depth: int, heads: int, dropout: float) -> Network:
+def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig:
     """Norms without a mean, gates, turned queries and keys: what language models settled on."""
-    return Network(
+    return TransformerConfig(
         width=width,
         depth=depth,
         heads=heads,
-        inner=(8 * width // 3 + 63) // 64 * 64,
+        ffn_width=(8 * width // 3 + 63) // 64 * 64,
         feed_forward="swiglu",
         norm="rms",
         bias=False,
-        scaled=False,
-        position="rotary",
+        scale_embeddings=False,
+        position="Rotary()",
         dropout=dropout,
         attention_dropout=dropout,
     )
@@ -130,7 +130,7 @@ class LanguageRecipe(Recipe):
     task: Literal["language"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec(), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(
         Training(best_by="loss"), "How long, how fast and on how much at a time."
     )
@@ -151,3 +151,4 @@ class LanguageRecipe(Recipe):
             )
         check_layout(self.network, self.layout)
         check_room(self.network, self.data.context)
+        self.network.one_depth()

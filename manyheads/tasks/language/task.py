@@ -18,8 +18,8 @@ from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, lost, whole
 from manyheads.decoding.detokenize import Detokenizer
-from manyheads.modules.build import decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.corpus import (
     BYTES,
@@ -51,7 +51,7 @@ class LanguageTask(Task):
         self.codec, self.at_once = codec, VALIDATED_AT_ONCE
 
     @property
-    def design(self) -> Network:
+    def design(self) -> NetworkConfig:
         return self.recipe.network
 
     @property
@@ -85,7 +85,7 @@ class LanguageTask(Task):
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> nn.Module:
-        return decoder(self.design, self.codec.size)
+        return build_decoder(self.design, self.codec.size)
 
     def batches(self) -> Windows:
         training, pad = self.recipe.training, self.codec.special_tokens.pad

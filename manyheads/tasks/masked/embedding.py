@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 from torch import nn
 
 from manyheads.codecs.text import Text
-from manyheads.modules.build import encoder
+from manyheads.modules.build import build_encoder
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.masked.settings import EmbeddingRecipe
@@ -48,7 +48,7 @@ class EmbeddingTask(Task):
         )
 
     def network(self) -> nn.Module:
-        return encoder(self.recipe.network, self.codec.size)
+        return build_encoder(self.recipe.network, self.codec.size)
 
     def model(self, network: nn.Module, name: str = "") -> Embedder:
         return Embedder(self, network, name)

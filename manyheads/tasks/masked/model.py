@@ -15,7 +15,7 @@ from manyheads.data.sources import whole
 from manyheads.modules.config import Pooling
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.model import Model, as_list
-from manyheads.tasks.portable import Portable, VectorSettings
+from manyheads.tasks.portable import CONTEXT, Portable, VectorSettings
 
 if TYPE_CHECKING:
     from manyheads.tasks.masked.embedding import EmbeddingTask
@@ -92,7 +92,13 @@ class MaskedLM(EncoderModel):
     def portable(self) -> Portable:
         design = self.task.design
         return Portable(
-            "encoder", self.kind, design, (self.codec,), design.longest, self.network, self.name
+            "encoder",
+            self.kind,
+            design,
+            (self.codec,),
+            design.places or CONTEXT,
+            self.network,
+            self.name,
         )
 
 

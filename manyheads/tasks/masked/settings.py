@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from manyheads.config.declare import check, setting
-from manyheads.modules.config import Network, Pooling
+from manyheads.modules.config import NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.verbs import VERBS
 from manyheads.tasks.presets import check_room
@@ -37,15 +37,14 @@ class Masking:
 # ---- presets ---------------------------------------------------------------------------------
 
 
-def network(width: int, depth: int, heads: int, dropout: float) -> Network:
-    return Network(
+def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig:
+    return TransformerConfig(
         width=width,
         depth=depth,
         heads=heads,
-        inner=4 * width,
         feed_forward="gelu",
-        scaled=False,
-        position="rotary",
+        scale_embeddings=False,
+        position="Rotary()",
         dropout=dropout,
     )
 
@@ -101,7 +100,7 @@ class MaskedRecipe(Recipe):
     data: TextData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
     masking: Masking = setting(Masking(), "What is hidden, and how.")
-    network: Network = setting(Network(), "What learns it.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(
         None, "A run or an imported model: its vocabulary, its network and its weights."
@@ -113,6 +112,7 @@ class MaskedRecipe(Recipe):
                 "hidden words are guessed by a transformer; network.kind: transformer would do"
             )
         check_room(self.network, self.data.context)
+        self.network.one_depth()
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class EmbeddingRecipe(Recipe):
     task: Literal["embedding"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec("given", 8000), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     pooling: Pooling = setting(
         "mean", "What stands for a text: the state of its first token, or the mean of all."
     )

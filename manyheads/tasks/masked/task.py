@@ -16,8 +16,8 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
-from manyheads.modules.build import guesser
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_masked_lm
+from manyheads.modules.config import NetworkConfig
 from manyheads.modules.transformer import Encoder
 from manyheads.tasks.language.corpus import (
     TextCorpus,
@@ -47,7 +47,7 @@ class MaskedTask(Task):
         self.codec = codec
 
     @property
-    def design(self) -> Network:
+    def design(self) -> NetworkConfig:
         return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
@@ -70,7 +70,7 @@ class MaskedTask(Task):
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> Encoder:
-        return guesser(self.design, self.codec.size)
+        return build_masked_lm(self.design, self.codec.size)
 
     @cached_property
     def hiding(self) -> Hiding:

@@ -18,19 +18,18 @@ from manyheads.attention.cache import Cache, Static
 from manyheads.attention.places import Grid, Places
 from manyheads.attention.positions import Position
 from manyheads.modules.build import (
-    below,
-    content,
-    decoder,
-    scores,
-    shape_of,
-    stack,
-    words,
-    written,
+    build_decoder,
+    build_embedding,
+    build_head,
+    build_position,
+    build_stack,
+    causal_patterns,
 )
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.modules.stack import Memory, Stack
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.music.notes import PITCHES
+from manyheads.tasks.music.settings import ScoreContentValue
 
 
 class MusicDecoder(Decoder):
@@ -63,7 +62,7 @@ class MusicDecoder(Decoder):
         if self.measured and isinstance(cache, Static):
             raise ValueError(
                 "a Static cache knows the places of its slots and not the pitches that will be "
-                "in them; a Growing cache would do, or a network without relative: score"
+                "in them; a Growing cache would do, or a network without ScoreContent"
             )
         return super().forward(tokens, memory, cache)
 
@@ -108,25 +107,27 @@ class Timed(Position):
 
 
 def music_decoder(
-    network: Network, vocabulary: int, pitches: Sequence[int], voices: int
+    network: NetworkConfig, vocabulary: int, pitches: Sequence[int], voices: int
 ) -> nn.Module:
     """A network that writes music: `pitches` says of which pitch each number of the vocabulary
     speaks, and so many `voices` take turns.
     """
-    measured = network.relative == "score"
-    if network.kind != "transformer" or not (measured or network.types):
-        return decoder(network, vocabulary)
-    table = words(network, vocabulary)
-    head = scores(network, table)
-    if not measured:
-        return MusicDecoder(
-            table, stack(network, written(network)), head, pitches=pitches, voices=voices
+    if not isinstance(network, TransformerConfig):
+        return build_decoder(network, vocabulary)
+    value = network.relative_value or network.position_value
+    measured = isinstance(value, ScoreContentValue)
+    if not (measured or network.token_types):
+        return build_decoder(network, vocabulary)
+    table = build_embedding(network, vocabulary)
+    head, patterns = build_head(network, table), causal_patterns(network)
+    if isinstance(value, ScoreContentValue):
+        below = build_position(network)
+        layers = Stack.of(
+            network,
+            patterns,
+            position=below and Timed(below),
+            relative=value.build(network, axes_of(voices), PITCHES),
         )
-    below_first = below(network)
-    layers = Stack.of(
-        shape_of(network),
-        written(network),
-        position=None if below_first is None else Timed(below_first),
-        relative=content(network, axes_of(voices), PITCHES),
-    )
-    return MusicDecoder(table, layers, head, pitches=pitches, voices=voices, measured=True)
+    else:
+        layers = build_stack(network, patterns)
+    return MusicDecoder(table, layers, head, pitches=pitches, voices=voices, measured=measured)

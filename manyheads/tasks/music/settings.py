@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from manyheads.config.declare import check, setting
-from manyheads.modules.config import Layout, Network
+from manyheads.modules.config import (
+    ConvolutionalConfig,
+    Layout,
+    NetworkConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
+from manyheads.modules.positions import POSITIONS, PositionValue, RelativeContentValue
 from manyheads.tasks.music.verbs import VERBS
 from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
 from manyheads.tasks.recipe import Choice, Preset, Recipe
@@ -74,29 +81,45 @@ class MusicEncoding:
         return len(VOICES) if self.kind == "chorales" else 1
 
 
+@dataclass(frozen=True)
+class ScoreContentValue(RelativeContentValue):
+    """Of distances in time, in steps and in pitch."""
+
+
+@dataclass(frozen=True)
+class MusicTransformerConfig(TransformerConfig):
+    """One that can read music as it stands on paper: `relative: ScoreContent(16)`."""
+
+    positions: ClassVar[Mapping[str, type[PositionValue]]] = {
+        **POSITIONS,
+        "ScoreContent": ScoreContentValue,
+    }
+
+
 # ---- presets ---------------------------------------------------------------------------------
 
 
-def network(width: int, depth: int, heads: int, dropout: float, chorales: bool = False) -> Network:
+def network(
+    width: int, depth: int, heads: int, dropout: float, chorales: bool = False
+) -> NetworkConfig:
     """Distances have a meaning of their own that depends on who looks; far ones share one, so that
     a piece may be longer than any that was learned from. Of chorales, it knows also who sings and
     where on the grid. An event is seldom followed by its like, which a tied table would expect
     at first: performances are learned sooner without.
     """
-    return Network(
+    return MusicTransformerConfig(
         width=width,
         depth=depth,
         heads=heads,
-        inner=(8 * width // 3 + 63) // 64 * 64,
+        ffn_width=(8 * width // 3 + 63) // 64 * 64,
         feed_forward="swiglu",
         norm="rms",
         bias=False,
-        relative="content",
-        reach=REACH,
+        relative=f"RelativeContent({REACH})",
         dropout=dropout,
         tied=chorales,
-        position="concatenated" if chorales else "none",
-        types=len(VOICES) if chorales else 0,
+        position="Concatenated()" if chorales else None,
+        token_types=len(VOICES) if chorales else 0,
     )
 
 
@@ -161,7 +184,9 @@ class MusicRecipe(Recipe):
     task: Literal["music"] = setting(about="What is learned.")
     data: MusicData = setting(about="Where it is learned from.")
     codec: MusicEncoding = setting(MusicEncoding(), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
+    network: MusicTransformerConfig | RecurrentConfig | ConvolutionalConfig = setting(
+        MusicTransformerConfig(), "What learns it."
+    )
     training: Training = setting(
         Training(best_by="loss"), "How long, how fast and on how much at a time."
     )
@@ -184,6 +209,7 @@ class MusicRecipe(Recipe):
         check_layout(network, self.layout)
         check_context(context, self.codec.voices)
         check_room(network, context)
+        network.one_depth()
         check_distances(network, context)
         check_voices(network, self.codec)
         if (
@@ -226,7 +252,7 @@ class MusicRecipe(Recipe):
     @classmethod
     def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
         found = super().network_of_kind(task, network, kind)
-        return found if found.kind == "transformer" else replace(found, types=0)
+        return found if found.kind == "transformer" else replace(found, token_types=0)
 
 
 def is_grids(path: Path) -> bool:
@@ -242,29 +268,31 @@ def check_context(context: int, beat: int) -> None:
         )
 
 
-def check_distances(network: Network, context: int) -> None:
-    every = not network.reach and {"content", "score"} & {network.position, network.relative}
-    if network.kind == "transformer" and every and network.longest < context:
-        raise ValueError(
-            f"all distances up to {network.longest} tokens meet windows of {context}; "
-            f"network.longest: {context} or data.context: {network.longest} would do"
-        )
+def check_distances(network: NetworkConfig, context: int) -> None:
+    if not isinstance(network, TransformerConfig):
+        return
+    for value in (network.position_value, network.relative_value):
+        if isinstance(value, RelativeContentValue) and 0 < value.every < context:
+            raise ValueError(
+                f"all distances up to {value.every} tokens meet windows of {context}; "
+                f"every={context} or data.context: {value.every} would do"
+            )
 
 
-def check_voices(network: Network, codec: MusicEncoding) -> None:
-    if not network.types:
+def check_voices(network: NetworkConfig, codec: MusicEncoding) -> None:
+    if not network.token_types:
         return
     if network.kind != "transformer":
         raise ValueError(
-            f"a {network.kind} network does not tell voices apart; network.types: 0 would do"
+            f"a {network.kind} network does not tell voices apart; network.token_types: 0 would do"
         )
     if codec.voices == 1:
         raise ValueError(
-            f"{codec.kind} has no voices that take turns and network.types asks for "
-            f"{network.types}; network.types: 0 would do"
+            f"{codec.kind} has no voices that take turns and network.token_types asks for "
+            f"{network.token_types}; network.token_types: 0 would do"
         )
-    if network.types != codec.voices:
+    if network.token_types != codec.voices:
         raise ValueError(
-            f"{codec.kind} have {codec.voices} voices and network.types asks for "
-            f"{network.types}; network.types: {codec.voices} would do"
+            f"{codec.kind} have {codec.voices} voices and network.token_types asks for "
+            f"{network.token_types}; network.token_types: {codec.voices} would do"
         )

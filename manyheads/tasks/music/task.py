@@ -21,7 +21,7 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import sample
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.config import Network
+from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.music import corpus
 from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
@@ -47,7 +47,7 @@ class MusicTask(Task):
         self.codec, self.at_once = codec, VALIDATED_AT_ONCE
 
     @property
-    def design(self) -> Network:
+    def design(self) -> NetworkConfig:
         return self.recipe.network
 
     @property

@@ -19,7 +19,7 @@ from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.model import Model, Texts, as_list
-from manyheads.tasks.portable import Portable
+from manyheads.tasks.portable import CONTEXT, Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 from manyheads.tasks.seq2seq.writing import Ids, find_room, write_targets
@@ -278,7 +278,13 @@ class Translator(Model):
         codecs, design = self.task.codecs, self.task.design
         both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)
         return Portable(
-            "encoder-decoder", self.kind, design, both, design.longest, self.network, self.name
+            "encoder-decoder",
+            self.kind,
+            design,
+            both,
+            design.places or CONTEXT,
+            self.network,
+            self.name,
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, get_args
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
-from manyheads.modules.config import NETWORK_KINDS, Layout, Network
-from manyheads.tasks.presets import check_layout
+from manyheads.modules.config import NETWORK_KINDS, Layout, NetworkConfig, TransformerConfig
+from manyheads.tasks.presets import check_layout, check_room
 from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
@@ -98,7 +98,7 @@ class PairCodec:
 PRESETS = {
     "tiny": Preset(
         "For a first look on a laptop: minutes.",
-        Network(width=128, depth=2, heads=4, inner=512, dropout=0.1),
+        TransformerConfig(width=128, depth=2, heads=4, dropout=0.1),
         epochs=10,
         batch=4096,
         learning_rate=3e-3,
@@ -107,7 +107,7 @@ PRESETS = {
     ),
     "small": Preset(
         "For tens of thousands of pairs.",
-        Network(width=256, depth=4, heads=4, inner=1024, dropout=0.3),
+        TransformerConfig(width=256, depth=4, heads=4, dropout=0.3),
         epochs=60,
         batch=16384,
         learning_rate=4e-3,
@@ -116,7 +116,7 @@ PRESETS = {
     ),
     "base": Preset(
         "The Transformer as first published, for millions of pairs.",
-        Network(width=512, depth=6, heads=8, inner=2048, dropout=0.1),
+        TransformerConfig(width=512, depth=6, heads=8, dropout=0.1),
         epochs=20,
         batch=25600,
         learning_rate=7e-4,
@@ -149,7 +149,7 @@ class Seq2SeqRecipe(Recipe):
     task: Kind = setting(about="What is learned.")
     data: PairData = setting(about="Where it is learned from.")
     codec: PairCodec = setting(PairCodec(), "How it becomes numbers.")
-    network: Network = setting(Network(), "What learns it.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     layout: Layout = setting(
         "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
@@ -173,12 +173,7 @@ class Seq2SeqRecipe(Recipe):
                 f"bleu_tokenizer is for translation, {self.task} is not judged by BLEU; "
                 "bleu_tokenizer: null would do"
             )
-        room, longest = self.network.longest, self.data.longest_tokens
-        if self.network.position == "learned" and room < longest:
-            raise ValueError(
-                f"a learned position for {room} places meets texts of {longest} tokens; "
-                f"network.longest: {longest} or data.longest_tokens: {room} would do"
-            )
+        check_room(self.network, self.data.longest_tokens, "texts", "data.longest_tokens")
 
     @classmethod
     def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:

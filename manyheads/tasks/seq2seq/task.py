@@ -19,8 +19,8 @@ from torch import Tensor
 from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
-from manyheads.modules.build import encoder_decoder
-from manyheads.modules.config import Network
+from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.config import NetworkConfig
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
@@ -57,7 +57,7 @@ class Seq2Seq(Task):
         return self.recipe.task
 
     @property
-    def design(self) -> Network:
+    def design(self) -> NetworkConfig:
         return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
@@ -102,7 +102,7 @@ class Seq2Seq(Task):
 
     def network(self) -> EncoderDecoder:
         sizes = self.codecs.source.size, self.codecs.target.size
-        return encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
+        return build_encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
 
     def pairs(self, split: str) -> PairShards:
         return load_pairs(self.held_in(), split, self.codecs)

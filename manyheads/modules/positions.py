@@ -1,0 +1,154 @@
+"""How place enters a network, as a recipe writes it: `Rotary(base=500)`, its sizes left to `build`.
+
+Values of numbers alone, read without torch; each makes its module when a network is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
+
+from manyheads.config.declare import check, setting
+from manyheads.config.kinds import describe_kind
+
+if TYPE_CHECKING:
+    from manyheads.attention.positions import Position
+    from manyheads.attention.relatives import Relative
+
+
+class Measures(Protocol):
+    """What a position may know of the network it is built for: its config."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class PositionValue:
+    """The seam: a subclass has its numbers as fields, and `build`.
+
+    An entry point in the group `manyheads.positions` lets one from elsewhere be written too.
+    """
+
+    in_layers: ClassVar[bool] = False  # a Relative, in every layer; else below the first
+
+    def __post_init__(self) -> None:
+        types = get_type_hints(type(self))
+        for one in fields(self):
+            value, kind = getattr(self, one.name), types[one.name]
+            if isinstance(value, bool) or not isinstance(value, (int, kind)):
+                raise ValueError(f"{one.name} is {describe_kind(kind)}, got {value!r}")
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from ()
+
+    def build(self, network: Measures) -> Position | Relative:
+        """The module, for a network of these measures."""
+        raise NotImplementedError
+
+
+def wave_setting() -> Any:
+    return setting(10_000.0, "The slowest wave is so long.", above=1)
+
+
+@dataclass(frozen=True)
+class SinusoidalValue(PositionValue):
+    """Waves, added to the words."""
+
+    base: float = wave_setting()
+
+    def build(self, network: Measures) -> Position:
+        from manyheads.attention.positions import Sinusoidal
+
+        return Sinusoidal(self.base)
+
+
+@dataclass(frozen=True)
+class ConcatenatedValue(PositionValue):
+    """Waves beside the words, both mixed back to the width."""
+
+    base: float = wave_setting()
+
+    def build(self, network: Measures) -> Position:
+        from manyheads.attention.positions import Concatenated, Sinusoidal
+
+        return Concatenated(Sinusoidal(self.base), network.width, network.width)
+
+
+@dataclass(frozen=True)
+class LearnedValue(PositionValue):
+    """A vector for each place, added to the words."""
+
+    places: int = setting(1024, "So many places are known.", least=1, most=2**24)
+
+    def build(self, network: Measures) -> Position:
+        from manyheads.attention.positions import Learned
+
+        return Learned(network.width, self.places)
+
+
+@dataclass(frozen=True)
+class RotaryValue(PositionValue):
+    """Queries and keys turned by their place."""
+
+    base: float = wave_setting()
+    in_layers: ClassVar[bool] = True
+
+    def build(self, network: Measures) -> Relative:
+        from manyheads.attention.relatives import Rotary
+
+        return Rotary(self.base)
+
+
+@dataclass(frozen=True)
+class RelativeBiasValue(PositionValue):
+    """A number for each head and distance, far ones together (T5)."""
+
+    in_layers: ClassVar[bool] = True
+
+    def build(self, network: Measures) -> Relative:
+        from manyheads.attention.relatives import RelativeBias
+        from manyheads.attention.rules import Bucketed
+
+        return RelativeBias(network.heads, Bucketed())
+
+
+@dataclass(frozen=True)
+class RelativeContentValue(PositionValue):
+    """Distances whose meaning depends on the query: few for all heads, `RelativeContent(16)`
+    (Shaw), or every one for each head, `RelativeContent(every=1024)` (Music Transformer).
+    """
+
+    reach: int = setting(0, "Distances up to this are told apart, each way.", least=0, most=2**20)
+    every: int = setting(0, "All are, in sequences of up to so many.", least=0, most=2**24)
+    in_layers: ClassVar[bool] = True
+
+    def misfits(self) -> Iterator[str]:
+        if bool(self.reach) == bool(self.every):
+            yield "it takes one number: reach, as in (16), or (every=1024), for each head by itself"
+
+    def build(self, network: Measures, axes: int = 1, least: int = 0) -> Relative:
+        """`least`: every distance up to this at least."""
+        from manyheads.attention.relatives import RelativeContent
+        from manyheads.attention.rules import Clipped, Every
+
+        channels = network.width // network.heads
+        if self.reach:
+            return RelativeContent(channels, Clipped(self.reach), axes=axes)
+        every = Every(max(self.every, least))
+        return RelativeContent(channels, every, heads=network.heads, axes=axes)
+
+
+POSITIONS: dict[str, type[PositionValue]] = {
+    "Sinusoidal": SinusoidalValue,
+    "Learned": LearnedValue,
+    "Concatenated": ConcatenatedValue,
+    "Rotary": RotaryValue,
+    "RelativeBias": RelativeBiasValue,
+    "RelativeContent": RelativeContentValue,
+}
