@@ -16,6 +16,7 @@ from typing import Any
 import midis
 import pytest
 import torch
+from designs import network_of
 from small import SAME, begun, contents, copied, recipe_in, trainer_of
 
 from manyheads.config import load, write
@@ -281,7 +282,9 @@ def music_in(folder: Path, **settings: Any) -> MusicRecipe:
     network = settings.pop("network", {})
     data = MusicData((midis.folder(folder / "music"),), context=24, stretches=(0.9, 1.1))
     training = training_of(best_by="loss", **settings)
-    return MusicRecipe("music", data, network=replace(SMALL, **network), training=training)
+    return MusicRecipe(
+        "music", data, network=network_of(**vars(SMALL) | network), training=training
+    )
 
 
 TASKS: list[Any] = [

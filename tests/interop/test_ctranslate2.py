@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from designs import network_of
 from torch import nn
 
 from manyheads.codecs.text import SpecialTokens, Text
@@ -199,7 +200,7 @@ def test_int8_is_smaller_and_near_and_leaves_our_weights_alone(tmp_path: Path) -
 def test_a_setting_without_counterpart_is_refused_by_its_name(
     setting: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
-    design = TransformerConfig(**SMALL | setting)
+    design: Any = network_of(**SMALL | setting)
     with pytest.raises(ValueError, match=f"^CTranslate2 has {sentence}"):
         CTranslate2().export(translator(design), tmp_path / "out")
     assert not any(tmp_path.iterdir())
