@@ -59,6 +59,8 @@ class SettingsReader:
         if isinstance(node, Group) and TAG in node.entries:
             child = node.entries[TAG][1]
             tag = self.value(Literal[*members], child, f"{path}.{TAG}".lstrip("."))
+            if tag is not BAD and child.place.order[0]:
+                node = without_others(node, members[tag], members.values())
         return BAD if tag is BAD else self.group(members[tag], node, path, default, members)
 
     def group(
@@ -161,6 +163,17 @@ def tagged(kind: Any) -> dict[str, Any]:
     if not all(dataclasses.is_dataclass(one) and TAG in field_names(one) for one in members):
         return {}
     return {tag: one for one in members for tag in get_args(get_type_hints(one)[TAG])}
+
+
+def without_others(group: Group, kind: Any, kinds: Iterable[Any]) -> Group:
+    """Without what a file says of another kind, where an override changes the kind."""
+    others = set().union(*map(field_names, kinds)) - field_names(kind)
+    entries = {
+        name: (place, child)
+        for name, (place, child) in group.entries.items()
+        if name not in others or child.place.order[0]
+    }
+    return replace(group, entries=entries)
 
 
 def field_names(kind: Any) -> set[str]:

@@ -420,7 +420,7 @@ def test_files_that_cannot_be_learned_from_are_refused(
         ),
         (
             "--source {0} --target {1} --network mlp",
-            "there is no network 'mlp'; there are transformer, recurrent, convolutional",
+            "translation is learned by transformer or recurrent or convolutional, not by mlp",
         ),
         ("--source {0} --target {1} --device tpu", "a device is cpu or cuda, got 'tpu'"),
         ("--source {0} --target {1} --device meta", "a device is cpu or cuda, got 'meta'"),
@@ -521,7 +521,7 @@ def test_what_does_not_fit_is_told_at_its_own_line_and_all_at_once(
         "training:\n  learning_rate: .inf\n  betas: [0.9, 1]\n  steps: 0\n",
         encoding="utf-8",
     )
-    done = manyheads("train", recipe, "network.dilations=[0, 1]", "--out", tmp_path / "run")
+    done = manyheads("train", recipe, "network.key_heads=0", "--out", tmp_path / "run")
     assert done.code == 2
     assert done.err.splitlines() == [
         "manyheads: 6 mistakes",
@@ -530,7 +530,7 @@ def test_what_does_not_fit_is_told_at_its_own_line_and_all_at_once(
         f"{recipe}:10:18: training.learning_rate is above 0, got inf",
         f"{recipe}:11:10: training.betas is a list, each a share from 0 to below 1, got [0.9, 1.0]",
         f"{recipe}:12:10: training.steps is 1 or more, got 0",
-        "network.dilations=[0, 1]: network.dilations is a list, each 1 or more, got [0, 1]",
+        "network.key_heads=0: network.key_heads is 1 or more, got 0",
     ]
 
 
@@ -558,7 +558,10 @@ def test_a_check_of_two_settings_is_told_where_one_of_them_stands(
         ("network.width=4611686018427387904", "network.width is 131072 at most, got 461168601"),
         (f"network.ffn_width=1{'0' * 400}", "network.ffn_width is 1048576 at most, got 1000"),
         ("codec.size=2000000000", "codec.size is 10000000 at most, got 2000000000"),
-        ("network.position=Learned(10000000000)", "places is 16777216 at most, got 10000"),
+        (
+            "network.position=Learned(10000000000)",
+            "position: Learned(10000000000): places is 16777216 at most, got 10000",
+        ),
         ("data.longest_tokens=10000000000", "data.longest_tokens is 10000000 at most, got "),
         ("training.average=1000000", "training.average is 1000 at most, got 1000000"),
     ],

@@ -13,6 +13,7 @@ import pytest
 import torch
 from typed import Command, Refuses, texts
 
+from manyheads.cli.compare import of_kind
 from manyheads.learn import open_task
 from manyheads.tasks.table import ABOUT, load_recipe
 from manyheads.training.averages import weights_of
@@ -90,7 +91,15 @@ def test_a_run_is_trained_and_says_what_uses_it(
 ) -> None:
     out = tmp_path / "run"
     files = files_for(task, tmp_path)
-    given = ("--network", network, "--out", out, *CPU, *books.SMALL, "codec.kind=byte")
+    given = (
+        "--network",
+        network,
+        "--out",
+        out,
+        *CPU,
+        *of_kind(network, books.SMALL),
+        "codec.kind=byte",
+    )
     done = manyheads("train", task, *files, *given, "training.tokens_per_batch=256")
     assert done.code == 0, done.err
     assert done.err.splitlines()[-1] == last.format(out)
@@ -175,6 +184,11 @@ def test_a_run_is_trained_and_says_what_uses_it(
             "language --text {0}/book.txt training.best_by=score",
             "training.best_by=score: a language model is judged by its loss; "
             "training.best_by: loss",
+        ),
+        (
+            "language --text {0}/book.txt network.pattern=Windw(64)",
+            "network.pattern=Windw(64): pattern: there is no pattern 'Windw'; did you mean Window? "
+            "There are Everything, Causal, Window, Blocks, Prefix, Lengths, Segments",
         ),
         (
             "language --text {0}/book.txt network.position=Learned(10)",

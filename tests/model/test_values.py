@@ -84,6 +84,11 @@ def test_another_kind_keeps_what_both_have() -> None:
     assert found == change_kind(ours, "recurrent")
 
 
+def test_another_kind_than_a_file_has_keeps_what_both_have() -> None:
+    text = "network: {kind: transformer, width: 16, heads: 8, position: Rotary()}"
+    assert recipe(text, "network.kind=recurrent").network == RecurrentConfig(width=16)
+
+
 def test_a_recipe_reads_back() -> None:
     network = TransformerConfig(
         **SMALL, pattern=[Causal() & Blocks((8, 8), (4, 4)), Causal()], position="Learned(300)"

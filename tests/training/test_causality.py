@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from designs import network_of
 from small import begun, recipe_in, trainer_of
 from torch import Tensor, nn
 
@@ -63,7 +64,9 @@ CAUSAL: dict[str, tuple[Callable[[], nn.Module], tuple[Tokens, ...]]] = {
     "packed": (writer, PACKED),
     "narrow": (lambda: writer(Causal() & Window(2)), PACKED),
     "music": (
-        lambda: music_decoder(replace(SMALL, relative="ScoreContent(16)"), 20, [*range(20)], 4),
+        lambda: music_decoder(
+            network_of(**vars(SMALL) | {"relative": "ScoreContent(16)"}), 20, [*range(20)], 4
+        ),
         PACKED,
     ),
     "recurrent": (lambda: build_decoder(change_kind(SMALL, "recurrent"), 20), PADDED),
