@@ -82,7 +82,7 @@ def main() -> None:
         semitones=recipe.data.semitones,
         depth=recipe.network.depth,
         width=recipe.network.width,
-        reach=recipe.network.reach,
+        reach=recipe.network.relative_value.reach,
         parameters=sum(p.numel() for p in model.network.parameters()),
         megabytes=sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
         steps=max(line["step"] for line in metrics if "valid" in line),

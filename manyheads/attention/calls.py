@@ -24,7 +24,7 @@ class Notation:
     def read(self, text: str) -> Any:
         """The value that is written."""
         try:
-            return self.value(ast.parse(text.strip(), mode="eval").body, text)
+            return self.value(ast.parse(str(text).strip(), mode="eval").body, text)
         except SyntaxError:
             raise ValueError(
                 f"{text!r} is not a {self.what}; one reads like {self.example!r}"

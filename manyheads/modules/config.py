@@ -127,7 +127,7 @@ class TransformerConfig(NetworkBase):
     positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pattern", text_of(self.pattern))
+        object.__setattr__(self, "pattern", pattern_text(self.pattern))
         if self.ffn_width is None and isinstance(self.width, int):
             object.__setattr__(self, "ffn_width", max(1, 4 * self.width))
         super().__post_init__()
@@ -163,22 +163,10 @@ class TransformerConfig(NetworkBase):
             yield f"{self.heads} heads do not divide a width of {self.width}"
         if not isinstance(self.pattern, str) and {len(self.patterns)} != {*self.depths}:
             yield f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}"
-        for text in dict.fromkeys(self.patterns):
-            try:
-                check_pattern(text)
-            except ValueError as error:
-                yield f"pattern: {error}"
-        yield from self.misplaced()
-
-    def misplaced(self) -> Iterator[str]:
-        values: list[PositionValue | None] = []
-        for name, text in (("position", self.position), ("relative", self.relative)):
-            try:
-                values.append(self.read_position(text))
-            except ValueError as error:
-                yield f"{name}: {text}: {error}"
-                return
-        position, relative = values
+        if wrong := [*self.unreadable()]:
+            yield from wrong
+            return
+        position, relative = self.position_value, self.relative_value
         if relative and not relative.in_layers:
             yield (
                 f"relative: {self.relative} enters below the first layer; "
@@ -189,6 +177,19 @@ class TransformerConfig(NetworkBase):
                 f"position: {self.position} and relative: {self.relative} both enter in every "
                 f"layer; relative: {self.relative} with position: null would do"
             )
+
+    def unreadable(self) -> Iterator[str]:
+        """What is no pattern, or no position."""
+        asked: list[tuple[str, Any, str | None]] = [
+            *(("pattern", check_pattern, text) for text in dict.fromkeys(self.patterns)),
+            ("position", self.read_position, self.position),
+            ("relative", self.read_position, self.relative),
+        ]
+        for name, read, text in asked:
+            try:
+                read(text)
+            except ValueError as error:
+                yield f"{name}: {error}"
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ def position_name(text: str | None) -> str | None:
     return None if text is None else f"{text.partition('(')[0].strip()}()"
 
 
-def text_of(pattern: Any) -> str | tuple[str, ...]:
+def pattern_text(pattern: Any) -> str | tuple[str, ...]:
     """Causal() & Window(64) -> "Causal() & Window(64)"; of a list, of each"""
     return tuple(map(str, pattern)) if isinstance(pattern, list | tuple) else str(pattern)
 

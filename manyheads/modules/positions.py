@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from manyheads.config.declare import check, setting
 from manyheads.config.kinds import describe_kind
@@ -15,15 +15,6 @@ from manyheads.config.kinds import describe_kind
 if TYPE_CHECKING:
     from manyheads.attention.positions import Position
     from manyheads.attention.relatives import Relative
-
-
-class Measures(Protocol):
-    """What a position may know of the network it is built for: its config."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -47,37 +38,31 @@ class PositionValue:
         """What does not go together."""
         yield from ()
 
-    def build(self, network: Measures) -> Position | Relative:
+    def build(self, network: Any) -> Position | Relative:
         """The module, for a network of these measures."""
         raise NotImplementedError
-
-
-def wave_setting() -> Any:
-    return setting(10_000.0, "The slowest wave is so long.", above=1)
 
 
 @dataclass(frozen=True)
 class SinusoidalValue(PositionValue):
     """Waves, added to the words."""
 
-    base: float = wave_setting()
+    base: float = setting(10_000.0, "The slowest wave is so long.", above=1)
 
-    def build(self, network: Measures) -> Position:
+    def build(self, network: Any) -> Position:
         from manyheads.attention.positions import Sinusoidal
 
         return Sinusoidal(self.base)
 
 
 @dataclass(frozen=True)
-class ConcatenatedValue(PositionValue):
+class ConcatenatedValue(SinusoidalValue):
     """Waves beside the words, both mixed back to the width."""
 
-    base: float = wave_setting()
+    def build(self, network: Any) -> Position:
+        from manyheads.attention.positions import Concatenated
 
-    def build(self, network: Measures) -> Position:
-        from manyheads.attention.positions import Concatenated, Sinusoidal
-
-        return Concatenated(Sinusoidal(self.base), network.width, network.width)
+        return Concatenated(super().build(network), network.width, network.width)
 
 
 @dataclass(frozen=True)
@@ -86,7 +71,7 @@ class LearnedValue(PositionValue):
 
     places: int = setting(1024, "So many places are known.", least=1, most=2**24)
 
-    def build(self, network: Measures) -> Position:
+    def build(self, network: Any) -> Position:
         from manyheads.attention.positions import Learned
 
         return Learned(network.width, self.places)
@@ -96,10 +81,10 @@ class LearnedValue(PositionValue):
 class RotaryValue(PositionValue):
     """Queries and keys turned by their place."""
 
-    base: float = wave_setting()
+    base: float = setting(10_000.0, "The slowest turn is so long.", above=1)
     in_layers: ClassVar[bool] = True
 
-    def build(self, network: Measures) -> Relative:
+    def build(self, network: Any) -> Relative:
         from manyheads.attention.relatives import Rotary
 
         return Rotary(self.base)
@@ -111,7 +96,7 @@ class RelativeBiasValue(PositionValue):
 
     in_layers: ClassVar[bool] = True
 
-    def build(self, network: Measures) -> Relative:
+    def build(self, network: Any) -> Relative:
         from manyheads.attention.relatives import RelativeBias
         from manyheads.attention.rules import Bucketed
 
@@ -130,9 +115,9 @@ class RelativeContentValue(PositionValue):
 
     def misfits(self) -> Iterator[str]:
         if bool(self.reach) == bool(self.every):
-            yield "it takes one number: reach, as in (16), or (every=1024), for each head by itself"
+            yield "RelativeContent takes one number, a reach, as in (16), or (every=1024)"
 
-    def build(self, network: Measures, axes: int = 1, least: int = 0) -> Relative:
+    def build(self, network: Any, axes: int = 1, least: int = 0) -> Relative:
         """`least`: every distance up to this at least."""
         from manyheads.attention.relatives import RelativeContent
         from manyheads.attention.rules import Clipped, Every

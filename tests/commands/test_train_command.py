@@ -560,7 +560,7 @@ def test_a_check_of_two_settings_is_told_where_one_of_them_stands(
         ("codec.size=2000000000", "codec.size is 10000000 at most, got 2000000000"),
         (
             "network.position=Learned(10000000000)",
-            "position: Learned(10000000000): places is 16777216 at most, got 10000",
+            "position: places is 16777216 at most, got 10000",
         ),
         ("data.longest_tokens=10000000000", "data.longest_tokens is 10000000 at most, got "),
         ("training.average=1000000", "training.average is 1000 at most, got 1000000"),

@@ -233,7 +233,7 @@ def test_only_music_is_read_as_a_score() -> None:
     assert type(plain) is Decoder
     assert type(build_decoder(TransformerConfig(**SMALL, token_types=4), 9)) is Decoder
     assert isinstance(built({"token_types": 4}), MusicDecoder)
-    with pytest.raises(ValueError, match=r"relative: .* there is no position 'ScoreContent'"):
+    with pytest.raises(ValueError, match=r"relative: there is no position 'ScoreContent'"):
         TransformerConfig(**SMALL, **SCORE)
 
 

@@ -183,17 +183,17 @@ def test_each_layer_may_have_a_pattern_of_its_own() -> None:
         ),
         (
             "network.position=Rotray()",
-            "position: Rotray(): there is no position 'Rotray'; did you mean Rotary? There are "
+            "position: there is no position 'Rotray'; did you mean Rotary? There are "
             "Sinusoidal, Learned, Concatenated, Rotary, RelativeBias, RelativeContent",
         ),
-        ("network.position=Learned(0)", "position: Learned(0): places is 1 or more, got 0"),
+        ("network.position=Learned(0)", "position: places is 1 or more, got 0"),
         (
             "network.position=Learned('x')",
-            "position: Learned('x'): places is a whole number, got 'x'",
+            "position: places is a whole number, got 'x'",
         ),
         (
             "network.position=Rotary(1, 2)",
-            "position: Rotary(1, 2): Rotary takes (base), got (1, 2)",
+            "position: Rotary takes (base), got (1, 2)",
         ),
         (
             "network.relative=Learned(8)",
@@ -201,8 +201,7 @@ def test_each_layer_may_have_a_pattern_of_its_own() -> None:
         ),
         (
             "network.position=RelativeContent()",
-            "position: RelativeContent(): it takes one number: reach, as in (16), or "
-            "(every=1024), for each head by itself",
+            "position: RelativeContent takes one number, a reach, as in (16), or (every=1024)",
         ),
     ],
 )
