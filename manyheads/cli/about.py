@@ -10,7 +10,12 @@ LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "pyyaml
 
 
 def models() -> None:
-    """List the models that come with the package."""
+    """List the models that come with the package.
+
+    Example: manyheads models
+
+    Then: manyheads translate --model en-de "I have no time."
+    """
     from manyheads.catalog import BUILT_IN, built_in
 
     if not built_in():
@@ -22,7 +27,10 @@ def models() -> None:
 
 
 def env() -> None:
-    """Show what this machine has, to put into a report of a bug."""
+    """Show the versions and the devices of this machine, for a bug report.
+
+    Example: manyheads env
+    """
     import torch
 
     from manyheads import __version__

@@ -16,7 +16,7 @@ from manyheads import __version__
 from manyheads.cli import about, interop
 from manyheads.cli import compare as comparing
 from manyheads.cli import train as training
-from manyheads.cli.options import command
+from manyheads.cli.options import add_command
 from manyheads.cli.verbs import VerbCommand
 from manyheads.tasks.table import VERBS
 
@@ -35,6 +35,8 @@ class Ordered(TyperGroup):
 app = typer.Typer(
     cls=Ordered,
     help="Train, run and look inside Transformer sequence models.",
+    epilog='Example: manyheads translate "Ich habe keine Zeit."\n\n'
+    "Then: manyheads train --help, for what can be trained; manyheads COMMAND --help, for the rest",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -57,38 +59,30 @@ def root(
         raise typer.Exit
 
 
-for name, group, metavar, about_it in (
+for name, group, metavar, about_it, example in (
     (
         "train",
         training.TrainGroup,
         "TASK|RECIPE [SETTING=VALUE]...",
-        "Train a model from files: one command, no configuration; or as a recipe.yaml says.",
+        "Train a model: for a task, from files; or from a recipe, a YAML file with all settings.",
+        "Example: manyheads train translation --source train.de --target train.en --out runs/de-en"
+        "\n\nThen: manyheads train translation --help, for the options of a task",
     ),
     (
         "compare",
         comparing.CompareGroup,
         "TASK [SETTING=VALUE]...",
-        "Train a network of each kind on the same files and budget, and compare them.",
+        "Train a network of each kind on the same files for the same steps, and compare them.",
+        "Example: manyheads compare translation --source train.de --target train.en --out runs/all",
     ),
 ):
-    tasks = typer.Typer(cls=group, help=about_it, no_args_is_help=True)
+    tasks = typer.Typer(cls=group, help=about_it, epilog=example, no_args_is_help=True)
     tasks.callback()(lambda: None)
     app.add_typer(tasks, name=name, subcommand_metavar=metavar)
 for verb, about_it in VERBS.items():
     app.command(verb, cls=VerbCommand, help=about_it)(lambda: None)
-app.command("import")(command(interop.import_))
-for one in (
-    training.resume,
-    interop.export,
-    interop.verify,
-    about.models,
-    about.env,
-):
-    app.command()(command(one))
 
 
-@app.command()
-@command
 def draw(
     pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
     line: Annotated[int | None, typer.Option(help="Tokens on a line.", show_default="16")] = None,
@@ -104,7 +98,10 @@ def draw(
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture to this file too.")] = None,
 ) -> None:
-    """Show who may attend to whom."""
+    """Show who may attend to whom.
+
+    Example: manyheads draw "Causal() & Window(2)" --grid 8x8 --png window.png
+    """
     from manyheads.attention.notation import read
     from manyheads.inspect.drawing import draw as drawn
 
@@ -117,8 +114,6 @@ def draw(
         print(f"\npicture: {png}")
 
 
-@app.command()
-@command
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the run and the picture.")] = Path(
         "demo"
@@ -127,10 +122,26 @@ def demo(
         int | None, typer.Option(min=1, help="Training steps; else as many as take a minute.")
     ] = None,
 ) -> None:
-    """A trained model translates, a small one learns to before your eyes."""
+    """A trained model translates, a small one learns to before your eyes.
+
+    Example: manyheads demo
+    """
     from manyheads.demo import run
 
     run(out, steps)
+
+
+for own in (
+    training.resume,
+    interop.import_,
+    interop.export,
+    interop.verify,
+    about.models,
+    about.env,
+    draw,
+    demo,
+):
+    add_command(app, own.__name__.rstrip("_"), own)
 
 
 def places_of(

@@ -24,7 +24,16 @@ from manyheads.cli.train import (
 class CompareGroup(TaskGroup):
     @staticmethod
     def make(what: str) -> Callable[..., None]:
-        return with_options(partial(compare_networks, what=what), file_options(what))
+        run = with_options(partial(compare_networks, what=what), file_options(what))
+        run.__doc__ = f"{run.__doc__}\n\n{compare_example(what)}"
+        return run
+
+
+def compare_example(what: str) -> str:
+    from manyheads.tasks.table import find_recipe, trained_tasks
+
+    files = f" {find_recipe(what).example}" if what in trained_tasks() else ""
+    return f"Example: manyheads compare {what}{files} --out runs/compared"
 
 
 def compare_networks(
@@ -41,15 +50,15 @@ def compare_networks(
     ] = 32,
     device: DeviceOption = None,
 ) -> None:
-    """Train a network of each kind that the task can be on the same files and budget.
+    """Train a network of each kind on the same files for the same steps.
 
-    One table: parameters, speed, scores, and what the lecture compares: the path between the first
-    and the last token, how many steps must follow each other, and the operations of a layer.
+    Prints one table: parameters, speed, scores; the path between the first and the last token, how
+    many steps must follow each other, and the operations of a layer.
 
-    Each has the settings that `train --network` gives it, a learning rate of its own among them.
+    Each has the settings that `train --network` gives it, with a learning rate of its own.
     What is given (training.learning_rate=0.001) holds for all that have it.
 
-    Ctrl-C stops after the step it is at; the same command goes on from there.
+    Ctrl-C stops after the current step; the same command goes on from there.
     """
     from manyheads.cli.screen import watching
     from manyheads.comparing import compare as compared

@@ -17,13 +17,20 @@ LINES = 200
 
 def import_(
     folder: Annotated[
-        Path, typer.Argument(help="config.json, safetensors, tokenizer.json.", show_default=False)
+        Path,
+        typer.Argument(
+            help="It holds config.json, *.safetensors and tokenizer.json.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The folder of the run: a new one.")],
 ) -> None:
-    """Take in a Hugging Face folder: GPT-2, Llama, Mistral, BERT, Marian, BART, mBART, Pegasus.
+    """Import a Hugging Face folder: GPT-2, Llama, Mistral, BERT, Marian, BART, mBART, Pegasus.
 
-    What comes of it is a run like any other: it is used, looked into, trained on from, exported.
+    The result is a run like any other: use it, train on from it, export it.
+
+    Example: manyheads import ./hf-folder --out runs/imported
+
+    Then: manyheads verify --model runs/imported
     """
     from manyheads.interop.huggingface.folders import check_folder
 
@@ -38,7 +45,9 @@ def import_(
 
 
 def export(
-    out: Annotated[Path, typer.Argument(help="A folder: a new one.", show_default=False)],
+    out: Annotated[
+        Path, typer.Argument(help="The folder to write: a new one.", show_default=False)
+    ],
     model: ModelOption,
     to: Annotated[str, typer.Option(help="huggingface, ctranslate2 or onnx.")],
     quantization: Annotated[
@@ -49,7 +58,10 @@ def export(
         typer.Option(help=f"Texts to compare on, one a line: the first {LINES}; else a few."),
     ] = None,
 ) -> None:
-    """Write a model for others to run, and compare what it says there with what it says here."""
+    """Write a model for other programs, and check that it gives the same results there.
+
+    Example: manyheads export de-en-hf --model de-en --to huggingface
+    """
     from manyheads.interop.export import TEXTS
     from manyheads.interop.export import export as send
     from manyheads.interop.parity import SAME
@@ -73,7 +85,12 @@ def verify(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Check on your own model that every way to run it says the same."""
+    """Check that a model gives the same results in every way it can be run.
+
+    Alone and in a batch, packed and padded, with and without a cache, here and exported.
+
+    Example: manyheads verify --model runs/de-en
+    """
     from manyheads.catalog import find_model
     from manyheads.interop.export import TEXTS
     from manyheads.models import load

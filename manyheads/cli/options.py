@@ -21,14 +21,14 @@ ModelOption = Annotated[
     ),
 ]
 DeviceOption = Annotated[
-    str | None, typer.Option(help="cpu, cuda or cuda:1; else the GPU where there is one.")
+    str | None, typer.Option(help="cpu, cuda or cuda:1. Without it: the GPU, where there is one.")
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="CPU threads that share the work.", show_default="what is fastest, of all"
-    ),
+    typer.Option(min=1, help="CPU threads to use.", show_default="as many as are fastest"),
 ]
+
+EXAMPLES = ("Example: ", "Then: ")  # how paragraphs begin that say what to type
 
 
 def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Parameter:
@@ -100,7 +100,7 @@ def describe_command(
     run: Callable[..., None], name: str, about: str, parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
     """The function as typer reads it: its name, its help and its options."""
-    run.__name__, run.__doc__ = name, about
+    run.__name__, run.__doc__ = name, inspect.cleandoc(about)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
@@ -128,10 +128,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return describe_command(run, function.__name__, function.__doc__ or "", parameters)
 
 
+def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """With its docstring as help; the paragraphs that are examples come last, below the options."""
+    parts = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    examples = [one for one in parts if one.startswith(EXAMPLES)]
+    app.command(
+        name,
+        help="\n\n".join(one for one in parts if one not in examples),
+        epilog="\n\n".join(examples),
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )(command(function))
+
+
 def make_command(name: str, function: Callable[..., None]) -> Any:
     """A command by itself, outside of any app."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name, context_settings={"help_option_names": ["-h", "--help"]})(command(function))
+    add_command(app, name, function)
     return typer.main.get_command(app)
 
 

@@ -46,7 +46,10 @@ SettingsArgument = Annotated[
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option(help="tiny, small or base; else by corpus and machine.", rich_help_panel=MODEL),
+    typer.Option(
+        help="tiny, small or base. Without it: by the size of the corpus and the machine.",
+        rich_help_panel=MODEL,
+    ),
 ]
 
 
@@ -95,7 +98,22 @@ class TaskGroup(TyperGroup):
 class TrainGroup(TaskGroup):
     @staticmethod
     def make(what: str) -> Callable[..., None]:
-        return with_options(partial(train_task, what=what), file_options(what))
+        run = with_options(partial(train_task, what=what), file_options(what))
+        run.__doc__ = f"{run.__doc__}\n\n{train_example(what)}"
+        return run
+
+
+def train_example(what: str) -> str:
+    """What to type, and what to do with the result."""
+    from manyheads.tasks.table import find_recipe, trained_tasks
+
+    if what not in trained_tasks():
+        return f"Example: manyheads train {what} training.steps=9000 --out runs/longer"
+    recipe, run = find_recipe(what), f"runs/{what}"
+    return (
+        f"Example: manyheads train {what} {recipe.example} --out {run}\n\n"
+        f"Then: manyheads {recipe.use} --model {run} --help"
+    )
 
 
 def file_options(what: str) -> list[Parameter]:
@@ -113,7 +131,7 @@ def train_task(
     *,
     what: str,
     settings: SettingsArgument = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run: a new one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for the result: a new one.")] = None,
     preset: PresetOption = None,
     network: Annotated[
         str | None,
@@ -122,7 +140,7 @@ def train_task(
     start_from: Annotated[
         Path | None,
         typer.Option(
-            help="A run or an imported model: its vocabulary, its network and its weights.",
+            help="Begin with the weights of a run, or of an imported model.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -130,25 +148,25 @@ def train_task(
         bool,
         typer.Option(
             "--settings",
-            help="List every setting of the task and what it does; stop.",
+            help="List every setting and what it does; then stop.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     device: DeviceOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            help="Train for so long at most: as many steps as fit, by what the first take here."
-        ),
+        typer.Option(help="Train for this long at most: as many steps as fit into the time."),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the recipe and what it takes, by some steps; stop."),
+        typer.Option(
+            "--dry-run", help="Print the recipe, and the memory and time it takes; then stop."
+        ),
     ] = False,
 ) -> None:
-    """Train a model from files: one command, no configuration.
+    """Train a model from files. What is not given is chosen for you.
 
-    Ctrl-C stops after the step it is at; `manyheads resume` goes on from there.
+    Ctrl-C stops after the current step; `manyheads resume` goes on from there.
     """
     from manyheads.learn import refuse_minutes, start
     from manyheads.request import Request
@@ -213,7 +231,12 @@ def resume(
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Go on with a run as if it had never stopped."""
+    """Go on with a run as if it had never stopped.
+
+    Example: manyheads resume runs/de-en
+
+    Then: manyheads resume runs/de-en training.steps=9000, to train for longer
+    """
     from manyheads.training.distributed import join
     from manyheads.training.run import LOCK, RECIPE, Run
 

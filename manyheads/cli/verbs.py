@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from inspect import Parameter
+from inspect import Parameter, cleandoc
 from typing import Any
 
 from typer.core import TyperCommand
@@ -84,18 +84,23 @@ def with_options_of(name: str, model: str) -> Callable[..., None]:
 
 def with_all_options(name: str) -> Callable[..., None]:
     """The command as it is for any model: to be shown, or to say that a model is missing."""
-    verbs = {id(verb): (task, verb) for task, verb in tasks_with(name)}
+    tasks: dict[Verb, list[str]] = {}
+    for task, verb in tasks_with(name):
+        tasks.setdefault(verb, []).append(task)
+    tasks = tasks or {PLAIN[name]: []}  # of tasks that are not installed
     whose: dict[str, list[str]] = {}
-    for task, verb in verbs.values():
+    for verb, those in tasks.items():
         for one in fields(verb.options):  # type: ignore[arg-type]
-            whose.setdefault(one.name, []).append(task)
+            whose.setdefault(one.name, []).extend(those)
     made: dict[str, Parameter] = {}
-    for _, verb in verbs.values():
+    for verb in tasks:
         for one in fields(verb.options):  # type: ignore[arg-type]
-            alone = len(whose[one.name]) < len(verbs)
-            panel = f"Models of {' and '.join(whose[one.name])}" if alone else ""
+            alone = len(whose[one.name]) < sum(map(len, tasks.values()))
+            panel = f"For {', '.join(whose[one.name])}" if alone else ""
             made.setdefault(one.name, option_of(verb.options, one, panel))
-    about = "\n\n".join(verb.options.__doc__ or "" for _, verb in verbs.values())
+    about = "\n\n".join(cleandoc(verb.options.__doc__ or "") for verb in tasks)
+    if len(tasks) > 1:
+        about += f"\n\nThen: manyheads {name} --model MODEL --help, for what that model has"
     return with_parameters(lambda **_: None, name, about, [*made.values()])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from manyheads.config.declare import check, check_types, setting, with_default
 
-SEARCH, CHANCE = "Searching for the best", "Drawing at random"
+SEARCH, CHANCE = "Search", "Sampling"
 BEAM = 5  # as wide as a search is where nothing else was asked for
 
 
@@ -19,22 +19,30 @@ class Sampling:
     """
 
     temperature: float = setting(
-        1.0, "0: the likeliest each time; above 0: draw, more boldly the higher.", panel=CHANCE
+        1.0,
+        "0: take the likeliest token; above 0: sample, the higher the more varied.",
+        panel=CHANCE,
     )
-    top_k: int = setting(0, "Only the likeliest so many; 0: all.", least=0, panel=CHANCE)
+    top_k: int = setting(
+        0, "Sample from this many of the likeliest tokens; 0: from all.", least=0, panel=CHANCE
+    )
     top_p: float = setting(
-        1.0, "Only the likeliest that make up this share.", above=0, most=1, panel=CHANCE
+        1.0,
+        "Sample from the likeliest tokens that together have this probability.",
+        above=0,
+        most=1,
+        panel=CHANCE,
     )
     min_p: float = setting(
         0.0,
-        "Only those with this share of the likeliest one's chance.",
+        "Leave out tokens below this share of the likeliest one's probability.",
         least=0,
         most=1,
         panel=CHANCE,
     )
-    seed: int = setting(0, "The same seed draws the same.", panel=CHANCE)
+    seed: int = setting(0, "The same seed gives the same result.", panel=CHANCE)
     strategy: str = setting(
-        "auto", "What writes: greedy, sample, beam or one that was added; auto: as the rest says."
+        "auto", "greedy, sample, beam or one that was added; auto: as the other options say."
     )
 
     def __post_init__(self) -> None:
@@ -60,25 +68,27 @@ class DecodingConfig(Sampling):
     """Greedy unless a beam of more than 1 or a temperature is asked for."""
 
     temperature: float = with_default(Sampling, "temperature", 0.0)
-    beam: int = setting(1, "Go on with so many beginnings at once.", least=1, panel=SEARCH)
-    nbest: int = setting(1, "Write the best so many of a beam.", least=1, panel=SEARCH)
+    beam: int = setting(1, "Candidates of beam search; 1: no search.", least=1, panel=SEARCH)
+    nbest: int = setting(1, "Write this many of the best candidates.", least=1, panel=SEARCH)
     length_penalty: float = setting(
         1.0,
-        "The best has the highest log-probability / length ** this; 0 favours short ones.",
+        "Candidates are ranked by log-probability / length ** this; 0 favours short ones.",
         least=0,
         panel=SEARCH,
     )
     # Otherwise a search may take as many steps as its longest sequence has tokens.
     early_stopping: bool = setting(
         True,
-        "A beam ends with as many texts as it is wide; else once none can become better.",
+        "Stop once as many candidates are complete as the beam has; else once none can get better.",
         panel=SEARCH,
     )
     repetition_penalty: float = setting(
-        1.0, "Above 1: what was read or written is less likely.", above=0, panel=CHANCE
+        1.0, "Above 1: tokens that were there before become less likely.", above=0, panel=CHANCE
     )
-    min_new_tokens: int = setting(0, "Write no fewer than this.", least=0)
-    max_new_tokens: int = setting(0, "Write no more than this; 0: by the source's length.", least=0)
+    min_new_tokens: int = setting(0, "Fewest tokens to write.", least=0)
+    max_new_tokens: int = setting(
+        0, "Most tokens to write; 0: by the length of the source.", least=0
+    )
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

@@ -90,6 +90,7 @@ class Recipe:
 
     implementation: ClassVar[str]  # "module:class" of the Task
     files: ClassVar[tuple[str, ...]] = ()  # the fields of `data` that are options of `train`
+    example: ClassVar[str] = ""  # those that are enough, as they are typed
     use: ClassVar[str] = "predict"  # the command that a trained model is for
     verbs: ClassVar[Mapping[str, Verb]] = {}
     networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be

@@ -37,27 +37,27 @@ RETIRED = ("inner", "order", "types", "scaled", "longest", "longest_wave", "reac
 
 # What `train` lists: a line for each that is trained.
 ABOUT = {
-    "translation": "Texts in another language, from pairs of them.",
-    "summarization": "Short texts of long ones.",
-    "answering": "Answers to questions about a text.",
-    "language": "Text that goes on.",
-    "masked": "Hidden words: an encoder to start from.",
-    "classification": "Which class a text is of.",
-    "regression": "A number for a text.",
-    "labelling": "A tag for each word.",
-    "music": "Music that goes on.",
+    "translation": "A text in another language; learned from pairs of texts.",
+    "summarization": "A short text for a long one; learned from pairs of texts.",
+    "answering": "An answer to a question about a text.",
+    "language": "A language model: it writes on from a prompt.",
+    "masked": "An encoder that guesses hidden words, like BERT: for vectors, or to start from.",
+    "classification": "A class for each text.",
+    "regression": "A number for each text.",
+    "labelling": "A tag for each word of a text.",
+    "music": "Music that goes on; learned from MIDI files.",
 }
 
 # The commands that models are for: what `manyheads` lists.
 VERBS = {
     "translate": "Translate, summarize or answer: whatever the model has learned.",
-    "generate": "Write on: text from a prompt, or music.",
-    "classify": "Say what each text is: its class, its number, or its words' tags.",
-    "embed": "A vector for each text.",
-    "score": "How likely a model finds a text: bits per byte, perplexity.",
-    "predict": "A line for each line read.",
+    "generate": "Write text from a prompt, or music.",
+    "classify": "Give each text its class, its number, or a tag for each word.",
+    "embed": "Make a vector for each text.",
+    "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
+    "predict": "Use a model of a task that is installed beside the package.",
     "evaluate": "Measure a model on a test set.",
-    "look": "Show what a model looks at.",
+    "look": "Draw which notes a model of music attends to.",
 }
 MODELS = {"translate": "de-en"}  # for who names none
 

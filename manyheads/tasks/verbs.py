@@ -12,7 +12,10 @@ from manyheads.tasks.recipe import Options, Verb
 
 @dataclass(frozen=True)
 class PredictOptions(Options):
-    """A line for each line read, by a model whose task has no command of its own."""
+    """Write one line for each line read, by a model of a task that is installed beside.
+
+    Example: manyheads predict --model runs/sorting "3 1 2 4"
+    """
 
     texts: tuple[str, ...] = setting(
         (), "What to read; without any, the lines of stdin.", argument="LINE"
@@ -21,9 +24,12 @@ class PredictOptions(Options):
 
 @dataclass(frozen=True)
 class ExamplesOptions(Options):
-    """Measure a model on examples in a file."""
+    """Measure a model on examples in a file.
 
-    data: Path | None = setting(None, "Examples, as the model was trained on.")
+    Example: manyheads evaluate --model runs/labels --data test.tsv
+    """
+
+    data: Path | None = setting(None, "Examples, in a file like the one for training.")
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:

@@ -135,12 +135,13 @@ def test_without_built_in_models_it_is_said_how_to_come_by_one(
     assert manyheads("models") == (0, "", "no model is built in; `manyheads train` makes one\n")
 
 
-def test_the_help_of_every_command_answers_without_loading_torch() -> None:
+def test_the_help_of_every_command_ends_with_an_example_and_loads_no_torch() -> None:
     code = (
         "import sys; from manyheads.cli.app import app; from typer.testing import CliRunner\n"
         "for name in sys.argv[1:]:\n"
         "    result = CliRunner().invoke(app, [name, '--help'])\n"
         "    assert result.exit_code == 0 and f' {name} ' in result.output, result.output\n"
+        "    assert f'Example: manyheads {name}' in result.output.split('╯')[-1], result.output\n"
         "    assert 'torch' not in sys.modules, f'{name} loaded torch'\n"
     )
     names = list(get_command(app).commands)

@@ -67,6 +67,7 @@ class ClassificationRecipe(Recipe):
 
     implementation = "manyheads.tasks.classification.task:ClassificationTask"
     files = ("data", "valid_data")
+    example = "--data train.jsonl"
     presets = PRESETS
     verbs = VERBS
     use = "classify"

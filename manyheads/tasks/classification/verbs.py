@@ -12,16 +12,20 @@ from manyheads.tasks.verbs import ExamplesOptions
 
 @dataclass(frozen=True)
 class ClassifyOptions(Options):
-    """Say what each text is: its class and how sure that is, its number, or its words' tags.
+    """Give each text its class and its probability, its number, or a tag for each word.
 
-    A line is written for each line read, as they come.
-    Two texts of one line have a tab between them.
+    One line is written for each line read, at once.
+    Where the model reads pairs of texts, a tab stands between the two.
+
+    Example: manyheads classify --model runs/labels "It was a joy to watch."
     """
 
     texts: tuple[str, ...] = setting(
         (), "What to read; without any, the lines of stdin.", argument="TEXT"
     )
-    as_json: bool = setting(False, "A JSON object a line, with all probabilities.", flag="--json")
+    as_json: bool = setting(
+        False, "Write one JSON object a line, with all probabilities.", flag="--json"
+    )
 
 
 COMMANDS = "manyheads.tasks.classification.commands"

@@ -14,13 +14,17 @@ class LanguageDecoding(DecodingConfig):
     """Drawn at random unless the temperature is 0: then the likeliest token, or a beam."""
 
     temperature: float = with_default(DecodingConfig, "temperature", 0.8)
-    max_new_tokens: int = setting(256, "Write no more than this.", least=1)
-    stop: tuple[str, ...] = setting((), "End before this text; may be given again.")
+    max_new_tokens: int = setting(256, "Most tokens to write.", least=1)
+    stop: tuple[str, ...] = setting((), "Stop before this text; may be given again.")
     truncate: bool = setting(
-        False, "Take the end of a prompt longer than the context; else refuse it."
+        False, "Of a prompt longer than the context, read the end. Without it: an error."
     )
-    special: bool = setting(False, "Read special tokens in the prompt as such, not as text.")
-    chat: bool = setting(False, "Answer the prompt, put into the model's own chat template.")
+    special: bool = setting(
+        False, "Read special tokens such as <|im_start|> in the prompt as tokens, not as text."
+    )
+    chat: bool = setting(
+        False, "Put the prompt into the model's own chat template, and write the answer."
+    )
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

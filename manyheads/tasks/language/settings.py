@@ -21,7 +21,7 @@ VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 class TextData:
     """Where running text comes from, and how much of it is read at a time."""
 
-    text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
+    text: tuple[Path, ...] = setting((), "Text files, folders of them, .jsonl; may be given again.")
     valid_text: tuple[Path, ...] = setting((), "The same, for validation.")
     split: str = setting(
         "file",
@@ -118,6 +118,7 @@ class LanguageRecipe(Recipe):
 
     implementation = "manyheads.tasks.language.task:LanguageTask"
     files = ("text", "valid_text")
+    example = "--text corpus.txt"
     presets = PRESETS
     verbs = VERBS
     use = "generate"

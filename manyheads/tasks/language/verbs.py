@@ -13,13 +13,16 @@ from manyheads.tasks.recipe import Options, Verb
 
 @dataclass(frozen=True)
 class GenerateOptions(LanguageDecoding, Options):
-    """Write on from a prompt, word by word as it comes."""
+    """Write text that goes on from a prompt, shown while it is written.
 
-    prompt: str | None = setting(None, "What to go on from; without it, all of stdin.")
-    count: int = setting(1, "Write so many, each drawn anew.", least=1)
-    keep_newline: bool = setting(False, "Keep the line break that stdin ends with.")
+    Example: manyheads generate --model runs/lm --prompt "ROMEO:" --max-new-tokens 100 --seed 7
+    """
+
+    prompt: str | None = setting(None, "The text to go on from. Without it: all of stdin.")
+    count: int = setting(1, "How many texts to write, each sampled anew.", least=1)
+    keep_newline: bool = setting(False, "Keep the line break at the end of stdin.")
     as_json: bool = setting(
-        False, "Write a JSON object for each: prompt, text, score.", flag="--json"
+        False, "Write one JSON object for each text: prompt, text, score.", flag="--json"
     )
     max_new_tokens: int = with_default(LanguageDecoding, "max_new_tokens", 200)
 
@@ -36,25 +39,33 @@ class GenerateOptions(LanguageDecoding, Options):
 
 @dataclass(frozen=True)
 class ScoreOptions(Options):
-    """How likely a model finds the text on stdin: bits per byte, perplexity."""
+    """Measure how likely the text on stdin is for a language model: bits per byte, perplexity.
+
+    Example: manyheads score --model runs/lm < text.txt
+    """
 
     lines: bool = setting(False, "Each line of stdin is a text of its own.")
     stride: int = setting(
         0,
-        "Of a text longer than the context, move the window by so many tokens; 0: half the "
+        "For a text longer than the context, how far the window moves, in tokens; 0: half the "
         "context.",
     )
-    context: str = setting("", "What comes before each text, and is not scored itself.")
+    context: str = setting("", "Text that comes before each text and is not scored.")
     as_json: bool = setting(
-        False, "A JSON object a text, with each token's log-probability.", flag="--json"
+        False,
+        "Write one JSON object for each text, with the log-probability of each token.",
+        flag="--json",
     )
 
 
 @dataclass(frozen=True)
 class EvaluateTextOptions(Options):
-    """Measure how well a model foresees texts: bits per byte, perplexity."""
+    """Measure how well a language model predicts texts: bits per byte, perplexity.
 
-    text: tuple[Path, ...] = setting((), "Files, folders, .jsonl.")
+    Example: manyheads evaluate --model runs/lm --text test.txt
+    """
+
+    text: tuple[Path, ...] = setting((), "Text files, folders of them, .jsonl; may be given again.")
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:

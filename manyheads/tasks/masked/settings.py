@@ -89,6 +89,7 @@ class MaskedRecipe(Recipe):
 
     implementation = "manyheads.tasks.masked.task:MaskedTask"
     files = ("text", "valid_text")
+    example = "--text corpus.txt"
     presets = PRESETS
     verbs = VERBS
     use = "embed"

@@ -13,18 +13,20 @@ from manyheads.tasks.verbs import refuse_unwritable
 
 @dataclass(frozen=True)
 class EmbedOptions(Options):
-    """A vector for each text: `manyheads embed --model runs/mlm < sentences.txt > vectors.npy`
+    """Make a vector for each text. The dot product of two says how similar the texts are.
 
-    The product of two is how alike the texts are.
+    Example: manyheads embed --model runs/mlm < sentences.txt > vectors.npy
     """
 
     texts: tuple[str, ...] = setting(
         (), "What to read; without any, the lines of stdin.", argument="TEXT"
     )
-    out: Path | None = setting(None, "The .npy file to write; else stdout, or as --json.")
-    pooling: str | None = setting(None, "mean or first; else as the model was made.")
-    plain: bool = setting(False, "As they come, not brought to length 1.")
-    as_json: bool = setting(False, "A JSON list of numbers a line.", flag="--json")
+    out: Path | None = setting(None, "The .npy file to write. Without it: stdout.")
+    pooling: str | None = setting(
+        None, "mean or first: the mean of all tokens, or the first token."
+    )
+    plain: bool = setting(False, "Do not scale the vectors to length 1.")
+    as_json: bool = setting(False, "Write one JSON list of numbers a line.", flag="--json")
 
     def __post_init__(self) -> None:
         if self.pooling not in (None, "mean", "first"):

@@ -17,12 +17,12 @@ class MusicDecoding(Sampling):
     """What is left to chance; at temperature 0 the likeliest token is taken."""
 
     truncate: bool = setting(
-        False, "Take the end of a beginning longer than the context; else refuse it."
+        False, "Of a --prime longer than the context, read the end. Without it: an error."
     )
     voice_leading: float = setting(
         VOICE_LEADING,
-        "Of chorales: what parallel fifths, octaves and crossings of voices cost, in nats; "
-        "0: nothing.",
+        "Penalty, in nats, for parallel fifths and octaves and for crossed voices in chorales; "
+        "0: none.",
     )
 
     def contradictions(self) -> Iterator[str]:

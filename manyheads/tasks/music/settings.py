@@ -173,6 +173,7 @@ class MusicRecipe(Recipe):
 
     implementation = "manyheads.tasks.music.task:MusicTask"
     files = ("music", "valid_music", "augment")
+    example = "--music midi_folder"
     presets = PRESETS
     verbs = VERBS
     use = "generate"

@@ -16,15 +16,20 @@ MIDI = (".mid", ".midi")
 
 @dataclass(frozen=True)
 class ComposeOptions(MusicDecoding, Options):
-    """Write music on, into MIDI files; or event by event onto the screen."""
+    """Write music into MIDI files, or as events onto the screen.
 
-    count: int = setting(1, "Write so many, each drawn anew.", least=1)
-    prime: Path | None = setting(None, "A MIDI file to play on from.")
-    seconds: float = setting(30.0, "Of new music, if it does not end before.")
+    Example: manyheads generate --model chorales --out bach.mid
+
+    Example: manyheads generate --model chorales --harmonize melody.mid --out hymn.mid
+    """
+
+    count: int = setting(1, "How many pieces to write, each sampled anew.", least=1)
+    prime: Path | None = setting(None, "A MIDI file to go on from.")
+    seconds: float = setting(30.0, "Length of the new music, if it does not end before.")
     harmonize: Path | None = setting(
-        None, "A MIDI file with a melody: write the other voices of a chorale."
+        None, "A MIDI file with a melody: write the other three voices of a chorale."
     )
-    voice: str = setting("soprano", "Which one it is: soprano, alto, tenor or bass.")
+    voice: str = setting("soprano", "Which voice the melody is: soprano, alto, tenor or bass.")
     track: str | None = setting(
         None,
         "Which track of --harmonize is the melody, by number from 1 or by name.",
@@ -35,7 +40,7 @@ class ComposeOptions(MusicDecoding, Options):
         "A .mid file, or a folder for 001.mid, 002.mid, ...; beside each a .wav to hear and a "
         ".png to see. Without it events are printed.",
     )
-    only_midi: bool = setting(False, "No .wav, no .png.")
+    only_midi: bool = setting(False, "Write no .wav and no .png.")
     soundfont: Path | None = setting(None, "An .sf2 file for the .wav, played by fluidsynth.")
 
     @classmethod
@@ -89,12 +94,19 @@ class ComposeOptions(MusicDecoding, Options):
 
 @dataclass(frozen=True)
 class EvaluateMusicOptions(Options):
-    """Measure how well a model foresees music, and how what it writes compares with it."""
+    """Measure how well a model predicts music, and compare what it writes with real music.
 
-    music: tuple[Path, ...] = setting((), "MIDI files, folders, an .npz.")
+    Example: manyheads evaluate --model runs/piano --music test_folder
+    """
+
+    music: tuple[Path, ...] = setting(
+        (), "MIDI files, folders of them, or an .npz of chorales; may be given again."
+    )
     split: str = setting("valid", "Which part of an .npz.")
-    count: int = setting(8, "Pieces to draw, to compare the music.", least=1)
-    seconds: float = setting(30.0, "Of each, and of the start of those given.")
+    count: int = setting(8, "Pieces to write, for the comparison.", least=1)
+    seconds: float = setting(
+        30.0, "Length of each, and of the part of the real music that is compared."
+    )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     @classmethod
@@ -111,13 +123,16 @@ class EvaluateMusicOptions(Options):
 
 @dataclass(frozen=True)
 class LookOptions(Options):
-    """Show which notes a model of music looks back at."""
+    """Draw which notes a model of music attends to.
 
-    music: Path | None = setting(None, "The piece to look at, a MIDI file.")
-    layer: int = setting(0, "Counted from 0.")
-    head: int | None = setting(None, "Counted from 0.", instead="all of them")
+    Example: manyheads look --model chorales --music bach.mid --layer 1 --out arcs.png
+    """
+
+    music: Path | None = setting(None, "The piece, a MIDI file.")
+    layer: int = setting(0, "The layer, counted from 0.")
+    head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
     at: float | None = setting(
-        None, "Whose attention: a note at so many seconds.", instead="the last"
+        None, "The note whose attention is drawn, by its time in seconds.", instead="the last"
     )
     out: Path | None = setting(None, "Write a picture to this .png file.")
 

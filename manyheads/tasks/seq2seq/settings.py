@@ -35,9 +35,9 @@ class PairData:
     """
 
     source: Path | None = setting(None, "Texts to read, one a line.")
-    target: Path | None = setting(None, "What is to be written for each.")
+    target: Path | None = setting(None, "The output wanted for each, one a line.")
     valid_source: Path | None = setting(None, "Texts to read, for validation.")
-    valid_target: Path | None = setting(None, "What is wanted for each of those.")
+    valid_target: Path | None = setting(None, "The outputs wanted, for validation.")
     pairs: Path | None = setting(None, "Both in one file, .tsv or .jsonl.")
     valid_pairs: Path | None = setting(None, "Both in one file, for validation.")
     held_out: int = setting(
@@ -134,6 +134,7 @@ class Seq2SeqRecipe(Recipe):
 
     implementation = "manyheads.tasks.seq2seq.task:Seq2Seq"
     files = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
+    example = "--pairs train.jsonl"
     presets = PRESETS
     verbs = VERBS
     use = "translate"

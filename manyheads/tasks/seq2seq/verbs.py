@@ -16,10 +16,13 @@ from manyheads.tasks.verbs import refuse_unwritable
 class TranslateOptions(DecodingConfig, Options):
     """Translate, summarize or answer: whatever the model has learned.
 
-    A line is written for each line read, in the same order and as they come:
-    who sends one and waits is answered.
-    Documents and questions have lines of their own: give them with --records,
-    as they stand in a .jsonl file.
+    One line is written for each line read, at once and in the same order.
+    A text of several lines, or a question with its text, is given with --records:
+    one JSON object a line, as in a .jsonl file.
+
+    Example: manyheads translate "Ich habe keine Zeit."
+
+    Example: manyheads translate --model runs/de-en < in.txt > out.txt
     """
 
     texts: tuple[str, ...] = setting(
@@ -27,25 +30,25 @@ class TranslateOptions(DecodingConfig, Options):
     )
     records: bool = setting(
         False,
-        "Stdin has a JSON object a line, as for train: a source, document, or context with a "
-        "question or several.",
+        "Read one JSON object a line from stdin, with the same names as for train: a source, a "
+        "document, or a context with questions.",
     )
     as_json: bool = setting(
-        False, "Write a JSON object a line: scores, word alignments.", flag="--json"
+        False, "Write one JSON object a line: text, score, word alignment.", flag="--json"
     )
-    prefix: str = setting("", "All that is written begins with this.")
+    prefix: str = setting("", "What each output begins with.")
     long: str | None = setting(
         None,
-        "What becomes of several sentences on a line, and of more than can be read: split "
-        "reads each sentence by itself, truncate the beginning, refuse ends the command.",
+        "A line with several sentences, or one that is too long: split reads each sentence by "
+        "itself, truncate reads the beginning, refuse ends with an error.",
         instead="split for translations, else truncate",
     )
     beam: int = with_default(DecodingConfig, "beam", BEAM)
     nbest: int = setting(
         0,
-        "Write the best so many, each with the number of its source (from 1) and the "
-        "score by which they are ranked, log-probability / length ** penalty; tabs between.",
-        instead="the best alone, as it is",
+        "Write this many of the best, each with the number of its source (from 1) and its "
+        "score, log-probability / length ** penalty; tabs between.",
+        instead="only the best, without number and score",
         panel=SEARCH,
         least=0,
     )
@@ -77,24 +80,26 @@ class EvaluateOptions(Options):
 
     By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries, exact match and F1 for
     answers.
+
+    Example: manyheads evaluate --model runs/de-en --source test.de --reference test.en
     """
 
     source: Path | None = setting(None, "Texts to read, one a line.")
-    reference: Path | None = setting(None, "What is wanted for each.")
+    reference: Path | None = setting(None, "The right output for each, one a line.")
     pairs: Path | None = setting(None, "Or both in one file, .tsv or .jsonl.")
-    against: str | None = setting(None, "Another model: is the difference more than chance?")
+    against: str | None = setting(None, "Another model to compare with, by paired bootstrap.")
     write_to: Path | None = setting(
-        None, "Put what the model writes into this file.", flag="--write"
+        None, "Write the outputs of the model into this file.", flag="--write"
     )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
     beam: int = with_default(DecodingConfig, "beam", BEAM)
     length_penalty: float = with_default(DecodingConfig, "length_penalty", 1.0)
     tokenize: str | None = setting(
         None,
-        "How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split.",
+        "How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split already.",
         instead="by the script of the references",
     )
-    metric: tuple[str, ...] = setting((), "Measure by this one too; it may be given several times.")
+    metric: tuple[str, ...] = setting((), "One more metric; may be given several times.")
 
     def __post_init__(self) -> None:
         files = {"--source": self.source, "--reference": self.reference, "--pairs": self.pairs}
