@@ -127,6 +127,10 @@ class Windows:
         cut = pieces(self.documents.ends, self.context, offsets)
         return self.batched(*cut, np.zeros(len(cut[0]), np.int64), epoch)
 
+    def whole(self) -> list[Rows]:
+        """Every token of each document once, in windows that do not overlap: to measure by."""
+        return self.planned(np.zeros(len(self.documents), np.int64), 0)
+
     def batched(self, begins: Ints, lengths: Ints, tables: Ints, epoch: int) -> list[Rows]:
         random = np.random.default_rng([self.seed, epoch, 1])
         full = random.permutation(np.flatnonzero(lengths == self.context))
@@ -189,15 +193,6 @@ def lost(scores: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
     return F.cross_entropy(
         scores.flatten(0, 1).float(), wanted.flatten(), label_smoothing=smoothing, reduction="sum"
     )
-
-
-def whole(
-    documents: Shard, context: int, tokens: int, layout: Layout = "packed", *, pad: int = PAD
-) -> Iterator[Batch]:
-    """Every token of each document once, in windows that do not overlap: to measure by."""
-    plan = Windows(documents, context, tokens, layout, pad=pad)
-    for rows in plan.planned(np.zeros(len(documents), np.int64), 0):
-        yield plan.batch(rows)
 
 
 def pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_hints
 
+import torch
 from torch import Tensor, nn
 
 from manyheads.tasks.model import Model, Predictor
+from manyheads.training.distributed import World
+
+Found = TypeVar("Found")
 
 
 class Corpus(Protocol):
@@ -62,6 +66,8 @@ class Task(ABC):
     """A family of models: what is done with a run's recipe and folder."""
 
     Recipe: ClassVar[Any]  # what it says of itself
+    world = World()  # the processes that share its validations
+    at_once = 16384  # tokens of a batch to validate on
 
     def __init__(self, recipe: Any, folder: Path | None = None):
         self.recipe, self.folder = recipe, folder
@@ -118,7 +124,7 @@ class Task(ABC):
 
     @abstractmethod
     def validate(self, network: Any) -> Validation:
-        """On what was held out."""
+        """On what was held out; where several train, all do it, and all come to the same."""
 
     def model(self, network: Any, name: str = "") -> Model:
         """What a user gets of a network."""
@@ -136,13 +142,28 @@ class Task(ABC):
 
     def mean_loss(self, network: nn.Module, batches: Batches) -> float:
         """Of a token, over all batches of an epoch."""
-        device = next(network.parameters()).device
-        total, counted = 0.0, 0
-        for rows in batches.epoch(0):
+        device, planned = next(network.parameters()).device, batches.epoch(0)
+
+        def lose(rows: Any) -> float:
             terms = self.loss(network, batches.batch(rows).to(device))
-            total += sum(term.item() for term in terms.values())
-            counted += batches.count(rows)
-        return total / counted
+            return sum(term.item() for term in terms.values())
+
+        total = 0.0
+        for loss in self.world.spread(lose, planned):
+            total += loss
+        return total / sum(map(batches.count, planned))
+
+    def halve_until_it_fits(self, validate: Callable[[], Found], least: int) -> Found:
+        """What is found with `at_once` tokens, with half as many from then on where those do not
+        fit into memory, and never with fewer than the least.
+        """
+        while True:
+            try:
+                return validate()
+            except torch.OutOfMemoryError:
+                if self.at_once // 2 < least:
+                    raise
+                self.at_once //= 2
 
 
 class Examples(list[Any]):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-PATIENCE = timedelta(hours=1)  # the first process alone validates, the others wait
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+PATIENCE = timedelta(hours=1)  # the first process alone reads the corpus, the others wait
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes, validates and talks."""
+        """Whether this is the process that writes and talks."""
         return self.rank == 0
 
     def wait(self) -> None:
@@ -46,6 +51,35 @@ class World:
         total = torch.tensor([number], device=self.device, dtype=torch.float64)
         dist.all_reduce(total)
         return float(total)
+
+    def spread(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """What the work makes of each item, in their order; each process does its share of them.
+
+        All have to call it. What fails in one fails in all: none waits for what never comes.
+        """
+        if self.size == 1:
+            return [work(item) for item in items]
+        made: list[Made] = []
+        error: Exception | None = None
+        try:
+            made = [work(item) for item in items[self.rank :: self.size]]
+        except Exception as raised:
+            error = raised
+        shares: list[Any] = [None] * self.size
+        dist.all_gather_object(shares, (made, error and describe_error(error)))
+        for _, failed in shares:
+            if failed:
+                kind, words = failed
+                raise kind(words) from error
+        return [shares[i % self.size][0][i // self.size] for i in range(len(items))]
+
+
+def describe_error(error: Exception) -> tuple[type[Exception], str]:
+    """As other processes can raise it."""
+    for kind in (torch.OutOfMemoryError, ValueError):  # who trains may have an answer to these
+        if isinstance(error, kind):
+            return kind, str(error)
+    return RuntimeError, f"{type(error).__name__}: {error}"
 
 
 def join(device: str | None = None) -> World:

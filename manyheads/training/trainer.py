@@ -73,6 +73,7 @@ class Trainer:
         callback: Callback = Callback(),
     ):
         self.task, self.run, self.world, self.callback = task, run, world, callback
+        task.world = world
         self.training, self.plan = task.recipe.training, task.batches()
         torch.manual_seed(self.training.seed)
         network = task.network()
@@ -268,9 +269,9 @@ class Trainer:
     def validate(self, counted: bool = True) -> None:
         """Only what is `counted` can be among the best: no new head before its first step."""
         self.check()
+        with swap_weights(self.learner.network, self.learner.weights()):
+            scores, samples = self.task.validate(self.learner.network)
         if self.world.first:
-            with swap_weights(self.learner.network, self.learner.weights()):
-                scores, samples = self.task.validate(self.learner.network)
             self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
             self.log_time(validated=scores)
             self.run.write(SAMPLES, format_validation(self.learner.taken, scores, samples))

@@ -14,7 +14,7 @@ from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write_shard
-from manyheads.data.windows import Batch, Rows, Windows, framed, pieces, whole
+from manyheads.data.windows import Batch, Rows, Windows, framed, pieces
 from manyheads.modules.build import build_decoder
 from manyheads.modules.transformer import Tokens
 
@@ -62,7 +62,7 @@ def test_every_token_but_the_first_of_a_document_is_wanted_once_an_epoch(
         assert wanted_after(laid_out(plan, epoch)) == steps_of(documents)
         counted = [plan.count(rows) for rows in plan.epoch(epoch)]
         assert counted == [int((b.wanted != NOTHING).sum()) for b in laid_out(plan, epoch)]
-    assert wanted_after([*whole(documents, context, tokens, layout)]) == steps_of(documents)
+    assert wanted_after([plan.batch(rows) for rows in plan.whole()]) == steps_of(documents)
 
 
 def test_a_long_document_is_cut_at_its_offset_and_a_short_one_is_not() -> None:

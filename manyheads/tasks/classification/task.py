@@ -179,15 +179,23 @@ class ClassificationTask(Task):
         """Of each frame (1, C), or (words, C)."""
         network.eval()
         device, work = next(network.parameters()).device, work_of(network)
-        found: dict[int, Tensor] = {}
-        for rows in alike([frame.ids for frame in frames], tokens):
+
+        def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
             batch = self.framer.lay_out([f.ids for f in some], [f.turn for f in some]).to(device)
             with using(sharing(work, batch.ids)):
                 logits = network(batch).float().cpu()
-            for i, row in zip(rows, logits, strict=True):
-                found[i] = row[list(frames[i].words)] if self.kind == "labelling" else row[None]
             progress(len(rows))
+            tagging = self.kind == "labelling"
+            return [
+                row[list(frame.words)] if tagging else row[None]
+                for frame, row in zip(some, logits, strict=True)
+            ]
+
+        groups = [*alike([frame.ids for frame in frames], tokens)]
+        found: dict[int, Tensor] = {}
+        for rows, read_rows in zip(groups, self.world.spread(read, groups), strict=True):
+            found |= zip(rows, read_rows, strict=True)
         return [found[i] for i in range(len(frames))]
 
     def measure(
@@ -207,7 +215,7 @@ class ClassificationTask(Task):
 
     def validate(self, network: Any) -> Validation:
         examples, frames, wanted = self.held_out
-        logits = self.logits(network, frames)
+        logits = self.logits(network, frames, self.at_once)
         outputs = predict(self.kind, self.labels, frames, logits)
         measured = self.measure(outputs, examples)
         scores = {name: round(one.value, 4) for name, one in measured.items()}

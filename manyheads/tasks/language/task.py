@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
-from manyheads.data.windows import Batch, Windows, lost, whole
+from manyheads.data.windows import Batch, Rows, Windows, lost
 from manyheads.decoding.detokenize import Detokenizer
 from manyheads.modules.build import build_decoder
 from manyheads.modules.config import NetworkConfig
@@ -34,11 +34,9 @@ from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
 READ, FOLLOWING = 16, 64  # tokens of each that are read, and that are written
-VALIDATED_AT_ONCE = 16384  # tokens
 
 
 class LanguageTask(Task):
@@ -48,7 +46,7 @@ class LanguageTask(Task):
 
     def __init__(self, recipe: LanguageRecipe, codec: Text, folder: Path | None = None):
         super().__init__(recipe, folder)
-        self.codec, self.at_once = codec, VALIDATED_AT_ONCE
+        self.codec = codec
 
     @property
     def design(self) -> NetworkConfig:
@@ -117,17 +115,22 @@ class LanguageTask(Task):
         A run is not lost because all that is held out does not fit into memory at once.
         """
         network.eval()
-        return in_parts(
-            self, lambda: Validation(self.measure(network), self.samples(network)), self.context
+        return self.halve_until_it_fits(
+            lambda: Validation(self.measure(network), self.samples(network)), self.context
         )
 
     @torch.no_grad()
     def measure(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
         (documents, size), pad = self.held_out, self.codec.special_tokens.pad
+        plan = Windows(documents, self.context, self.at_once, self.recipe.layout, pad=pad)
+
+        def lose(rows: Rows) -> float:
+            return self.loss(network, plan.batch(rows).to(device))["loss"].item()
+
         total, counted = 0.0, int((documents.lengths - 1).clip(min=0).sum())
-        for batch in whole(documents, self.context, self.at_once, self.recipe.layout, pad=pad):
-            total += self.loss(network, batch.to(device))["loss"].item()
+        for lost_here in self.world.spread(lose, plan.whole()):
+            total += lost_here
         loss = total / counted
         bits = total / math.log(2) / size
         # A network that has learned nothing yet may be as perplexed as no number can say.
@@ -144,7 +147,9 @@ class LanguageTask(Task):
                 read.append(ids[:cut])
                 follows.append(ids[cut:])
         how = LanguageDecoding(max_new_tokens=FOLLOWING, truncate=True)
-        written = write_on(network, codec, read, how, self.context)
+        (written,) = self.world.spread(
+            lambda prompts: write_on(network, codec, prompts, how, self.context), [read]
+        )
         return [
             Sample(codec.render(ids), Detokenizer(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)

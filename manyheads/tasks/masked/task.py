@@ -32,7 +32,6 @@ from manyheads.tasks.task import Sample, Task, Validation
 
 SHOWN = 5  # windows of which every validation leaves a sample
 SHOWN_TOKENS = 48  # of each of them
-AT_ONCE = 16384  # tokens
 HELD_OUT = 1  # the seed of what is hidden in every validation
 
 
@@ -103,27 +102,30 @@ class MaskedTask(Task):
 
     @cached_property
     def held_out(self) -> MaskedBatches:
-        return self.read_split("valid", max(AT_ONCE, self.recipe.data.context), HELD_OUT)
+        return self.read_split("valid", max(self.at_once, self.recipe.data.context), HELD_OUT)
 
     @torch.no_grad()
     def validate(self, network: Any) -> Validation:
         """On words hidden in the same way every time."""
         network.eval()
         device = next(network.parameters()).device
-        right, lost, count = 0, 0.0, 0
-        for rows in self.held_out.epoch(0):
+
+        def guess(rows: Any) -> tuple[int, float, int]:
             batch = self.held_out.batch(rows).to(device)
             scores = guesses(network, batch).float()
-            lost += F.cross_entropy(scores, batch.wanted, reduction="sum").item()
-            right += int((scores.argmax(-1) == batch.wanted).sum())
-            count += len(batch.wanted)
+            loss = F.cross_entropy(scores, batch.wanted, reduction="sum").item()
+            return int((scores.argmax(-1) == batch.wanted).sum()), loss, len(batch.wanted)
+
+        right, lost, count = 0, 0.0, 0
+        for found in self.world.spread(guess, self.held_out.epoch(0)):
+            right, lost, count = right + found[0], lost + found[1], count + found[2]
         if not count:
             raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
         number = len(self.held_out.windows)
         shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
         return Validation(
             {"accuracy": round(100 * right / count, 4), "loss": lost / count},
-            [self.sample(network, i, device) for i in shown],
+            self.world.spread(lambda window: self.sample(network, window, device), shown),
         )
 
     def sample(self, network: Any, window: int, device: torch.device) -> Sample:

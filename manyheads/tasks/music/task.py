@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard
-from manyheads.data.windows import Batch, lost, whole
+from manyheads.data.windows import Batch, Rows, Windows, lost
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import sample
@@ -30,11 +30,9 @@ from manyheads.tasks.music.network import music_decoder
 from manyheads.tasks.music.settings import MusicRecipe
 from manyheads.tasks.music.windows import Augmentation, MusicWindows
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.training.oom_retry import in_parts
 
 SHOWN = 3  # held-out pieces that every validation plays on from
 READ, FOLLOWING = 32, 64  # tokens of each that are read, and that are written
-VALIDATED_AT_ONCE = 16384  # tokens
 
 
 class MusicTask(Task):
@@ -44,7 +42,7 @@ class MusicTask(Task):
 
     def __init__(self, recipe: MusicRecipe, codec: MusicCodec, folder: Path | None = None):
         super().__init__(recipe, folder)
-        self.codec, self.at_once = codec, VALIDATED_AT_ONCE
+        self.codec = codec
 
     @property
     def design(self) -> NetworkConfig:
@@ -108,28 +106,31 @@ class MusicTask(Task):
         A run is not lost because all that is held out does not fit into memory at once.
         """
         network.eval()
-        return in_parts(
-            self, lambda: Validation(self.measured(network), self.samples(network)), self.context
+        return self.halve_until_it_fits(
+            lambda: Validation(self.measured(network), self.samples(network)), self.context
         )
 
     @torch.no_grad()
     def measured(self, network: nn.Module) -> dict[str, float]:
         device = next(network.parameters()).device
-        special, context = self.codec.special_tokens, self.context
-        total = of_notes = 0.0
-        counted = notes = 0
-        for batch in whole(
-            self.held_out, context, self.at_once, self.recipe.layout, pad=special.pad
-        ):
-            tokens, wanted = batch.to(device)
+        special, layout = self.codec.special_tokens, self.recipe.layout
+        plan = Windows(self.held_out, self.context, self.at_once, layout, pad=special.pad)
+
+        def lose(rows: Rows) -> tuple[float, float, int, int]:
+            """Of all tokens and of notes alone, and how many of each there are."""
+            tokens, wanted = plan.batch(rows).to(device)
             scores = network(tokens).float()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
             known = wanted.flatten() != NOTHING
             sung = known & (wanted.flatten() != special.eos)
-            total += each.sum().item()
-            of_notes += each[sung].sum().item()
-            counted += int(known.sum())
-            notes += int(sung.sum())
+            losses = each.sum().item(), each[sung].sum().item()
+            return *losses, int(known.sum()), int(sung.sum())
+
+        total = of_notes = 0.0
+        counted = notes = 0
+        for found in self.world.spread(lose, plan.whole()):
+            total, of_notes = total + found[0], of_notes + found[1]
+            counted, notes = counted + found[2], notes + found[3]
         loss = total / counted
         # A network that has learned nothing yet may be as perplexed as no number can say.
         return {
@@ -140,15 +141,16 @@ class MusicTask(Task):
 
     def samples(self, network: nn.Module) -> list[Sample]:
         codec, held = self.codec, self.held_out
-        found = []
-        for i in sorted({len(held) * i // SHOWN for i in range(SHOWN)}):
+
+        def play(i: int) -> Sample:
             ids = held[i][:-1].tolist()  # from its start, without its stop
             cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
             written = self.written(network, ids[:cut], i)
             known = len(codec.special_tokens.bos)
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
-            found.append(Sample(*(" ".join(codec.pieces(side)) for side in sides)))
-        return found
+            return Sample(*(" ".join(codec.pieces(side)) for side in sides))
+
+        return self.world.spread(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
     def written(self, network: Any, ids: list[int], number: int) -> list[int]:
         """What may follow, within the context; each piece has a chance of its own."""

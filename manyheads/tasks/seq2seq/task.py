@@ -36,11 +36,9 @@ from manyheads.tasks.seq2seq.settings import (
 )
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.training.oom_retry import in_parts
 from manyheads.training.run import CORPUS
 
 SHOWN = 5  # sentences of which every validation leaves a sample
-VALIDATED_AT_ONCE = 16384  # tokens
 
 
 class Seq2Seq(Task):
@@ -50,7 +48,7 @@ class Seq2Seq(Task):
 
     def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
         super().__init__(recipe, folder)
-        self.codecs, self.at_once = codecs, VALIDATED_AT_ONCE
+        self.codecs = codecs
 
     @property
     def kind(self) -> Kind:
@@ -135,7 +133,12 @@ class Seq2Seq(Task):
     ) -> list[str]:
         read = self.codecs.source.encode_all(list(sources))
         written = write_targets(
-            network, read, how, special=self.codecs.special_tokens, tokens=self.at_once
+            network,
+            read,
+            how,
+            special=self.codecs.special_tokens,
+            tokens=self.at_once,
+            spread=self.world.spread,
         )
         return [self.codecs.target.render(best.ids) for best, *_ in written]
 
@@ -169,7 +172,7 @@ class Seq2Seq(Task):
         A run is not lost because all that is held out does not fit into memory at once.
         """
         longest = int(self.pairs("valid").lengths().max())
-        return in_parts(self, lambda: self.validated(network.eval()), longest)
+        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
 
     @torch.no_grad()
     def validated(self, network: EncoderDecoder) -> Validation:

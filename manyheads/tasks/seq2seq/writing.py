@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,18 +34,19 @@ def write_targets(
     special: tuple[SpecialTokens, SpecialTokens] = (SpecialTokens(), SpecialTokens()),
     numbers: Sequence[int] | None = None,
     tokens: int = 8192,
+    spread: Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]] = map,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
     Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
     those of the sources in the whole input, by which each draws. `special` are the tokens
-    around what is read and what is written.
+    around what is read and what is written. `spread` may share the groups among processes.
     """
     network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
-    found: dict[int, list[Hypothesis]] = {}
-    for rows in alike(sources, tokens // max(1, how.beam)):
+
+    def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
@@ -63,8 +65,12 @@ def write_targets(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
-        written = decode(step, start, bounds, how, own)
-        found |= dict(zip(rows, written, strict=True))
+        return decode(step, start, bounds, how, own)
+
+    groups = [*alike(sources, tokens // max(1, how.beam))]
+    found: dict[int, list[Hypothesis]] = {}
+    for rows, written in zip(groups, spread(write, groups), strict=True):
+        found |= zip(rows, written, strict=True)
     return [found[i] for i in range(len(sources))]
 
 
