@@ -79,6 +79,7 @@ class Size:
             ffn_width=4 * self.width,
             feed_forward="gelu-tanh",
             bias=bias,
+            init="gpt2",
             position=f"Learned({self.longest})",
             scale_embeddings=False,
             dropout=0.0,

@@ -22,6 +22,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.heads import EncoderHead, Guess
+from manyheads.modules.init import init_head
 from manyheads.modules.recurrent import (
     SCORES,
     RecurrentDecoder,
@@ -93,7 +94,10 @@ def build_embedding(network: NetworkConfig, vocabulary: int) -> Embedding:
 def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
     if network.tied:
         return Tied(written, bias=network.head_bias)
-    return nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
+    head = nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
+    if isinstance(network, TransformerConfig):
+        init_head(head, network.init)
+    return head
 
 
 # ---- transformers ---------------------------------------------------------------------------

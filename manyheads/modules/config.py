@@ -102,6 +102,11 @@ class TransformerConfig(NetworkBase):
     bias: bool = setting(
         True, "A bias beside the weights of attention, feed-forward layers and norms."
     )
+    init: Literal["xavier", "gpt2", "zero"] = setting(
+        "xavier",
+        "How weights begin: so that each layer keeps the size of what passes (xavier), small and "
+        "alike (gpt2), or so and with what layers add at zero (zero).",
+    )
     norm: Literal["layer", "rms"] = setting("layer", "With a mean (layer) or without (rms).")
     norm_epsilon: float = setting(1e-5, "What a norm adds before it divides.", above=0)
     norm_position: NormPosition = setting("pre", "Norms before each part of a layer, or after it.")

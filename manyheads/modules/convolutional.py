@@ -19,7 +19,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position
 from manyheads.modules.checks import counted, embedded, goes_on, looked_at, measured, same_width
-from manyheads.modules.layers import started
+from manyheads.modules.init import init_convolution, init_linear
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import SequenceNetwork, Tokens
 
@@ -36,10 +36,7 @@ class Gated(nn.Module):
         super().__init__()
         self.convolution = nn.Conv1d(width, 2 * width, span, dilation=dilation)
         self.reach = (span - 1) * dilation  # tokens it sees beside each
-        # Gates halve what passes and dropout thins what comes: these keep its size (ConvS2S, A.1).
-        deviation = math.sqrt(4 * (1 - dropout) / (span * width))
-        nn.init.normal_(self.convolution.weight, std=deviation)
-        nn.init.zeros_(cast(Tensor, self.convolution.bias))
+        init_convolution(self.convolution, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(self.convolution(x), 1)
@@ -139,7 +136,7 @@ class ConvolutionalDecoder(SequenceNetwork):
         )
         self.out = nn.Linear(width, width)
         self.kernel: Kernel = named_kernel(kernel or "fastest")
-        started(self.out)
+        init_linear(self.out)
 
     def new_cache(self) -> Recent:
         return Recent()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.modules.checks import mean, one_a_row
 from manyheads.modules.config import Pooling
-from manyheads.modules.layers import started
+from manyheads.modules.init import init_linear
 from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Tokens
 
 
@@ -23,7 +23,7 @@ class Guess(nn.Module):
         super().__init__()
         self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=norm_epsilon)
         self.words = Tied(embedding, bias=True)
-        started(self.dense)
+        init_linear(self.dense)
 
     def forward(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""
@@ -53,7 +53,7 @@ class EncoderHead(SequenceNetwork):
         self.pooling = pooling
         self.pooler = nn.Linear(width, width) if pooling == "first" else None
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, outcomes)
-        started(self.head, *([self.pooler] if self.pooler is not None else []))
+        init_linear(self.head, *([self.pooler] if self.pooler is not None else []))
 
     def forward(self, tokens: Tokens) -> Tensor:
         if self.pooling is not None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.modules.config import NormPosition
+from manyheads.modules.init import init_linear
 
 
 class FeedForward(nn.Module):
@@ -34,7 +35,7 @@ class FeedForward(nn.Module):
             nn.Linear(inner, width, bias=bias),
         )
         self.dropout = nn.Dropout(dropout)
-        started(self.inward, self.out)
+        init_linear(self.inward, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.dropout(self.activation(self.inward(x))))
@@ -59,7 +60,7 @@ class GatedFeedForward(nn.Module):
             nn.Linear(inner, width, bias=bias),
         )
         self.dropout = nn.Dropout(dropout)
-        started(self.inward, self.out)
+        init_linear(self.inward, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, content = self.inward(x).chunk(2, -1)
@@ -115,11 +116,3 @@ class Sublayer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"norm_position={self.norm_position}, residual={self.residual}"
-
-
-def started(*linears: nn.Linear) -> None:
-    """Weights that keep the size of what passes through; biases of zero."""
-    for linear in linears:
-        nn.init.xavier_uniform_(linear.weight)
-        if linear.bias is not None:
-            nn.init.zeros_(linear.bias)

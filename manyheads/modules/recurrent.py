@@ -31,7 +31,7 @@ from manyheads.modules.checks import (
     measured,
     same_width,
 )
-from manyheads.modules.layers import started
+from manyheads.modules.init import init_cells, init_fused, init_linear
 from manyheads.modules.stack import Memory, named
 from manyheads.modules.transformer import SequenceNetwork, Tokens
 
@@ -134,10 +134,8 @@ class RecurrentDecoder(SequenceNetwork):
         self.first = nn.Linear(width, self.kinds * depth * width)
         self.attention = None if attention is None else Lookup(attention, kernel)
         self.mix = nn.Linear(2 * width, width)
-        for weight in self.first.weight.split(width):
-            nn.init.xavier_uniform_(weight)
-        nn.init.zeros_(self.first.bias)
-        started(self.mix)
+        init_fused(self.first, width)
+        init_linear(self.mix)
 
     def new_cache(self) -> Carried:
         return Carried()
@@ -308,16 +306,7 @@ def cells_of(
         bidirectional=both_ways,
         dropout=dropout if depth > 1 else 0.0,  # torch drops between layers only, and warns of one
     )
-    hidden = cells.hidden_size
-    with torch.no_grad():
-        for name, parameter in cells.named_parameters():
-            if "bias" in name:
-                parameter.zero_()
-                if cell == "lstm" and "bias_ih" in name:
-                    parameter[hidden : 2 * hidden] = 1  # remember, until told to forget
-                continue
-            for gate in parameter.split(hidden):
-                (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)
+    init_cells(cells)
     return cells
 
 

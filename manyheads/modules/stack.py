@@ -6,7 +6,7 @@ B batch, T tokens, D model width.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -22,6 +22,7 @@ from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
 from manyheads.modules.config import TransformerConfig
+from manyheads.modules.init import init_parts
 from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer
 
 
@@ -235,8 +236,7 @@ class Stack(nn.Module):
         one = isinstance(pattern, Pattern | str | type)
         patterns = [pattern] * depth if one else list(cast(Sequence[Pattern], pattern))
         blocks = [build_block(config, relative, cross) for _ in range(depth)]
-        if first and config.residual:
-            scale_residuals(blocks)
+        init_parts(parts_of(blocks), config.init, residual=first and config.residual)
         return Stack(
             blocks,
             cast(list[Pattern], patterns),
@@ -300,17 +300,11 @@ def build_norm(config: TransformerConfig) -> nn.Module:
     return named(NORMS, "norm", config.norm)(config.width, config.norm_epsilon, config.bias)
 
 
-def scale_residuals(blocks: Sequence[Block]) -> None:
-    """Shrink what each part adds, so that the residual stream does not grow with depth."""
-    parts = [
-        cast(Any, sublayer.part)
-        for block in blocks
-        for sublayer in block.children()
-        if isinstance(sublayer, Sublayer)
-    ]
-    with torch.no_grad():
-        for part in parts:
-            part.out.weight.mul_(len(parts) ** -0.5)
+def parts_of(blocks: Sequence[Block]) -> Iterator[nn.Module]:
+    """What looks and what thinks, in every block."""
+    for block in blocks:
+        for sublayer in block.children():
+            yield cast(Sublayer, sublayer).part
 
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from manyheads.attention.evaluate import looks_ahead
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Segments, all_of
 from manyheads.attention.places import Places, line, packed
 from manyheads.inspect.record import recording
+from manyheads.modules.init import init_table
 from manyheads.modules.stack import Memory, Stack
 
 
@@ -115,10 +116,10 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
         self.scale = width**0.5 if scaled else 1.0
-        nn.init.normal_(self.table.weight, std=width**-0.5 if scaled else 0.02)
+        init_table(self.table, scaled)
         self.types = nn.Embedding(types, width) if types else None
         if self.types is not None:
-            nn.init.normal_(self.types.weight, std=0.02)
+            init_table(self.types)
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
         """ids (B, T) -> (B, T, D); what has no type given is of type 0."""

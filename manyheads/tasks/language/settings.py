@@ -69,6 +69,7 @@ def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig
         feed_forward="swiglu",
         norm="rms",
         bias=False,
+        init="gpt2",
         scale_embeddings=False,
         position="Rotary()",
         dropout=dropout,
