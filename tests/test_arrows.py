@@ -51,6 +51,7 @@ KNOWS: dict[str, set[str]] = {
     # a room for each task
     "tasks.portable": {"decoding"},
     "tasks.presets": {"modules", "training"},
+    "tasks.continuation": {"data", "training"},
     "tasks.seq2seq": {
         "tasks.portable",
         "tasks.presets",
@@ -60,14 +61,20 @@ KNOWS: dict[str, set[str]] = {
         "metrics",
         "inspect",
     },
-    "tasks.language": {"tasks.portable", "tasks.presets", "data", "metrics", "tasks.verbs"},
+    "tasks.language": {
+        "tasks.portable",
+        "tasks.presets",
+        "tasks.continuation",
+        "metrics",
+        "tasks.verbs",
+    },
     "tasks.masked": {"tasks.language"},
     "tasks.classification": {"tasks.masked"},
     "tasks.music": {
         "tasks.portable",
         "tasks.presets",
+        "tasks.continuation",
         "tasks.verbs",
-        "data",
         "metrics",
         "inspect",
     },

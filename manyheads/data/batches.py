@@ -130,43 +130,53 @@ def refuse_longer(table: NDArray[np.int64], most: ArrayLike, room: str, remedy: 
         )
 
 
-class PaddedBatches:
-    """Which examples make which batch: one a row, like lengths and about so many tokens together.
+class PlannedBatches:
+    """Which examples make which batch, by a plan.
 
     `weights` say how much of what is wanted each example has.
     """
 
     def __init__(
-        self, lengths: NDArray[np.int64], weights: NDArray[np.int64], tokens: int, seed: int
+        self,
+        lengths: NDArray[np.int64],  # (N, S)
+        weights: NDArray[np.int64],  # (N)
+        plan: Packing | Padding,
+        seed: int,
     ):
-        self.lengths, self.weights, self.seed, self.plan = lengths, weights, seed, Padding(tokens)
+        self.lengths, self.weights, self.plan, self.seed = lengths, weights, plan, seed
 
     @property
     def longest(self) -> int:
         return int(self.lengths.max())
 
-    def epoch(self, number: int) -> list[list[Row]]:
-        return self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
+    def epoch(self, number: int) -> list[Any]:
+        return self.plan.batches(self.lengths, seed=self.seed, epoch=number)
 
-    def count(self, rows: Sequence[Row]) -> int:
-        return int(self.weights[[row[0] for row in rows]].sum())
+    def count(self, rows: Sequence[Any]) -> int:
+        return int(self.weights[[i for row in rows for i in row]].sum())
 
-    def area(self, rows: Sequence[Row]) -> int:
-        return len(rows) * int(self.lengths[[row[0] for row in rows]].max())
+    def area(self, rows: Sequence[Any]) -> int:
+        """The tokens of a batch, what fills it up included."""
+        if isinstance(self.plan, Packing):
+            return self.plan.rows * sum(self.plan.widths)
+        return len(rows) * int(self.lengths[[row[0] for row in rows]].max(0).sum())
 
-    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
+    def share(self, rows: list[Any], part: int, parts: int) -> list[Any]:
+        """One part of a batch, of the same shape as the others: every so many rows of it."""
+        if isinstance(self.plan, Packing):
+            rows = rows + [[]] * (self.plan.rows - len(rows))
         return rows[part::parts]
 
 
-class ListBatches(PaddedBatches):
-    """Batches of the sequences in a list."""
+class ListBatches(PlannedBatches):
+    """Batches of the sequences in a list: one a row, like lengths together."""
 
     def __init__(
         self, examples: Sequence[Any], make: Callable[[list[Any]], Any], tokens: int, seed: int = 0
     ):
         """`make` lays some examples out as a batch that has `to(device)`; it may get none."""
         lengths = np.array([len(one) for one in examples], dtype=np.int64)
-        super().__init__(lengths, lengths, tokens, seed)
+        super().__init__(lengths[:, None], lengths, Padding(tokens), seed)
         self.examples, self.make = examples, make
 
     def batch(self, rows: Sequence[Row]) -> Any:

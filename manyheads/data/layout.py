@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.attention.patterns import Everything, Lengths, Segments
+from manyheads.attention.places import line, packed
+from manyheads.modules.transformer import Tokens
 
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
@@ -24,6 +30,16 @@ def split(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
     """[2, 3, 1], [2, 1] -> [[2, 3], [1]]"""
     flat = iter(counts.tolist())
     return [[next(flat) for _ in range(size)] for size in sizes]
+
+
+def lay_out(ids: Tensor, counts: Ints, sizes: Sequence[int] | None = None) -> Tokens:
+    """Rows (R, T) of examples of so many tokens: one a row, or so many end to end in each."""
+    width = ids.shape[1]
+    if sizes is None:
+        same = bool((counts == width).all())
+        return Tokens(ids, line(width), Everything() if same else Lengths(torch.from_numpy(counts)))
+    lengths = split(counts, sizes)
+    return Tokens(ids, packed(lengths, width), Segments.of(lengths, width))
 
 
 def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:

@@ -14,11 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.patterns import Everything, Lengths, Segments
-from manyheads.attention.places import line, packed
+from manyheads.attention.places import line
 from manyheads.codecs.text import PAD, Text
 from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
+from manyheads.data.layout import NOTHING, WIDTH, Ints, lay_out, within_rows
 from manyheads.data.shards import Shard, in_chunks
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
@@ -176,22 +175,17 @@ class Windows:
         if rows.plain(self.context):
             return side_by_side(self.read, rows, self.context)
         rows = rows.filled(1)
+        width, sizes = int(rows.lengths.max(initial=1)), None
         if isinstance(self.plan, Packing):
-            (width,) = self.plan.widths
-            ids, wanted = placed(self.read, rows, width, self.pad)
-            lengths = split(rows.lengths, rows.counts.tolist())
-            return Batch(Tokens(ids, packed(lengths, width), Segments.of(lengths, width)), wanted)
-        ids, wanted = placed(self.read, rows, int(rows.lengths.max(initial=1)), self.pad)
-        width = ids.shape[1]
-        same = (rows.lengths == width).all()
-        seen = Everything() if same else Lengths(torch.from_numpy(rows.lengths))
-        return Batch(Tokens(ids, line(width), seen), wanted)
+            (width,), sizes = self.plan.widths, rows.counts.tolist()
+        ids, wanted = placed(self.read, rows, width, self.pad)
+        return Batch(lay_out(ids, rows.lengths, sizes), wanted)
 
 
-def lost(scores: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
-    """Scores (R, T, V) and what was wanted (R, T) -> the sum over all that is."""
+def sum_losses(scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Scores (..., V) and what was wanted (...) -> the sum over all that is."""
     return F.cross_entropy(
-        scores.flatten(0, 1).float(), wanted.flatten(), label_smoothing=smoothing, reduction="sum"
+        scores.flatten(0, -2).float(), wanted.flatten(), label_smoothing=smoothing, reduction="sum"
     )
 
 

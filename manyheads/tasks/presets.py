@@ -1,20 +1,15 @@
-"""What presets of several tasks share."""
+"""What the settings of several tasks share."""
 
 from __future__ import annotations
 
-from manyheads.modules.config import NetworkConfig
-from manyheads.tasks.recipe import TrainingPlan
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
-# For what writes on.
-WRITES_ON = TrainingPlan(
-    {
-        "schedule": "cosine",
-        "weight_decay": 0.1,
-        "betas": (0.9, 0.99),
-        "best_by": "loss",
-        "ema": 0.99,
-    }
-)
+from manyheads.config.declare import setting
+from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig
+from manyheads.tasks.recipe import Recipe, TrainingPlan
+from manyheads.training.config import Training
 
 
 def check_layout(network: NetworkConfig, layout: str) -> None:
@@ -34,3 +29,49 @@ def check_room(
             f"a learned position for {room} places meets {what} of {longest} tokens; "
             f"network.position: Learned({longest}) or {field}: {room} would do"
         )
+
+
+@dataclass(frozen=True)
+class ContinuationRecipe(Recipe):
+    """Of what goes on, text or music."""
+
+    use = "generate"
+    networks = ("transformer", "recurrent")
+    plan = TrainingPlan(
+        {
+            "schedule": "cosine",
+            "weight_decay": 0.1,
+            "betas": (0.9, 0.99),
+            "best_by": "loss",
+            "ema": 0.99,
+        }
+    )
+    many_tokens = 100_000_000
+    judged: ClassVar[str]  # who is, in the sentences that refuse
+    written: ClassVar[str]  # what is, by which networks
+
+    task: Any = setting(about="What is learned.")
+    data: Any = setting(about="Where it is learned from.")
+    codec: Any = setting(None, "How it becomes numbers.")
+    network: Any = setting(TransformerConfig(), "What learns it.")
+    training: Training = setting(
+        Training(best_by="loss"), "How long, how fast and on how much at a time."
+    )
+    layout: Layout = setting(
+        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+    )
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
+
+    def __post_init__(self) -> None:
+        if self.training.best_by != "loss":
+            raise ValueError(f"{self.judged} is judged by its loss; training.best_by: loss")
+        if self.network.kind == "convolutional":
+            raise ValueError(
+                f"{self.written} a transformer or a recurrent network; "
+                "network.kind: recurrent would do"
+            )
+        check_layout(self.network, self.layout)
+        check_room(self.network, self.data.context)
+        self.network.one_depth()

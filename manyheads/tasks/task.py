@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_
 import torch
 from torch import Tensor, nn
 
+from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
@@ -71,6 +72,20 @@ class Task(ABC):
 
     def __init__(self, recipe: Any, folder: Path | None = None):
         self.recipe, self.folder = recipe, folder
+
+    @property
+    def kind(self) -> Any:
+        """Which of those that the class is for."""
+        return self.recipe.task
+
+    @property
+    def design(self) -> NetworkConfig:
+        network: NetworkConfig = self.recipe.network
+        return network
+
+    def smoothing(self, network: nn.Module) -> float:
+        """Of what is wanted, while it is trained."""
+        return self.recipe.training.label_smoothing if network.training else 0.0
 
     def held_in(self) -> Path:
         """The folder of the run."""

@@ -26,7 +26,6 @@ from manyheads.tasks.masked.task import MaskedTask, guesses, with_holes
 from manyheads.training.config import Training
 
 LINES = ["the old dog sleeps here", "an unhappy cat, running homewards, sleeps too"] * 12
-LAYOUTS = ["packed", "padded"]
 DESIGN = TransformerConfig(width=16, depth=1, heads=2, ffn_width=32, dropout=0.0)
 
 
@@ -52,9 +51,9 @@ def masked(codec: Text, folder: Path | None = None) -> MaskedTask:
     )
 
 
-def batches(codec: Text, documents: Shard, layout: Any = "padded", **how: Any) -> MaskedBatches:
+def batches(codec: Text, documents: Shard, **how: Any) -> MaskedBatches:
     windows = MaskedWindows(documents, codec.special_tokens, context=24)
-    return MaskedBatches(windows, Hiding(codec, Masking(**how)), layout, tokens=120, seed=3)
+    return MaskedBatches(windows, Hiding(codec, Masking(**how)), tokens=120, seed=3)
 
 
 # ---- windows ---------------------------------------------------------------------------------
@@ -86,23 +85,20 @@ def test_a_window_without_room_and_documents_without_tokens_are_refused(
 # ---- batches ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_a_batch_holds_its_windows_but_for_what_is_hidden(
-    codec: Text, documents: Shard, layout: str, whole_words: bool
+    codec: Text, documents: Shard, whole_words: bool
 ) -> None:
-    made = batches(codec, documents, layout, whole_words=whole_words)
+    made = batches(codec, documents, whole_words=whole_words)
     met = []
     for rows in made.epoch(2):
         batch = made.batch(rows)
         ids = batch.tokens.ids.clone()
         ids.flatten()[batch.hidden] = batch.wanted
-        for (_, windows), row in zip(rows, ids.tolist(), strict=True):
-            plain: list[int] = []
-            for window in windows:
-                plain += [BOS, *made.windows.read(np.array([window]))[0].tolist(), EOS]
+        for (window, _), row in zip(rows, ids.tolist(), strict=True):
+            plain = [BOS, *made.windows.read(np.array([window]))[0].tolist(), EOS]
             assert row == plain + [codec.special_tokens.pad] * (len(row) - len(plain))
-            met += windows
+            met.append(window)
         assert made.count(rows) == len(batch.hidden)
         assert made.area(rows) >= batch.tokens.ids.numel()
     assert sorted(met) == list(range(len(made.windows)))
@@ -111,14 +107,12 @@ def test_a_batch_holds_its_windows_but_for_what_is_hidden(
 def test_what_is_hidden_in_a_window_does_not_depend_on_its_batch(
     codec: Text, documents: Shard
 ) -> None:
-    made, other = (batches(codec, documents, layout) for layout in LAYOUTS)
-    for epoch, windows in [row for rows in made.epoch(5) for row in rows]:
-        together = made.batch([(epoch, windows)])
-        alone = [other.batch([(epoch, [window])]) for window in windows]
-        width = sum(one.tokens.ids.shape[1] for one in alone)
-        assert together.tokens.ids[0, :width].tolist() == [
-            i for one in alone for i in one.tokens.ids[0].tolist()
-        ]
+    made = batches(codec, documents)
+    for rows in made.epoch(5):
+        alone = [made.batch([row]) for row in rows]
+        together = made.batch(rows)
+        for one, ids in zip(alone, together.tokens.ids, strict=True):
+            assert ids[: one.tokens.ids.shape[1]].tolist() == one.tokens.ids[0].tolist()
         assert together.wanted.tolist() == [i for one in alone for i in one.wanted.tolist()]
 
 
@@ -127,10 +121,9 @@ def test_other_words_are_hidden_in_another_epoch_and_by_another_seed(
 ) -> None:
     made = batches(codec, documents)
     same = batches(codec, documents)
-    other = MaskedBatches(made.windows, made.hiding, "padded", 120, seed=4)
+    other = MaskedBatches(made.windows, made.hiding, 120, seed=4)
     assert made.epoch(1) == same.epoch(1) != made.epoch(2)
-    rows = [(1, [1]), (1, [2])]
-    later = [(2, [1]), (2, [2])]
+    rows, later = [(1, 1), (2, 1)], [(1, 2), (2, 2)]
     assert made.batch(rows).hidden.tolist() == same.batch(rows).hidden.tolist()
     assert made.batch(rows).hidden.tolist() != made.batch(later).hidden.tolist()
     assert made.batch(rows).hidden.tolist() != other.batch(rows).hidden.tolist()
@@ -227,11 +220,10 @@ def test_what_cannot_be_hidden_is_refused() -> None:
 # ---- guesses ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_loss_of_hidden_places_alone_is_that_of_all_scores(
-    codec: Text, documents: Shard, layout: str
+    codec: Text, documents: Shard
 ) -> None:
-    task, made = masked(codec), batches(codec, documents, layout)
+    task, made = masked(codec), batches(codec, documents)
     network = task.network().double()
     batch = made.batch(made.epoch(0)[0])
     plain = network(batch.tokens).flatten(0, 1)[batch.hidden]
@@ -245,9 +237,8 @@ def test_the_loss_of_hidden_places_alone_is_that_of_all_scores(
     assert network(batch.tokens).shape == (*batch.tokens.ids.shape, codec.size)  # as before
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_shares_add_up_and_nothing_has_no_loss(codec: Text, documents: Shard, layout: str) -> None:
-    task, made = masked(codec), batches(codec, documents, layout)
+def test_shares_add_up_and_nothing_has_no_loss(codec: Text, documents: Shard) -> None:
+    task, made = masked(codec), batches(codec, documents)
     network = task.network().eval()
     rows = made.epoch(0)[-1]
     whole = task.loss(network, made.batch(rows))["loss"].item()

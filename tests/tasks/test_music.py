@@ -282,7 +282,7 @@ def test_judged_is_every_token_once_and_of_the_notes_all_but_the_end(
             each = [scores[j, token].item() for j, token in enumerate(some[1:])]
             logs += each
             ends += each[-1:] if some[-1] == EOS else []
-    found = task.measured(made)
+    found = task.measure(made)
     assert [*found] == ["notes", "perplexity", "loss"]
     assert found["loss"] == pytest.approx(-sum(logs) / len(logs), rel=1e-5)
     notes = (sum(ends) - sum(logs)) / (len(logs) - len(ends))

@@ -11,7 +11,7 @@ from small import begun, recipe_in
 from manyheads.data.layout import NOTHING
 from manyheads.learn import open_task
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches
-from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.kinds import KINDS, metrics_of
 from manyheads.tasks.seq2seq.task import Seq2Seq
 
 
@@ -65,7 +65,7 @@ def test_smoothing_spreads_a_share_over_the_vocabulary_and_leaves_padding_alone(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_perfect_output_has_a_perfect_score(kind: str) -> None:
     outputs = ["one two three four five six"] * 2
-    for measure in KINDS[kind].measures.values():
+    for measure in metrics_of(kind).values():
         assert measure(outputs, [["nothing at all", outputs[0]]] * 2).value == pytest.approx(100)
         assert measure(["x y z", "x y"], [["a b c d"]] * 2).value < 10
 

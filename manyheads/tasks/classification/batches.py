@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.data.batches import PaddedBatches, Row
+from manyheads.data.batches import Padding, PlannedBatches, Row
 from manyheads.data.layout import NOTHING
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.corpus import LabelledShard
@@ -30,7 +30,7 @@ class LabelledBatch(NamedTuple):
         return LabelledBatch(self.tokens.to(device), self.wanted.to(device))
 
 
-class LabelledBatches(PaddedBatches):
+class LabelledBatches(PlannedBatches):
     """Batches of texts; what counts are texts, or words that have a tag."""
 
     unit = "texts"
@@ -41,7 +41,7 @@ class LabelledBatches(PaddedBatches):
         if framer.kind == "labelling":
             tagged = np.cumsum(np.append(0, held.wanted != NOTHING))
             weights = np.diff(tagged[held.texts.ends], prepend=0)
-        super().__init__(held.texts.lengths, weights, tokens, seed)
+        super().__init__(held.texts.lengths[:, None], weights, Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> LabelledBatch:
         """No rows are one of which nothing is wanted."""

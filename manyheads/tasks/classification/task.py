@@ -17,9 +17,10 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.data.layout import alike
+from manyheads.data.windows import sum_losses
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
-from manyheads.modules.config import NetworkConfig, Pooling
+from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
@@ -66,14 +67,6 @@ class ClassificationTask(Task):
         super().__init__(recipe, folder)
         self.codec, self.labels = codec, labels
         self.framer = Framer(recipe.task, codec, self.room, recipe.network.token_types)
-
-    @property
-    def kind(self) -> LabelKind:
-        return self.recipe.task
-
-    @property
-    def design(self) -> NetworkConfig:
-        return self.recipe.network
 
     @property
     def pooling(self) -> Pooling:
@@ -132,18 +125,12 @@ class ClassificationTask(Task):
 
     def loss(self, network: Any, batch: LabelledBatch) -> dict[str, Tensor]:
         """Of texts, or of words that have a tag; smoothed while it is trained."""
-        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
-        return {"loss": self.loss_of(network(batch.tokens), batch.wanted, smoothing)}
+        return {"loss": self.loss_of(network(batch.tokens), batch.wanted, self.smoothing(network))}
 
     def loss_of(self, logits: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
         """Of (..., C) where (...) is wanted, summed; for a number, the squared distance."""
         if self.kind != "regression":
-            return F.cross_entropy(
-                logits.flatten(0, -2).float(),
-                wanted.flatten(),
-                label_smoothing=smoothing,
-                reduction="sum",
-            )
+            return sum_losses(logits, wanted, smoothing)
         said = logits[..., 0].float()
         return F.mse_loss(said, torch.where(wanted.isnan(), said, wanted), reduction="sum")
 

@@ -8,11 +8,10 @@ from typing import Literal
 
 from manyheads.config.declare import check, setting
 from manyheads.data.documents import check_split
-from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig
+from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
-from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
-from manyheads.tasks.recipe import Preset, Recipe
-from manyheads.training.config import Training
+from manyheads.tasks.presets import ContinuationRecipe
+from manyheads.tasks.recipe import Preset
 
 VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 
@@ -114,7 +113,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class LanguageRecipe(Recipe):
+class LanguageRecipe(ContinuationRecipe):
     """What to learn, from what, with what."""
 
     implementation = "manyheads.tasks.language.task:LanguageTask"
@@ -122,35 +121,11 @@ class LanguageRecipe(Recipe):
     example = "--text corpus.txt"
     presets = PRESETS
     verbs = VERBS
-    use = "generate"
-    networks = ("transformer", "recurrent")
     starts_from = ("language",)
-    plan = WRITES_ON
-    many_tokens = 100_000_000
     fine_tuning_epochs = 4
+    judged, written = "a language model", "a language model is"
 
     task: Literal["language"] = setting(about="What is learned.")
     data: TextData = setting(about="Where it is learned from.")
     codec: TextCodec = setting(TextCodec(), "How it becomes numbers.")
     network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
-    training: Training = setting(
-        Training(best_by="loss"), "How long, how fast and on how much at a time."
-    )
-    layout: Layout = setting(
-        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
-    )
-    start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
-    )
-
-    def __post_init__(self) -> None:
-        if self.training.best_by != "loss":
-            raise ValueError("a language model is judged by its loss; training.best_by: loss")
-        if self.network.kind == "convolutional":
-            raise ValueError(
-                "a language model is a transformer or a recurrent network; "
-                "network.kind: recurrent would do"
-            )
-        check_layout(self.network, self.layout)
-        check_room(self.network, self.data.context)
-        self.network.one_depth()

@@ -6,25 +6,21 @@ N windows, B rows, T tokens, M hidden tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
-from manyheads.attention.places import line, packed
 from manyheads.codecs.text import SpecialTokens, Text
-from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import Ints, split, within_rows
+from manyheads.data.batches import Padding, PlannedBatches
+from manyheads.data.layout import Ints, lay_out
 from manyheads.data.shards import Shard
-from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.masked.settings import Masking
 
-Row = tuple[int, list[int]]  # an epoch, and the windows that lie in one row
+Row = tuple[int, int]  # a window, and the epoch in which it is read
 
 
 # ---- what is read ----------------------------------------------------------------------------
@@ -167,7 +163,7 @@ class MaskedBatch(NamedTuple):
         return MaskedBatch(self.tokens.to(device), self.hidden.to(device), self.wanted.to(device))
 
 
-class MaskedBatches:
+class MaskedBatches(PlannedBatches):
     """Which windows make which batch, and the batches themselves.
 
     A row knows its epoch, so that other words are hidden in each.
@@ -175,72 +171,38 @@ class MaskedBatches:
 
     unit = "hidden words"
 
-    def __init__(
-        self, windows: MaskedWindows, hiding: Hiding, layout: Layout, tokens: int, seed: int = 0
-    ):
-        self.windows, self.hiding, self.seed = windows, hiding, seed
-        self.lengths = windows.lengths()
-        width = int(self.lengths.max())
-        self.plan: Packing | Padding = (
-            Packing(max(1, tokens // width), (width,)) if layout == "packed" else Padding(tokens)
-        )
-
-    @property
-    def longest(self) -> int:
-        return int(self.lengths.max())
+    def __init__(self, windows: MaskedWindows, hiding: Hiding, tokens: int, seed: int = 0):
+        lengths = windows.lengths()
+        super().__init__(lengths[:, None], lengths, Padding(tokens), seed)
+        self.windows, self.hiding = windows, hiding
 
     def epoch(self, number: int) -> list[list[Row]]:
-        made = self.plan.batches(self.lengths[:, None], seed=self.seed, epoch=number)
-        return [[(number, row) for row in rows] for rows in made]
+        return [[(window, number) for (window,) in rows] for rows in super().epoch(number)]
 
     def count(self, rows: Sequence[Row]) -> int:
         """The tokens to be guessed."""
-        windows, epoch = unpacked(rows)
+        windows, epoch = self.unzip(rows)
         return len(self.hiding.chosen(*self.windows.read(windows), (self.seed, epoch)))
 
-    def area(self, rows: Sequence[Row]) -> int:
-        if isinstance(self.plan, Packing):
-            return self.plan.rows * self.plan.widths[0]
-        return len(rows) * int(self.lengths[unpacked(rows)[0]].max())
-
-    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
-        if isinstance(self.plan, Packing):
-            rows = rows + [(rows[0][0], [])] * (self.plan.rows - len(rows))
-        return rows[part::parts]
+    def unzip(self, rows: Sequence[Row]) -> tuple[Ints, int]:
+        """Their windows, and their epoch."""
+        return np.array([window for window, _ in rows], np.int64), rows[0][1] if rows else 0
 
     def batch(self, rows: Sequence[Row]) -> MaskedBatch:
         """No rows are one in which nothing is hidden."""
-        rows = rows or [(0, [])]
-        special, (windows, epoch) = self.windows.special_tokens, unpacked(rows)
-        sizes = [len(row) for _, row in rows]
-        counts = self.lengths[windows]
-        width = (
-            self.plan.widths[0] if isinstance(self.plan, Packing) else int(counts.max(initial=1))
-        )
-        row_of = np.repeat(np.arange(len(rows)), sizes)
-        begins = within_rows(counts, row_of) + row_of * width
+        special, (windows, epoch) = self.windows.special_tokens, self.unzip(rows)
+        counts = self.lengths[windows, 0]
+        width = int(counts.max(initial=1))
+        begins = np.arange(len(windows)) * width
         ids, at, owners = self.windows.read(windows)
         read, chosen = self.hiding.hide(ids, at, owners, (self.seed, epoch))
         # A token's place in its window, after the signs that open it.
         step = at - self.windows.begins[windows][owners] + len(special.encoder_bos)
         places = begins[owners] + step
-        out = np.full((len(rows), width), special.pad)
+        out = np.full((max(1, len(rows)), width), special.pad)
         for i, sign in enumerate(special.encoder_bos):
             out.flat[begins + i] = sign
         out.flat[places] = read
         out.flat[begins + counts - 1] = special.eos
-        tokens = Tokens(torch.from_numpy(out), *self.layout(counts, sizes, width))
+        tokens = lay_out(torch.from_numpy(out), counts)
         return MaskedBatch(tokens, torch.from_numpy(places[chosen]), torch.from_numpy(ids[chosen]))
-
-    def layout(self, counts: Ints, sizes: list[int], width: int) -> tuple[Any, Pattern]:
-        if isinstance(self.plan, Packing):
-            lengths = split(counts, sizes)
-            return packed(lengths, width), Segments.of(lengths, width)
-        same = bool((counts == width).all())
-        return line(width), Everything() if same else Lengths(torch.from_numpy(counts))
-
-
-def unpacked(rows: Sequence[Row]) -> tuple[Ints, int]:
-    """All windows of some rows, and their epoch."""
-    windows = list(chain.from_iterable(row for _, row in rows))
-    return np.asarray(windows, dtype=np.int64), rows[0][0]

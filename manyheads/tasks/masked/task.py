@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
+from manyheads.data.windows import sum_losses
 from manyheads.modules.build import build_masked_lm
-from manyheads.modules.config import NetworkConfig
 from manyheads.modules.transformer import Encoder
 from manyheads.tasks.language.corpus import (
     TextCorpus,
@@ -44,10 +43,6 @@ class MaskedTask(Task):
     def __init__(self, recipe: MaskedRecipe, codec: Text, folder: Path | None = None):
         super().__init__(recipe, folder)
         self.codec = codec
-
-    @property
-    def design(self) -> NetworkConfig:
-        return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -78,7 +73,7 @@ class MaskedTask(Task):
     def read_split(self, split: str, tokens: int, seed: int) -> MaskedBatches:
         documents = Shard(self.held_in() / "data" / split)
         windows = MaskedWindows(documents, self.codec.special_tokens, self.recipe.data.context)
-        return MaskedBatches(windows, self.hiding, "padded", tokens, seed)
+        return MaskedBatches(windows, self.hiding, tokens, seed)
 
     def batches(self) -> MaskedBatches:
         training = self.recipe.training
@@ -86,14 +81,8 @@ class MaskedTask(Task):
 
     def loss(self, network: Any, batch: MaskedBatch) -> dict[str, Tensor]:
         """Of all hidden tokens; smoothed while it is trained."""
-        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
-        loss = F.cross_entropy(
-            guesses(network, batch).float(),
-            batch.wanted,
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
-        return {"loss": loss}
+        scores = guesses(network, batch)
+        return {"loss": sum_losses(scores, batch.wanted, self.smoothing(network))}
 
     def model(self, network: Encoder, name: str = "") -> MaskedLM:
         return MaskedLM(self, network, name)
@@ -112,8 +101,8 @@ class MaskedTask(Task):
 
         def guess(rows: Any) -> tuple[int, float, int]:
             batch = self.held_out.batch(rows).to(device)
-            scores = guesses(network, batch).float()
-            loss = F.cross_entropy(scores, batch.wanted, reduction="sum").item()
+            scores = guesses(network, batch)
+            loss = sum_losses(scores, batch.wanted).item()
             return int((scores.argmax(-1) == batch.wanted).sum()), loss, len(batch.wanted)
 
         right, lost, count = 0, 0.0, 0
@@ -130,7 +119,7 @@ class MaskedTask(Task):
 
     def sample(self, network: Any, window: int, device: torch.device) -> Sample:
         """The beginning of a window, what is hidden there, and what is guessed."""
-        batch = self.held_out.batch([(0, [window])])
+        batch = self.held_out.batch([(window, 0)])
         guessed = guesses(network, batch.to(device)).argmax(-1).tolist()
         ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
         shown = [i for i in hidden if i < SHOWN_TOKENS]

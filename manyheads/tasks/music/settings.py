@@ -10,16 +10,14 @@ from typing import Any, ClassVar, Literal, Self
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import (
     ConvolutionalConfig,
-    Layout,
     NetworkConfig,
     RecurrentConfig,
     TransformerConfig,
 )
 from manyheads.modules.positions import POSITIONS, PositionValue, RelativeContentValue
 from manyheads.tasks.music.verbs import VERBS
-from manyheads.tasks.presets import WRITES_ON, check_layout, check_room
-from manyheads.tasks.recipe import Choice, Preset, Recipe
-from manyheads.training.config import Training
+from manyheads.tasks.presets import ContinuationRecipe
+from manyheads.tasks.recipe import Choice, Preset
 
 Augment = Literal["transpose", "stretch"]
 Encoding = Literal["performance", "chorales", "remi"]
@@ -168,7 +166,7 @@ CHORALES = {
 
 
 @dataclass(frozen=True)
-class MusicRecipe(Recipe):
+class MusicRecipe(ContinuationRecipe):
     """What to learn, from what, with what."""
 
     implementation = "manyheads.tasks.music.task:MusicTask"
@@ -176,11 +174,8 @@ class MusicRecipe(Recipe):
     example = "--music midi_folder"
     presets = PRESETS
     verbs = VERBS
-    use = "generate"
-    networks = ("transformer", "recurrent")
     starts_from = ("music",)
-    plan = WRITES_ON
-    many_tokens = 100_000_000
+    judged, written = "what writes music", "music is written by"
 
     task: Literal["music"] = setting(about="What is learned.")
     data: MusicData = setting(about="Where it is learned from.")
@@ -188,31 +183,12 @@ class MusicRecipe(Recipe):
     network: MusicTransformerConfig | RecurrentConfig | ConvolutionalConfig = setting(
         MusicTransformerConfig(), "What learns it."
     )
-    training: Training = setting(
-        Training(best_by="loss"), "How long, how fast and on how much at a time."
-    )
-    layout: Layout = setting(
-        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
-    )
-    start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
-    )
 
     def __post_init__(self) -> None:
-        network, context = self.network, self.data.context
-        if self.training.best_by != "loss":
-            raise ValueError("what writes music is judged by its loss; training.best_by: loss")
-        if network.kind == "convolutional":
-            raise ValueError(
-                "music is written by a transformer or a recurrent network; "
-                "network.kind: recurrent would do"
-            )
-        check_layout(network, self.layout)
-        check_context(context, self.codec.voices)
-        check_room(network, context)
-        network.one_depth()
-        check_distances(network, context)
-        check_voices(network, self.codec)
+        super().__post_init__()
+        check_context(self.data.context, self.codec.voices)
+        check_distances(self.network, self.data.context)
+        check_voices(self.network, self.codec)
         if (
             "stretch" in self.data.augmentations_of(self.codec.kind)
             and self.codec.kind != "performance"

@@ -5,23 +5,21 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
-import math
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard
-from manyheads.data.windows import Batch, Rows, Windows, lost
+from manyheads.data.windows import Batch
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import sample
 from manyheads.decoding.step import CachedStep
-from manyheads.modules.config import NetworkConfig
+from manyheads.tasks.continuation import ContinuationTask, score_tokens
 from manyheads.tasks.music import corpus
 from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
@@ -29,29 +27,17 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder
 from manyheads.tasks.music.settings import MusicRecipe
 from manyheads.tasks.music.windows import Augmentation, MusicWindows
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample
 
 SHOWN = 3  # held-out pieces that every validation plays on from
 READ, FOLLOWING = 32, 64  # tokens of each that are read, and that are written
 
 
-class MusicTask(Task):
+class MusicTask(ContinuationTask):
     """Music with its codec."""
 
     Recipe = MusicRecipe
-
-    def __init__(self, recipe: MusicRecipe, codec: MusicCodec, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
-
-    @property
-    def design(self) -> NetworkConfig:
-        return self.recipe.network
-
-    @property
-    def context(self) -> int:
-        """The tokens that a network sees at most."""
-        return self.recipe.data.context
+    codec: MusicCodec
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -85,59 +71,26 @@ class MusicTask(Task):
             seed=training.seed,
         )
 
-    def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Smoothed while it is trained."""
-        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
-        return {"loss": lost(network(batch.tokens), batch.wanted, smoothing)}
-
     def model(self, network: nn.Module, name: str = "") -> Musician:
         return Musician(self, network, name)
 
     # ---- validation ----------------------------------------------------------------------------
 
-    @cached_property
-    def held_out(self) -> Shard:
-        return Shard(self.held_in() / "data" / "valid")
-
-    def validate(self, network: nn.Module) -> Validation:
-        """By windows that do not overlap: nats for a note, with rests and times among them and
-        without the sign that ends a piece; and perplexity and loss of a token, with it.
-
-        A run is not lost because all that is held out does not fit into memory at once.
+    def measure(self, network: nn.Module) -> dict[str, float]:
+        """Nats for a note, with rests and times among them and without the sign that ends a piece;
+        and perplexity and loss of a token, with it.
         """
-        network.eval()
-        return self.halve_until_it_fits(
-            lambda: Validation(self.measured(network), self.samples(network)), self.context
-        )
 
-    @torch.no_grad()
-    def measured(self, network: nn.Module) -> dict[str, float]:
-        device = next(network.parameters()).device
-        special, layout = self.codec.special_tokens, self.recipe.layout
-        plan = Windows(self.held_out, self.context, self.at_once, layout, pad=special.pad)
-
-        def lose(rows: Rows) -> tuple[float, float, int, int]:
+        def lose(batch: Batch) -> tuple[float, float, int, int]:
             """Of all tokens and of notes alone, and how many of each there are."""
-            tokens, wanted = plan.batch(rows).to(device)
-            scores = network(tokens).float()  # (B, T, V)
-            each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
-            known = wanted.flatten() != NOTHING
-            sung = known & (wanted.flatten() != special.eos)
-            losses = each.sum().item(), each[sung].sum().item()
-            return *losses, int(known.sum()), int(sung.sum())
+            scores, wanted = network(batch.tokens).float(), batch.wanted.flatten()  # (B, T, V)
+            each = F.cross_entropy(scores.flatten(0, 1), wanted, reduction="none")
+            known = wanted != NOTHING
+            sung = known & (wanted != self.codec.special_tokens.eos)
+            return each.sum().item(), each[sung].sum().item(), int(known.sum()), int(sung.sum())
 
-        total = of_notes = 0.0
-        counted = notes = 0
-        for found in self.world.spread(lose, plan.whole()):
-            total, of_notes = total + found[0], of_notes + found[1]
-            counted, notes = counted + found[2], notes + found[3]
-        loss = total / counted
-        # A network that has learned nothing yet may be as perplexed as no number can say.
-        return {
-            "notes": of_notes / max(1, notes),
-            "perplexity": math.exp(min(loss, 700)),
-            "loss": loss,
-        }
+        total, of_notes, tokens, notes = self.add_up(network, lose)
+        return {"notes": of_notes / max(1, notes), **score_tokens(total, tokens)}
 
     def samples(self, network: nn.Module) -> list[Sample]:
         codec, held = self.codec, self.held_out

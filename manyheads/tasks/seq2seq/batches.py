@@ -15,11 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.attention.patterns import Everything, Lengths, Pattern, Segments
-from manyheads.attention.places import line, packed
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.batches import Packing, Padding, Row
-from manyheads.data.layout import NOTHING, WIDTH, Ints, split, within_rows
+from manyheads.data.batches import Packing, Padding, PlannedBatches, Row
+from manyheads.data.layout import NOTHING, WIDTH, Ints, lay_out, within_rows
 from manyheads.data.shards import Shard
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
@@ -63,21 +61,16 @@ class PairShards:
         return np.array([len(reads.encoder_bos) + 1, len(writes.bos)])
 
 
-class PairBatches:
+class PairBatches(PlannedBatches):
     """Which pairs make which batch, and the batches themselves."""
 
     def __init__(
         self, pairs: PairShards, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
     ):
-        self.pairs, self.seed, self.lengths = pairs, seed, pairs.lengths()
-        self.tokens, self.capitals = tokens, capitals
-        self.plan: Packing | Padding = (
-            packing(self.lengths, tokens) if layout == "packed" else Padding(tokens)
-        )
-
-    @property
-    def longest(self) -> int:
-        return int(self.lengths.max())
+        lengths = pairs.lengths()
+        plan = packing(lengths, tokens) if layout == "packed" else Padding(tokens)
+        super().__init__(lengths, lengths[:, 1], plan, seed)
+        self.pairs, self.tokens, self.capitals = pairs, tokens, capitals
 
     def epoch(self, number: int) -> list[list[Row]]:
         """The rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
@@ -95,26 +88,25 @@ class PairBatches:
         fit = (self.lengths[capitals] <= self.tokens).all(1)
         return np.where(fit & (chance < self.capitals), capitals, plain)
 
-    def count(self, rows: Sequence[Row]) -> int:
-        """The tokens of these rows that are to be written."""
-        return int(self.lengths[list(chain.from_iterable(rows)), 1].sum())
-
-    def area(self, rows: Sequence[Row]) -> int:
-        """The tokens of a batch, what fills it up included."""
-        if isinstance(self.plan, Packing):
-            return self.plan.rows * sum(self.plan.widths)
-        return len(rows) * int(self.lengths[[row[0] for row in rows]].max(0).sum())
-
-    def share(self, rows: list[Row], part: int, parts: int) -> list[Row]:
-        """One part of a batch, of the same shape as the others: every so many rows of it."""
-        if isinstance(self.plan, Packing):
-            rows = rows + [[]] * (self.plan.rows - len(rows))
-        return rows[part::parts]
-
     def batch(self, rows: Sequence[Row]) -> PairBatch:
-        if isinstance(self.plan, Packing):
-            return end_to_end(self.pairs, rows, self.plan.widths)
-        return side_by_side(self.pairs, [row[0] for row in rows])
+        """No rows are one in which nothing is wanted."""
+        rows, pairs = rows or [[]], self.pairs
+        sizes = [len(row) for row in rows]
+        examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
+        row_of = np.repeat(np.arange(len(rows)), sizes)
+        widths = self.plan.widths if isinstance(self.plan, Packing) else None
+        sides, counts = list[Side](), list[Ints]()
+        for i, shard in enumerate((pairs.source, pairs.target)):
+            counts.append(spans(shard, examples)[1] + pairs.around[i])
+            width = widths[i] if widths else int(counts[i].max(initial=1))
+            starts = within_rows(counts[i], row_of) + row_of * width
+            sides.append((shard, starts, (len(rows), width)))
+        *both, wanted = three(sides[0], sides[1], examples, pairs.special_tokens)
+        source, target = (
+            lay_out(ids, count, sizes if widths else None)
+            for ids, count in zip(both, counts, strict=True)
+        )
+        return PairBatch(source, target, wanted)
 
 
 def packing(lengths: Ints, tokens: int) -> Packing:
@@ -127,44 +119,6 @@ def packing(lengths: Ints, tokens: int) -> Packing:
         for most, share in zip(longest, shares, strict=True)
     )
     return Packing(rows=max(1, tokens // max(widths)), widths=widths)
-
-
-def end_to_end(pairs: PairShards, rows: Sequence[Row], widths: Sequence[int]) -> PairBatch:
-    """Pairs packed into rows of these widths; no rows are one in which nothing is wanted."""
-    rows = rows or [[]]
-    examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)
-    row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    sides, places, segments = [], [], []
-    both = (pairs.source, pairs.target)
-    for shard, width, around in zip(both, widths, pairs.around, strict=True):
-        counts = spans(shard, examples)[1] + around
-        starts = within_rows(counts, row_of) + row_of * width
-        sides.append((shard, starts, (len(rows), width)))
-        lengths = split(counts, [len(row) for row in rows])
-        places.append(packed(lengths, width))
-        segments.append(Segments.of(lengths, width))
-    source, target, wanted = three(sides[0], sides[1], examples, pairs.special_tokens)
-    return PairBatch(
-        Tokens(source, places[0], segments[0]), Tokens(target, places[1], segments[1]), wanted
-    )
-
-
-def side_by_side(pairs: PairShards, examples: Sequence[int]) -> PairBatch:
-    """A pair a row, short ones filled up; no pairs are one row in which nothing is wanted."""
-    chosen = np.asarray(examples, dtype=np.int64)
-    sides, seen = [], list[Pattern]()
-    for shard, around in zip((pairs.source, pairs.target), pairs.around, strict=True):
-        counts = spans(shard, chosen)[1] + around
-        shape = (max(1, len(chosen)), int(counts.max(initial=1)))
-        sides.append((shard, np.arange(len(chosen)) * shape[1], shape))
-        same = bool((counts == shape[1]).all())
-        seen.append(Everything() if same else Lengths(torch.from_numpy(counts)))
-    source, target, wanted = three(sides[0], sides[1], chosen, pairs.special_tokens)
-    return PairBatch(
-        Tokens(source, line(source.shape[1]), seen[0]),
-        Tokens(target, line(target.shape[1]), seen[1]),
-        wanted,
-    )
 
 
 Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape

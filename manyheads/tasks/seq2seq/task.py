@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.data.windows import sum_losses
 from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import build_encoder_decoder
-from manyheads.modules.config import NetworkConfig
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
@@ -28,12 +27,7 @@ from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.tasks.seq2seq.settings import (
-    Kind,
-    PairCodec,
-    PairData,
-    Seq2SeqRecipe,
-)
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.run import CORPUS
@@ -49,14 +43,6 @@ class Seq2Seq(Task):
     def __init__(self, recipe: Seq2SeqRecipe, codecs: Codecs, folder: Path | None = None):
         super().__init__(recipe, folder)
         self.codecs = codecs
-
-    @property
-    def kind(self) -> Kind:
-        return self.recipe.task
-
-    @property
-    def design(self) -> NetworkConfig:
-        return self.recipe.network
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -113,14 +99,7 @@ class Seq2Seq(Task):
     def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
         """Smoothed while it is trained."""
         scores = network(batch.source, batch.target)  # (B, T, V)
-        smoothing = self.recipe.training.label_smoothing if network.training else 0.0
-        loss = F.cross_entropy(
-            scores.flatten(0, 1).float(),
-            batch.wanted.flatten(),
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
-        return {"loss": loss}
+        return {"loss": sum_losses(scores, batch.wanted, self.smoothing(network))}
 
     def model(self, network: EncoderDecoder, name: str = "") -> Translator:
         return Translator(self, network, name)

@@ -1,0 +1,73 @@
+"""What goes on, text or music: trained on windows of long sequences, judged by how likely they are.
+
+R rows, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.data.shards import Shard
+from manyheads.data.windows import Batch, Windows, sum_losses
+from manyheads.tasks.task import Sample, Task, Validation
+
+
+class ContinuationTask(Task):
+    """The task with its codec."""
+
+    def __init__(self, recipe: Any, codec: Any, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec = codec
+
+    @property
+    def context(self) -> int:
+        """Tokens that the network sees at most."""
+        context: int = self.recipe.data.context
+        return context
+
+    def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Of all tokens that are wanted; smoothed while it is trained."""
+        return {"loss": sum_losses(network(batch.tokens), batch.wanted, self.smoothing(network))}
+
+    @cached_property
+    def held_out(self) -> Shard:
+        return Shard(self.held_in() / "data" / "valid")
+
+    @torch.no_grad()
+    def add_up(self, network: nn.Module, measure: Callable[[Batch], tuple[float, ...]]) -> Any:
+        """The sums of what is measured of all that is held out, in windows that do not overlap."""
+        device, pad = next(network.parameters()).device, self.codec.special_tokens.pad
+        plan = Windows(self.held_out, self.context, self.at_once, self.recipe.layout, pad=pad)
+        each = self.world.spread(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
+        return reduce(lambda one, two: tuple(map(operator.add, one, two)), each)
+
+    def validate(self, network: nn.Module) -> Validation:
+        """A run is not lost because all that is held out does not fit into memory at once."""
+        network.eval()
+        return self.halve_until_it_fits(
+            lambda: Validation(self.measure(network), self.samples(network)), self.context
+        )
+
+    @abstractmethod
+    def measure(self, network: nn.Module) -> dict[str, float]:
+        """Of what is held out: scores, of which the first counts."""
+
+    @abstractmethod
+    def samples(self, network: nn.Module) -> list[Sample]:
+        """What is written after some of it."""
+
+
+def score_tokens(nats: float, tokens: int) -> dict[str, float]:
+    """What so many nats of so many tokens mean for one."""
+    loss = nats / tokens
+    # A network that has learned nothing yet may be as perplexed as no number can say.
+    return {"perplexity": math.exp(min(loss, 700)), "loss": loss}
