@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from manyheads.cli.screen import watching
+from manyheads.cli.run_screen import watching
 from manyheads.config import inline
 from manyheads.config.fields import nearest
 from manyheads.learn import go_on, refuse_minutes, start

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.catalog import BUILT_IN
-from manyheads.cli.screen import Screen
+from manyheads.cli.run_screen import Screen
 from manyheads.learn import begin, go_on
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig

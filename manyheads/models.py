@@ -7,7 +7,7 @@ codec.json and its weights.safetensors alone; those that come with the package a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from manyheads.catalog import find_model
 from manyheads.modules.config import NetworkConfig, TransformerConfig
@@ -23,13 +23,13 @@ from manyheads.training.files import (
 
 if TYPE_CHECKING:
     from manyheads.tasks.model import Model
-    from manyheads.tasks.table import Musician, Translator
+    from manyheads.tasks.table import Composer, Composers, Translator, Translators
 
 
 @overload
-def load(model: Literal["de-en", "en-de"], device: str | None = None) -> Translator: ...
+def load(model: Translators, device: str | None = None) -> Translator: ...
 @overload
-def load(model: Literal["chorales"], device: str | None = None) -> Musician: ...
+def load(model: Composers, device: str | None = None) -> Composer: ...
 @overload
 def load(model: str | Path, device: str | None = None) -> Model: ...
 def load(model: str | Path, device: str | None = None) -> Model:

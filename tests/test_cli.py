@@ -32,6 +32,26 @@ def test_help_answers_without_loading_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_translating_loads_no_other_task_and_nothing_that_trains() -> None:
+    code = (
+        "import sys; from manyheads.cli.app import app; from typer.testing import CliRunner; "
+        "result = CliRunner().invoke(app, ['translate', 'Ein Hund rennt.']); "
+        "assert result.output == 'A dog is running.\\n', result.output; "
+        "print(*(name for name in sys.modules if name.startswith('manyheads.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = {tuple(name.split(".")[1:]) for name in done.stdout.split()}
+    assert {name[1] for name in loaded if name[0] == "training" and len(name) > 1} == {
+        "averages",  # weights into a network
+        "config",  # a recipe's settings
+        "distributed",  # a device
+        "files",
+    }
+    rooms = {name[1] for name in loaded if name[0] == "tasks" and len(name) > 2}
+    assert rooms == {"seq2seq"}
+
+
 def test_draw_shows_a_pattern_and_writes_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "p.png"
     done = manyheads("draw", "Causal() & Window(2)", "--grid", "8x8", "--png", str(picture))

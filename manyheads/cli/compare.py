@@ -60,7 +60,7 @@ def compare_networks(
 
     Ctrl-C stops after the current step; the same command goes on from there.
     """
-    from manyheads.cli.screen import watching
+    from manyheads.cli.run_screen import watching
     from manyheads.comparing import compare as compared
     from manyheads.comparing import table
     from manyheads.request import Request, resolve

@@ -1,103 +1,22 @@
-"""What a run looks like while it runs: a bar on a terminal, plain lines in a log."""
+"""What a command shows: how far it is, and what it found."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from manyheads.metrics.report import format_report
-from manyheads.tasks.task import Sample
-from manyheads.training.trainer import Callback, StepLog
 
 T = TypeVar("T")
 
 EVERY_SECONDS = 10.0  # between the lines of a log that tell how far it is
-NARROW = 80  # columns; with fewer there is no room for the speed
-
-
-class Screen(Callback):
-    """Speaks to whoever started the run."""
-
-    def __init__(self, console: Console | None = None, shown: int = 2):
-        self.console = console or Console(stderr=True)
-        self.shown = shown
-        terminal = self.console.is_terminal
-        self.bar = Progress(
-            *columns(self.console.width), console=self.console, disable=not terminal
-        )
-        self.line: Any = None
-
-    def __enter__(self) -> Screen:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def say(self, text: str, style: str = "") -> None:
-        """As it stands: a long line is a long line, and [this] or :that: is no command."""
-        self.console.print(
-            text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
-
-    def on_start(self, step: int, steps: int) -> None:
-        self.start(step, steps, dict.fromkeys(("loss", "speed", "left"), "…"))
-
-    def start(self, step: int, steps: int, shown: Any) -> None:
-        if self.line is None:
-            self.line = self.bar.add_task("", total=steps, completed=step, **shown)
-            self.bar.start()
-
-    def on_log(self, note: StepLog) -> None:
-        left = span(note.seconds_left)
-        speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
-        shown: Any = {"loss": f"{note.loss:.3f}", "speed": speed, "left": left}
-        if not self.console.is_terminal:
-            total = f"{note.steps:,}"
-            self.say(
-                f"step {note.step:>{len(total)},} of {total}  epoch {note.epoch}  "
-                f"loss {note.loss:.3f}  rate {note.rate:.2e}  "
-                f"{speed}  {span(note.seconds)}, {left} left"
-            )
-            return
-        self.start(note.step, note.steps, shown)
-        self.bar.update(self.line, completed=note.step, **shown)
-
-    def on_validate(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
-        named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        self.say(f"step {step:,} validated: {named}", "bold")
-        room = self.console.width - 14 if self.console.is_terminal else 100
-        for sample in samples[: self.shown]:
-            self.say(f"    read     {cut(sample.source, room)}", "dim")
-            self.say(f"    written  {cut(sample.output, room)}")
-
-
-@contextmanager
-def watching(first: bool = True) -> Iterator[Callback]:
-    """A screen for the process that talks, silence for the others."""
-    if not first:
-        yield Callback()
-        return
-    with Screen() as screen:
-        yield screen
-
-
-def columns(width: int) -> list[ProgressColumn]:
-    """What stands in the bar's line."""
-    speed = TextColumn("{task.fields[speed]}")
-    return [
-        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-        BarColumn(bar_width=24 if width >= NARROW else 8),
-        TextColumn("loss {task.fields[loss]}"),
-        *([speed] if width >= NARROW else []),
-        TextColumn("{task.fields[left]} left"),
-    ]
 
 
 def count_items(
@@ -162,16 +81,3 @@ def bar_of(called: str, console: Console) -> Progress:
         console=console,
         transient=True,
     )
-
-
-def span(seconds: float) -> str:
-    """75 -> "1:15" """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def cut(text: str, most: int) -> str:
-    """On one line, and no more than so many characters of it."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"

@@ -287,7 +287,7 @@ def listing(what: str) -> str:
 
 
 def refuse_files(settings: Sequence[str]) -> None:
-    """--music *.mid names one file, and what the shell puts behind it are no settings."""
+    """--text *.txt names one file, and what the shell puts behind it are no settings."""
     if one := next((one for one in settings if "=" not in one and Path(one).exists()), None):
         raise ValueError(
             f"{one} stands where settings do (training.steps=200): a file needs its option before "
@@ -297,7 +297,7 @@ def refuse_files(settings: Sequence[str]) -> None:
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
-    from manyheads.cli.screen import watching
+    from manyheads.cli.run_screen import watching
     from manyheads.learn import go_on
     from manyheads.tasks.table import load_recipe
     from manyheads.training.distributed import leave

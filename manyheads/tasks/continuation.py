@@ -1,4 +1,4 @@
-"""What goes on, text or music: trained on windows of long sequences, judged by how likely they are.
+"""What goes on: trained on windows of long sequences, judged by how likely they are.
 
 R rows, T tokens.
 """

@@ -33,7 +33,7 @@ def check_room(
 
 @dataclass(frozen=True)
 class ContinuationRecipe(Recipe):
-    """Of what goes on, text or music."""
+    """Of what goes on from what is there."""
 
     use = "generate"
     networks = ("transformer", "recurrent")

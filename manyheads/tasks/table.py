@@ -8,15 +8,19 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from manyheads.config import Mistakes, load, peek
 
 if TYPE_CHECKING:
-    from manyheads.tasks.music.model import Musician as Musician
+    from manyheads.tasks.music.model import Musician
     from manyheads.tasks.recipe import Recipe
     from manyheads.tasks.seq2seq.model import Translator as Translator
     from manyheads.tasks.task import Task
+
+    Translators = Literal["de-en", "en-de"]  # models of the package, by what they are
+    Composer = Musician
+    Composers = Literal["chorales"]
 
 GROUP = "manyheads.tasks"  # of entry points: name = "module:Recipe", for tasks from elsewhere
 TASKS = {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RECIPE, WEIGHTS = "recipe.yaml", "weights.safetensors"  # what makes a folder a model
+CORPUS = "corpus.txt"  # what was read to train it
 NOTE = "manyheads"  # the key of our own note among a safetensors file's words
 
 

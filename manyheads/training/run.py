@@ -29,6 +29,7 @@ from typing import Any
 
 from torch import Tensor
 
+from manyheads.training.files import CORPUS as CORPUS
 from manyheads.training.files import RECIPE as RECIPE
 from manyheads.training.files import WEIGHTS as WEIGHTS
 from manyheads.training.files import read_tensors, write_tensors, write_text
@@ -40,7 +41,7 @@ except ImportError:  # a system without it: nothing keeps two processes apart th
     fcntl = None  # type: ignore[assignment]
 
 CHECKPOINT, START = "checkpoint.safetensors", "start.safetensors"
-METRICS, TIMES, SAMPLES, CORPUS = "metrics.jsonl", "times.jsonl", "samples.txt", "corpus.txt"
+METRICS, TIMES, SAMPLES = "metrics.jsonl", "times.jsonl", "samples.txt"
 LOCK = ".manyheads.lock"
 LOGS = (METRICS, TIMES, SAMPLES)
 

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from manyheads.cli.screen import Screen, count_items
+from manyheads.cli.run_screen import Screen
+from manyheads.cli.screen import count_items
 from manyheads.training.trainer import Sample, StepLog
 
 NOTE = StepLog(12_000, 200_000, 3, 2.5, 1e-3, 123_456.0, 3700.0)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from manyheads.training.schedules import SCHEDULES, factor
+from manyheads.training.config import SCHEDULES, factor
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

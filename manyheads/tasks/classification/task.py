@@ -45,8 +45,7 @@ from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.threads import sharing, using, work_of
-from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS
+from manyheads.training.files import CORPUS, write_text
 
 SHOWN = 5  # texts of which every validation leaves a sample
 AT_ONCE = 16384  # tokens

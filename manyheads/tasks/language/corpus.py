@@ -15,8 +15,7 @@ from manyheads.data.documents import documents, hold_out
 from manyheads.data.shards import write_shard
 from manyheads.data.windows import framed as between_signs
 from manyheads.tasks.language.settings import TextData, VocabularyKind
-from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS
+from manyheads.training.files import CORPUS, write_text
 
 BYTES = "valid.bytes"
 CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character

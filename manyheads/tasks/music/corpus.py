@@ -19,8 +19,7 @@ from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
 from manyheads.tasks.music.settings import MusicData, is_grids
 from manyheads.tasks.music.windows import Augmentation
-from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS
+from manyheads.training.files import CORPUS, write_text
 
 Ids = NDArray[np.uint16]
 VALID = ("valid", "validation")  # what the split to validate on may be called

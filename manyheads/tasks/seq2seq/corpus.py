@@ -21,8 +21,7 @@ from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
-from manyheads.training.files import write_text
-from manyheads.training.run import CORPUS
+from manyheads.training.files import CORPUS, write_text
 
 CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines

@@ -30,7 +30,7 @@ from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.training.run import CORPUS
+from manyheads.training.files import CORPUS
 
 SHOWN = 5  # sentences of which every validation leaves a sample
 

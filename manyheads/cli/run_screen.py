@@ -1,0 +1,106 @@
+"""What a run looks like while it runs: a bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+
+from manyheads.tasks.task import Sample
+from manyheads.training.trainer import Callback, StepLog
+
+NARROW = 80  # columns; with fewer there is no room for the speed
+
+
+class Screen(Callback):
+    """Speaks to whoever started the run."""
+
+    def __init__(self, console: Console | None = None, shown: int = 2):
+        self.console = console or Console(stderr=True)
+        self.shown = shown
+        terminal = self.console.is_terminal
+        self.bar = Progress(
+            *columns(self.console.width), console=self.console, disable=not terminal
+        )
+        self.line: Any = None
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def say(self, text: str, style: str = "") -> None:
+        """As it stands: a long line is a long line, and [this] or :that: is no command."""
+        self.console.print(
+            text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
+
+    def on_start(self, step: int, steps: int) -> None:
+        self.start(step, steps, dict.fromkeys(("loss", "speed", "left"), "…"))
+
+    def start(self, step: int, steps: int, shown: Any) -> None:
+        if self.line is None:
+            self.line = self.bar.add_task("", total=steps, completed=step, **shown)
+            self.bar.start()
+
+    def on_log(self, note: StepLog) -> None:
+        left = span(note.seconds_left)
+        speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
+        shown: Any = {"loss": f"{note.loss:.3f}", "speed": speed, "left": left}
+        if not self.console.is_terminal:
+            total = f"{note.steps:,}"
+            self.say(
+                f"step {note.step:>{len(total)},} of {total}  epoch {note.epoch}  "
+                f"loss {note.loss:.3f}  rate {note.rate:.2e}  "
+                f"{speed}  {span(note.seconds)}, {left} left"
+            )
+            return
+        self.start(note.step, note.steps, shown)
+        self.bar.update(self.line, completed=note.step, **shown)
+
+    def on_validate(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
+        named = "  ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        self.say(f"step {step:,} validated: {named}", "bold")
+        room = self.console.width - 14 if self.console.is_terminal else 100
+        for sample in samples[: self.shown]:
+            self.say(f"    read     {cut(sample.source, room)}", "dim")
+            self.say(f"    written  {cut(sample.output, room)}")
+
+
+@contextmanager
+def watching(first: bool = True) -> Iterator[Callback]:
+    """A screen for the process that talks, silence for the others."""
+    if not first:
+        yield Callback()
+        return
+    with Screen() as screen:
+        yield screen
+
+
+def columns(width: int) -> list[ProgressColumn]:
+    """What stands in the bar's line."""
+    speed = TextColumn("{task.fields[speed]}")
+    return [
+        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+        BarColumn(bar_width=24 if width >= NARROW else 8),
+        TextColumn("loss {task.fields[loss]}"),
+        *([speed] if width >= NARROW else []),
+        TextColumn("{task.fields[left]} left"),
+    ]
+
+
+def span(seconds: float) -> str:
+    """75 -> "1:15" """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def cut(text: str, most: int) -> str:
+    """On one line, and no more than so many characters of it."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
