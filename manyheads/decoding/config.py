@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypedDict
 
 from manyheads.config.declare import check, check_types, setting, with_default
 
@@ -116,3 +117,27 @@ def choose_beam(asked: int | None, temperature: float) -> int:
     if asked is not None:
         return asked
     return 1 if temperature else BEAM
+
+
+# ---- as keywords -----------------------------------------------------------------------------
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Of a `Sampling`."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int
+    strategy: str
+
+
+class DecodingOptions(SamplingOptions, total=False):
+    """Of a `DecodingConfig`, but how wide a beam is and how many are kept of it."""
+
+    length_penalty: float
+    early_stopping: bool
+    repetition_penalty: float
+    min_new_tokens: int
+    max_new_tokens: int

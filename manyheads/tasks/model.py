@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -11,9 +13,11 @@ import torch
 from torch import nn
 
 from manyheads.config import write
+from manyheads.config.declare import about
 from manyheads.training.averages import weights_of
 from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Texts = TypeVar("Texts", str, list[str])  # one in gives one, a list gives a list
 
 
@@ -72,3 +76,24 @@ class Predictor(Model):
 def as_list(texts: str | Sequence[str]) -> list[str]:
     """ "one" -> ["one"]"""
     return [texts] if isinstance(texts, str) else list(texts)
+
+
+def show_options(config: Any, options: Any) -> Callable[[Method], Method]:
+    """Let `help` of a method that takes `**options` of a config list them, with their defaults."""
+
+    def decorate(method: Method) -> Method:
+        signature = inspect.signature(method)
+        own = [one for one in signature.parameters.values() if one.kind != one.VAR_KEYWORD]
+        settings = [one for one in fields(config) if one.name in options.__annotations__]
+        shown = [
+            inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
+            )
+            for one in settings
+        ]
+        lines = [inspect.cleandoc(method.__doc__ or ""), ""]
+        method.__doc__ = "\n".join(lines + [f"{one.name}: {about(one)}" for one in settings])
+        method.__signature__ = signature.replace(parameters=own + shown)  # type: ignore[attr-defined]
+        return method
+
+    return decorate

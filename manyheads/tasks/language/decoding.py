@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from manyheads.config.declare import setting, with_default
-from manyheads.decoding.config import DecodingConfig
+from manyheads.decoding.config import DecodingConfig, DecodingOptions
 
 
 @dataclass(frozen=True)
@@ -32,3 +32,13 @@ class LanguageDecoding(DecodingConfig):
             yield f'stop lists texts of a character or more, as ("\\n",), got {self.stop!r}'
         if self.stop and self.chosen == "beam":
             yield "stop ends a text that is written once; leave it out with a beam"
+
+
+class LanguageOptions(DecodingOptions, total=False):
+    """Of a `LanguageDecoding`, as keywords."""
+
+    beam: int
+    stop: tuple[str, ...]
+    truncate: bool
+    special: bool
+    chat: bool

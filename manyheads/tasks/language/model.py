@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
 from torch import nn
 
 from manyheads.data.sources import whole
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.tasks.language.chat import Chat
-from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
 from manyheads.tasks.language.generate import Continuation, generate, stream
-from manyheads.tasks.model import Model, Texts, as_list
+from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
@@ -55,49 +55,13 @@ class LanguageModel(Model):
         super().__init__(task, network, name)
         self.chat = chat
 
-    def generate(
-        self,
-        prompts: Texts,
-        *,
-        max_new_tokens: int = 256,
-        min_new_tokens: int = 0,
-        temperature: float = 0.8,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
-        stop: tuple[str, ...] = (),
-        seed: int = 0,
-        beam: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool = True,
-        strategy: str = "auto",
-        truncate: bool = False,
-        special: bool = False,
-        chat: bool = False,
-    ) -> Texts:
+    @show_options(LanguageDecoding, LanguageOptions)
+    def generate(self, prompts: Texts, **options: Unpack[LanguageOptions]) -> Texts:
         """model.generate("ROMEO:", max_new_tokens=50) -> " What lady ..."; of a list, a list.
 
-        Each option is what `LanguageDecoding` says of it; `write` gives several for each prompt.
+        `write` gives several for each prompt.
         """
-        how = LanguageDecoding(
-            max_new_tokens=max_new_tokens,
-            min_new_tokens=min_new_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            stop=stop,
-            seed=seed,
-            beam=beam,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            strategy=strategy,
-            truncate=truncate,
-            special=special,
-            chat=chat,
-        )
+        how = LanguageDecoding(**options)
         found = [best.text for best, *_ in self.write(as_list(prompts), how)]
         return found[0] if isinstance(prompts, str) else found
 

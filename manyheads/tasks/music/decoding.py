@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from manyheads.config.declare import setting
-from manyheads.decoding.config import Sampling
-
-VOICE_LEADING = 5.0
+from manyheads.decoding.config import Sampling, SamplingOptions
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class MusicDecoding(Sampling):
         False, "Of a --prime longer than the context, read the end. Without it: an error."
     )
     voice_leading: float = setting(
-        VOICE_LEADING,
+        5.0,
         "Penalty, in nats, for parallel fifths and octaves and for crossed voices in chorales; "
         "0: none.",
     )
@@ -29,3 +27,10 @@ class MusicDecoding(Sampling):
         yield from super().contradictions()
         if not 0 <= self.voice_leading < math.inf:
             yield f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
+
+
+class MusicOptions(SamplingOptions, total=False):
+    """Of a `MusicDecoding`, as keywords."""
+
+    truncate: bool
+    voice_leading: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
 
 import torch
 
@@ -12,7 +12,7 @@ from manyheads.attention.places import line
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.model import Model
+from manyheads.tasks.model import Model, show_options
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
     Composed,
@@ -23,7 +23,7 @@ from manyheads.tasks.music.compose import (
     stream,
 )
 from manyheads.tasks.music.corpus import encode_piece
-from manyheads.tasks.music.decoding import VOICE_LEADING, MusicDecoding
+from manyheads.tasks.music.decoding import MusicDecoding, MusicOptions
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.timing import find_spots
 from manyheads.tasks.portable import Portable
@@ -68,50 +68,32 @@ class Musician(Model):
         beat = self.task.codec.beat
         return max(beat, self.task.context // 2 // beat * beat)
 
+    @show_options(MusicDecoding, MusicOptions)
     def compose(
         self,
         prime: Piece | None = None,
         seconds: float = 30.0,
         count: int = 1,
         told: Callable[[float], None] | None = None,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int = 0,
-        strategy: str = "auto",
-        truncate: bool = False,
-        voice_leading: float = VOICE_LEADING,
+        **options: Unpack[MusicOptions],
     ) -> list[Composed]:
         """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
-        how = MusicDecoding(
-            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
-        )
-        return compose(self.player, prime, seconds, count, how, told)
+        return compose(self.player, prime, seconds, count, MusicDecoding(**options), told)
 
+    @show_options(MusicDecoding, MusicOptions)
     def stream(
         self,
         prime: Piece | None = None,
         seconds: float = 30.0,
         number: int = 0,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int = 0,
-        strategy: str = "auto",
-        truncate: bool = False,
-        voice_leading: float = VOICE_LEADING,
+        **options: Unpack[MusicOptions],
     ) -> Iterator[tuple[str, float]]:
         """What `compose` writes as its piece of this number, event by event, with their logs."""
-        how = MusicDecoding(
-            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
-        )
+        how = MusicDecoding(**options)
         codec, tokens = self.task.codec, stream(self.player, prime, seconds, how, number)
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
+    @show_options(MusicDecoding, MusicOptions)
     def harmonize(
         self,
         piece: Piece,
@@ -119,20 +101,10 @@ class Musician(Model):
         particles: int = 16,
         shown: Callable[[Sequence[int]], Iterable[int]] = iter,
         track: str | None = None,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int = 0,
-        strategy: str = "auto",
-        truncate: bool = False,
-        voice_leading: float = VOICE_LEADING,
+        **options: Unpack[MusicOptions],
     ) -> Piece:
         """The other three voices to one that is given; `shown` is handed token after token."""
-        how = MusicDecoding(
-            temperature, top_k, top_p, min_p, seed, strategy, truncate, voice_leading
-        )
+        how = MusicDecoding(**options)
         return harmonize(self.player, piece, voice, particles, how, shown, track)
 
     @overload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
 
@@ -13,12 +13,12 @@ from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.layout import gather_texts
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis
-from manyheads.decoding.config import BEAM, DecodingConfig, choose_beam
+from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
-from manyheads.tasks.model import Model, Texts, as_list
+from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import CONTEXT, Portable
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
@@ -69,23 +69,15 @@ class Translator(Model):
     def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
         return self.task.codecs.special_tokens
 
+    @show_options(DecodingConfig, DecodingOptions)
     def translate(
         self,
         texts: Texts,
         *,
         beam: int | None = None,
-        length_penalty: float = 1.0,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
-        seed: int = 0,
-        strategy: str = "auto",
-        min_new_tokens: int = 0,
-        max_new_tokens: int = 0,
         prefix: str = "",
         long: Long | None = None,
+        **options: Unpack[DecodingOptions],
     ) -> Texts:
         """model.translate("Ein Hund rennt.") -> "A dog is running."; of a list, a list.
 
@@ -93,45 +85,28 @@ class Translator(Model):
         sentences, or of more than can be read: `split` reads each sentence by itself and is what
         translations do, `truncate` reads the beginning, `refuse` does not.
         """
-        how = DecodingConfig(
-            beam=choose_beam(beam, temperature),
-            length_penalty=length_penalty,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-            strategy=strategy,
-            min_new_tokens=min_new_tokens,
-            max_new_tokens=max_new_tokens,
-        )
+        how = DecodingConfig(beam=choose_beam(beam, options.get("temperature", 0.0)), **options)
         several = self.write(as_list(texts), how, prefix=prefix, long=long)
         found = [best.text for best, *_ in several]
         return found[0] if isinstance(texts, str) else found
 
+    @show_options(DecodingConfig, DecodingOptions)
     def translate_nbest(
         self,
         texts: str | Sequence[str],
         nbest: int = BEAM,
         *,
         beam: int | None = None,
-        length_penalty: float = 1.0,
-        min_new_tokens: int = 0,
-        max_new_tokens: int = 0,
         prefix: str = "",
         long: Long | None = None,
+        **options: Unpack[DecodingOptions],
     ) -> list[Any]:
         """Of one text the best so many Written, each with its text, score and log_prob, best first;
         of a list of texts a list of such lists.
         """
-        how = DecodingConfig(
-            beam=max(BEAM, nbest if isinstance(nbest, int) else 0) if beam is None else beam,
-            nbest=nbest,
-            length_penalty=length_penalty,
-            min_new_tokens=min_new_tokens,
-            max_new_tokens=max_new_tokens,
-        )
+        if beam is None:
+            beam = max(BEAM, nbest if isinstance(nbest, int) else 0)
+        how = DecodingConfig(beam=beam, nbest=nbest, **options)
         found = list(self.write(as_list(texts), how, prefix=prefix, long=long))
         return found[0] if isinstance(texts, str) else found
 
