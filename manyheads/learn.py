@@ -17,14 +17,13 @@ from manyheads.config import write
 from manyheads.request import Request, resolve
 from manyheads.tasks.table import load_recipe, task_for
 from manyheads.tasks.task import Task
-from manyheads.training.curves import curves
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors, refuse_what_is_no_number, write_tensors
 from manyheads.training.optimizers import find_optimizer
 from manyheads.training.pace import fit_steps, measure
-from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run
-from manyheads.training.start import adopt
+from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run, draw_curves
 from manyheads.training.trainer import Callback, Trainer
+from manyheads.training.weights import adopt
 
 
 def start(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
@@ -133,7 +132,7 @@ def go_on(
             trainer.validate()  # so that what was learned in the time is in the result
             trainer.save()
         if world.first:
-            curves(run)
+            draw_curves(run)
     return ended
 
 

@@ -37,8 +37,8 @@ def load(model: str | Path, device: str | None = None) -> Model:
     folder = find_model(model)
     recipe = read_recipe(folder)
 
-    from manyheads.training.averages import load_weights, weights_of
     from manyheads.training.distributed import chosen
+    from manyheads.training.weights import load_weights, weights_of
 
     opened = task_for(recipe).open(recipe, folder)
     loaded = opened.model(opened.network(), str(model))

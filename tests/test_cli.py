@@ -43,10 +43,10 @@ def test_translating_loads_no_other_task_and_nothing_that_trains() -> None:
     assert done.returncode == 0, done.stderr
     loaded = {tuple(name.split(".")[1:]) for name in done.stdout.split()}
     assert {name[1] for name in loaded if name[0] == "training" and len(name) > 1} == {
-        "averages",  # weights into a network
         "config",  # a recipe's settings
         "distributed",  # a device
         "files",
+        "weights",
     }
     rooms = {name[1] for name in loaded if name[0] == "tasks" and len(name) > 2}
     assert rooms == {"seq2seq"}

@@ -27,11 +27,11 @@ from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextDat
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
 from manyheads.tasks.seq2seq.settings import PairCodec, Seq2SeqRecipe
-from manyheads.training.averages import weights_of
 from manyheads.training.config import Training
 from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, WEIGHTS, Run
 from manyheads.training.trainer import Callback, StepLog
+from manyheads.training.weights import weights_of
 
 EVERYTHING: dict[str, Any] = {"ema": 0.9, "average": 2, "patience": 4, "accumulate": 2}
 

@@ -15,9 +15,9 @@ from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import EncoderModel, MaskedLM
 from manyheads.tasks.seq2seq.model import Translator
-from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.run import WEIGHTS
+from manyheads.training.weights import weights_of
 
 Run = Callable[[Path], Path]
 KINDS: list[tuple[Run, type, str, str]] = [

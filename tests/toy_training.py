@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from manyheads.training.config import Training
-from manyheads.training.learner import Progress, fit
+from manyheads.training.learner import Learner, Loss, sum_of
 
 E = TypeVar("E")
 
@@ -23,6 +25,32 @@ class Task(Protocol[E]):
     def loss(self, network: Any, batch: Any) -> dict[str, Tensor]: ...
     def decode(self, network: Any, batch: Any) -> list[Any]: ...
     def measure(self, outputs: list[Any], examples: Sequence[E]) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands after a step."""
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+
+
+def fit(
+    network: nn.Module,
+    batches: Iterable[Any],
+    loss_of: Loss[Any],
+    training: Training,
+    note: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Train the network in place on `training.steps` batches, each of equal weight."""
+    learner, start = Learner(network, loss_of, training), time.perf_counter()
+    for step, batch in zip(range(training.steps), batches, strict=False):
+        if step == 0:
+            learner.refuse_leaks(batch)
+        loss = sum_of(learner.step([batch], count=1)).item()
+        note(Progress(step + 1, training.steps, loss, time.perf_counter() - start))
 
 
 def train(

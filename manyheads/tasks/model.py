@@ -14,8 +14,8 @@ from torch import nn
 
 from manyheads.config import write
 from manyheads.config.declare import about
-from manyheads.training.averages import weights_of
 from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
+from manyheads.training.weights import weights_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Texts = TypeVar("Texts", str, list[str])  # one in gives one, a list gives a list

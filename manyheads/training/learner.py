@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from manyheads.training.averages import Average, load_weights, weights_of
 from manyheads.training.causality import ROUNDING, is_causal, largest_leak
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import fitting
 from manyheads.training.optimizers import make_optimizers
+from manyheads.training.weights import Average, load_weights, weights_of
 
 B = TypeVar("B")
 Loss = Callable[[Any, B], dict[str, Tensor]]  # network, batch -> terms, each summed over the batch
@@ -183,29 +181,3 @@ def sum_of(terms: dict[str, Tensor]) -> Tensor:
 
 def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in held.items() if name.startswith(prefix)}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where training stands after a step."""
-
-    step: int
-    steps: int
-    loss: float
-    seconds: float
-
-
-def fit(
-    network: nn.Module,
-    batches: Iterable[B],
-    loss_of: Loss[B],
-    training: Training,
-    note: Callable[[Progress], None] = lambda progress: None,
-) -> None:
-    """Train the network in place on `training.steps` batches, each of equal weight."""
-    learner, start = Learner(network, loss_of, training), time.perf_counter()
-    for step, batch in zip(range(training.steps), batches, strict=False):
-        if step == 0:
-            learner.refuse_leaks(batch)
-        loss = sum_of(learner.step([batch], count=1)).item()
-        note(Progress(step + 1, training.steps, loss, time.perf_counter() - start))

@@ -194,9 +194,14 @@ class Run:
     def restore(self, learner: Learner) -> TrainerState:
         """Put the learner back to the last checkpoint, and the folder to what it was then."""
         path = self / CHECKPOINT
-        self.sweep()
-        if not path.exists():
-            return self.anew()
+        # What a process was writing when it was killed; .tmp is what safetensors calls it.
+        for folder in (self.folder, self / "kept"):
+            for unfinished in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
+                unfinished.unlink(missing_ok=True)
+        if not path.exists():  # it stopped before its first: nothing it wrote counts
+            for name in LOGS:
+                cut_to(self / name, 0)
+            return TrainerState()
         held, note = read_tensors(path)
         if missing := {"step", "state", "sizes"} - set(note):
             raise ValueError(f"{path} is no checkpoint of a run: it has no {min(missing)}")
@@ -208,18 +213,6 @@ class Run:
         self.tidy(state)
         return state
 
-    def sweep(self) -> None:
-        """Drop what a process was writing when it was killed; .tmp is what safetensors calls it."""
-        for folder in (self.folder, self / "kept"):
-            for path in [*folder.glob(".tmp*"), *folder.glob(".*.part")]:
-                path.unlink(missing_ok=True)
-
-    def anew(self) -> TrainerState:
-        """It stopped before its first checkpoint: nothing it wrote counts."""
-        for name in LOGS:
-            cut_to(self / name, 0)
-        return TrainerState()
-
     def moment(self, step: int) -> Path:
         return self / "kept" / f"step-{step:07d}.safetensors"
 
@@ -227,9 +220,6 @@ class Run:
         """The weights of this moment, among the best so far."""
         (self / "kept").mkdir(exist_ok=True)
         write_tensors(self.moment(step), weights, {"step": step})
-
-    def result(self, weights: dict[str, Tensor], note: dict[str, Any]) -> None:
-        write_tensors(self / WEIGHTS, weights, note)
 
     def text(self, name: str, text: str) -> None:
         write_text(self / name, text)
@@ -243,3 +233,30 @@ def cut_to(path: Path, size: int) -> None:
     """Drop what was written after the checkpoint; a log that lost its end stays as it is."""
     if size_of(path) > size:
         os.truncate(path, size)
+
+
+def draw_curves(run: Run) -> None:
+    """The losses and the score, as a picture."""
+    from matplotlib.figure import Figure
+
+    lines = list(run.lines(METRICS))
+    trained = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+    valid = [(line["step"], line["valid"]) for line in lines if "valid" in line]
+    if not trained:
+        return
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    left = figure.subplots()
+    left.plot(*zip(*trained, strict=True), color="#4477aa", label="training loss")
+    if valid:
+        steps = [step for step, _ in valid]
+        left.plot(
+            steps, [scores["loss"] for _, scores in valid], color="#ee6677", label="validation loss"
+        )
+        name = next(iter(valid[0][1]))
+        right = left.twinx()
+        right.plot(steps, [scores[name] for _, scores in valid], color="#228833", label=name)
+        right.set_ylabel(name)
+    left.set_xlabel("step")
+    left.set_ylabel("loss of a token")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)  # over no curve
+    figure.savefig(run / "loss.png", dpi=120)

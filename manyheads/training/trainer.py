@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.tasks.task import Sample, Task
 from manyheads.threads import fastest, said, using
-from manyheads.training.averages import load_weights, mean_of, weights_of
 from manyheads.training.compiling import compiled
 from manyheads.training.distributed import World
-from manyheads.training.files import read_tensors
+from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 from manyheads.training.learner import Learner
-from manyheads.training.prefetch import ahead
 from manyheads.training.run import CHECKPOINT, METRICS, SAMPLES, START, TIMES, Run
-from manyheads.training.start import adopt
+from manyheads.training.weights import adopt, load_weights, mean_of, weights_of
 
+T = TypeVar("T")
+
+AHEAD = 4  # batches that are made before they are wanted
 FEW = 3  # validations after which a score that has not moved is told
 
 
@@ -93,15 +96,17 @@ class Trainer:
         if self.over():
             self.callback.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
             return True
-        self.callback.say(f"{self.size():,} parameters on {self.world.device}")
+        size = sum(p.numel() for p in self.learner.network.parameters())
+        self.callback.say(f"{size:,} parameters on {self.world.device}")
         self.callback.on_start(self.learner.taken, self.training.steps)
         self.probe_memory()
         with using(self.threads()), closing(ahead(self.batches())) as batches:
             if (self.run / START).exists() and self.learner.taken == 0:
                 self.validate(counted=self.begun_whole)
             for i, batch in enumerate(batches):
-                if i == 0:
-                    self.check_causality(batch)
+                # Tried as it is trained: compiled, in its precision, on a batch as it is laid out.
+                if i == 0 and self.learner.refuse_leaks(batch.parts[0].to(self.world.device)):
+                    self.callback.say("checked: no token sees a later one, no document another")
                 self.step(batch)
                 if self.due(self.training.log_every):
                     self.note()
@@ -119,7 +124,9 @@ class Trainer:
         return self.over()
 
     def over(self) -> bool:
-        return self.learner.taken >= self.training.steps or self.out_of_patience()
+        """At its last step, or validated often enough without a better score."""
+        stuck = 0 < self.training.patience <= self.state.worse
+        return self.learner.taken >= self.training.steps or stuck
 
     def step(self, batch: StepBatch) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
@@ -137,10 +144,6 @@ class Trainer:
     def due(self, every: int) -> bool:
         return self.learner.taken % every == 0 or self.learner.taken == self.training.steps
 
-    def out_of_patience(self) -> bool:
-        """Whether it has been validated often enough without a better score."""
-        return 0 < self.training.patience <= self.state.worse
-
     def agree_to_stop(self, asked: bool) -> bool:
         """Alone, at once; among many, when the first process has said so to all."""
         if self.world.size == 1:
@@ -148,9 +151,6 @@ class Trainer:
         return self.due(self.training.log_every) and bool(self.world.broadcast(int(asked)))
 
     # ---- before the first step ---------------------------------------------------------------
-
-    def size(self) -> int:
-        return sum(p.numel() for p in self.learner.network.parameters())
 
     def probe_memory(self) -> None:
         """Cut batches into as many parts as memory asks for: the largest is tried first."""
@@ -195,12 +195,6 @@ class Trainer:
             )
         self.state.threads = chosen
         return chosen
-
-    def check_causality(self, batch: StepBatch) -> None:
-        """Before the first step, the network as it is trained is tried: compiled, in its precision,
-        on a batch as it is laid out."""
-        if self.learner.refuse_leaks(batch.parts[0].to(self.world.device)):
-            self.callback.say("checked: no token sees a later one, no document another")
 
     def batches(self) -> Iterator[StepBatch]:
         """Without end, from where the run stands: nothing but two numbers is needed."""
@@ -311,7 +305,7 @@ class Trainer:
             self.state.best = kept
             self.run.keep(self.learner.taken, self.learner.weights())
             several = [read_tensors(self.run.moment(step))[0] for _, step in kept]
-            self.run.result(mean_of(several), {"moments": kept})
+            write_tensors(self.run / WEIGHTS, mean_of(several), {"moments": kept})
 
     def save(self) -> None:
         self.check()
@@ -358,3 +352,47 @@ def format_validation(step: int, scores: dict[str, float], samples: Sequence[Sam
         lines.append(f"   wanted   {sample.reference}")
         lines.append(f"   written  {sample.output}\n")
     return "\n".join(lines) + "\n"
+
+
+def ahead(made: Iterator[T]) -> Generator[T]:
+    """The same things in the same order, made in a thread while the device computes; its errors are
+    raised here.
+
+    Closed, it ends the thread.
+    """
+    line: queue.Queue[Any] = queue.Queue(AHEAD)
+    over = threading.Event()
+
+    def put(one: object) -> None:
+        while not over.is_set():
+            try:
+                return line.put(one, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def fill() -> None:
+        try:
+            for one in made:
+                put((one, None))
+                if over.is_set():
+                    return
+            put((None, StopIteration()))
+        except BaseException as error:
+            put((None, error))
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    try:
+        while True:
+            one, error = line.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield one
+    finally:
+        over.set()
+        with suppress(queue.Empty):  # room, so that the thread need not wait to see that it is over
+            while True:
+                line.get_nowait()
+        thread.join()

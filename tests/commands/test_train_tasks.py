@@ -16,10 +16,9 @@ from typed import Command, Refuses, texts
 from manyheads.cli.compare import of_kind
 from manyheads.learn import open_task
 from manyheads.tasks.table import ABOUT, load_recipe
-from manyheads.training.averages import weights_of
 from manyheads.training.files import read_tensors
 from manyheads.training.run import CHECKPOINT, METRICS, RECIPE, START, WEIGHTS, Run
-from manyheads.training.start import adopt
+from manyheads.training.weights import adopt, weights_of
 
 CPU = ("--device", "cpu")
 Base = Callable[[Path], Path]

@@ -25,7 +25,7 @@ from manyheads.interop.huggingface.importer import (
 from manyheads.interop.huggingface.tensors import TensorNames, give_tensors, take_tensors
 from manyheads.modules.config import NetworkConfig, RecurrentConfig, TransformerConfig
 from manyheads.tasks.portable import Portable, VectorSettings
-from manyheads.training.averages import weights_of
+from manyheads.training.weights import weights_of
 
 LINES = [" ".join(f"w{i + j}" for j in range(9)) for i in range(18)]
 SHAPE: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "ffn_width": 24, "dropout": 0.1}

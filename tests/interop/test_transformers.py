@@ -19,7 +19,7 @@ from manyheads.interop.huggingface.importer import read_folder
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable
-from manyheads.training.averages import weights_of
+from manyheads.training.weights import weights_of
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; pip install transformers"

@@ -6,20 +6,19 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from manyheads.training.curves import curves
-from manyheads.training.run import METRICS, Run
+from manyheads.training.run import METRICS, Run, draw_curves
 
 
 def test_a_picture_is_written_with_and_without_validations(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    curves(run)
+    draw_curves(run)
     assert not (run / "loss.png").exists()
     run.log(METRICS, {"step": 5, "loss": 2.0})
-    curves(run)
+    draw_curves(run)
     alone = (run / "loss.png").read_bytes()
     run.log(METRICS, {"step": 5, "valid": {"bleu": 3.0, "loss": 2.5}})
     run.log(METRICS, {"step": 9, "loss": 1.5})
-    curves(run)
+    draw_curves(run)
     both = (run / "loss.png").read_bytes()
     assert alone.startswith(b"\x89PNG")
     assert both.startswith(b"\x89PNG")
@@ -36,7 +35,7 @@ def test_the_legend_lies_over_no_curve(tmp_path: Path, monkeypatch: pytest.Monke
     for step in range(1, 9):
         run.log(METRICS, {"step": step, "loss": 1.0 + step % 2})
         run.log(METRICS, {"step": step, "valid": {"bleu": 3.0 * step, "loss": 2.5 - step % 2}})
-    curves(run)
+    draw_curves(run)
     (figure,) = drawn
     (legend,) = figure.legends
     assert not any(axes.get_legend() for axes in figure.axes)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from toy_training import Progress, fit
 
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
-from manyheads.training.learner import Learner, Progress, fit
+from manyheads.training.learner import Learner
 
 
 def test_the_rate_rises_over_the_warm_up_and_falls_to_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.training.prefetch import AHEAD, ahead
+from manyheads.training.trainer import AHEAD, ahead
 
 
 def test_everything_comes_in_order() -> None:
@@ -56,7 +56,7 @@ def test_the_thread_ends_at_once_when_nobody_reads_on(monkeypatch: pytest.Monkey
                 waited.set()
                 raise
 
-    monkeypatch.setattr("manyheads.training.prefetch.queue.Queue", Patient)
+    monkeypatch.setattr("manyheads.training.trainer.queue.Queue", Patient)
     before = threading.active_count()
     coming = ahead(count())
     assert [next(coming) for _ in range(read)] == [0, 1, 2]

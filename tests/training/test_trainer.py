@@ -18,12 +18,12 @@ from torch import Tensor
 
 from manyheads.threads import SAID, fastest, using
 from manyheads.training import files
-from manyheads.training.averages import mean_of
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import read_tensors
 from manyheads.training.run import CHECKPOINT, METRICS, TIMES, WEIGHTS, Run
 from manyheads.training.trainer import Callback, StepLog, Trainer, swap_weights
+from manyheads.training.weights import mean_of
 
 
 class Killed(BaseException):

@@ -32,8 +32,8 @@ from manyheads.interop.parity import Runtime, token_mask
 from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable, Row, VectorSettings
-from manyheads.training.averages import weights_of
 from manyheads.training.files import fitting, write_text
+from manyheads.training.weights import weights_of
 
 
 class HuggingFace(Exporter):

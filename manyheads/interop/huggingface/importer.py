@@ -28,7 +28,7 @@ from manyheads.interop.huggingface.sentence_vectors import read_vectors
 from manyheads.interop.huggingface.tensors import Tensors, take_tensors
 from manyheads.modules import build
 from manyheads.tasks.portable import Architecture, Portable
-from manyheads.training.averages import load_weights, weights_of
+from manyheads.training.weights import load_weights, weights_of
 
 ARCHITECTURES: dict[str, Architecture] = {"translation": "encoder-decoder", "language": "decoder"}
 

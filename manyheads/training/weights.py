@@ -1,11 +1,16 @@
-"""Weights that are means of weights."""
+"""What a network keeps: taken out of it, put into one, and averaged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from manyheads.training.files import read_tensors
+
+HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
@@ -24,6 +29,27 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in weights_of(network).items():
             tensor.copy_(weights[name])
+
+
+def adopt(network: nn.Module, path: Path) -> bool:
+    """Put the weights of a file into a network, those of an encoder also where it is part of one;
+    whether none of it begins anew, as a head of another size does. All else has to fit.
+    """
+    (held, _), own = read_tensors(path), weights_of(network)
+    taken: dict[str, Tensor] = {}
+    for name, tensor in own.items():
+        names = (name, name.removeprefix("encoder."), f"encoder.{name}")
+        found = next((held[other] for other in names if other in held), None)
+        if found is not None and found.shape == tensor.shape:
+            taken[name] = found.to(tensor.dtype)
+        elif not name.startswith(HEADS):
+            there = "missing" if found is None else tuple(found.shape)
+            raise ValueError(
+                f"the weights to start from do not fit: {name} is {tuple(tensor.shape)} here and "
+                f"{there} there; without network settings the network is the one it starts from"
+            )
+    load_weights(network, own | taken)
+    return own.keys() == taken.keys()
 
 
 class Average:

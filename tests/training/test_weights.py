@@ -5,7 +5,7 @@ from torch import nn
 
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig
-from manyheads.training.averages import Average, load_weights, mean_of, weights_of
+from manyheads.training.weights import Average, load_weights, mean_of, weights_of
 
 
 class Shared(nn.Module):
