@@ -32,6 +32,15 @@ class Labelled(NamedTuple):
     line: int  # counted from 1
     second: str = ""
 
+    @property
+    def tags(self) -> list[str]:
+        return [self.label]
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What is read."""
+        return self.text, self.second
+
 
 class Tagged(NamedTuple):
     """The words of a sentence with a tag each, and where it begins."""
@@ -39,6 +48,11 @@ class Tagged(NamedTuple):
     words: list[str]
     tags: list[str]
     line: int
+
+    @property
+    def texts(self) -> list[str]:
+        """What is read."""
+        return self.words
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ B batch, V vocabulary.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from manyheads.attention.positions import Learned
 
 UNLIKELY = -1e4  # of a token that must be written although the model rules it out
 
@@ -165,3 +168,9 @@ def nothing_left(row: int, written: int) -> ValueError:
         f"sequence {row} can write nothing after {written} tokens: "
         "each token is forbidden, or scored -inf or not a number"
     )
+
+
+def find_room(side: nn.Module) -> int:
+    """How many tokens a network can read or write: a learned position knows only so many places."""
+    position = getattr(getattr(side, "stack", None), "position", None)
+    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize

@@ -127,6 +127,24 @@ class Portable:
         return device
 
 
+def describe(
+    model: Any,
+    architecture: Architecture,
+    context: int = 0,
+    codecs: tuple[Text, ...] = (),
+    **more: Any,
+) -> Portable:
+    """What a model of a task says of itself; where nothing else is said, by its network's places
+    and its one codec.
+    """
+    task, design = model.task, model.task.design
+    known = context or design.places or CONTEXT
+    both = codecs or (task.codec,)
+    return Portable(
+        architecture, model.kind, design, both, known, model.network, model.name, **more
+    )
+
+
 def chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [rows[i : i + AT_ONCE] for i in range(0, len(rows), AT_ONCE)]
 

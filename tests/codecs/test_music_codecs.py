@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.codecs.text import BOS, EOS, PAD
-from manyheads.tasks.music.codec import KINDS, MusicCodec, load_codec, new_codec, save_codec
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.codec_file import KINDS, load_codec, new_codec, save_codec
 from manyheads.tasks.music.notes import Note, Piece, Voice
 from manyheads.tasks.music.performance import Performance
 

@@ -8,7 +8,6 @@ import pytest
 from manyheads.config import read, write
 from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.classification.corpus import gather
-from manyheads.tasks.classification.labels import tags_of
 from manyheads.tasks.classification.settings import (
     PRESETS,
     ClassificationRecipe,
@@ -36,7 +35,7 @@ def held(path: Path, task: Any = "classification", seed: int = 0) -> tuple[list[
         read(ClassificationRecipe, write(recipe), "r.yaml", [f"training.seed={seed}"])
     )
     train, valid = (
-        [tag for one in some for tag in tags_of(one)] for some in (gathered.train, gathered.valid)
+        [tag for one in some for tag in one.tags] for some in (gathered.train, gathered.valid)
     )
     return train, valid
 

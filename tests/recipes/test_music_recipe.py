@@ -12,7 +12,7 @@ from manyheads.config import read, write
 from manyheads.modules.config import ConvolutionalConfig, RecurrentConfig, TransformerConfig
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.music.chorales import Chorales
-from manyheads.tasks.music.codec import CODEC, save_codec
+from manyheads.tasks.music.codec_file import CODEC, save_codec
 from manyheads.tasks.music.settings import (
     PRESETS,
     MusicData,

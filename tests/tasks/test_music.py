@@ -17,7 +17,8 @@ from manyheads.codecs.text import BOS, EOS
 from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import Chorales
-from manyheads.tasks.music.codec import MusicCodec, load_codec, new_codec
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.codec_file import load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus, gather, prepare
 from manyheads.tasks.music.midi import save_midi
 from manyheads.tasks.music.performance import Performance

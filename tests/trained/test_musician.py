@@ -11,7 +11,7 @@ from tunes import chorale, musician, performance, pianist, singer
 from manyheads.attention.places import line
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.music.chorales import grid_of
-from manyheads.tasks.music.codec import new_codec
+from manyheads.tasks.music.codec_file import new_codec
 from manyheads.tasks.music.compose import SHORTEST, make_bounds
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.melody import melody_of

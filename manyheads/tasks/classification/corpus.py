@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from manyheads.codecs.text import Text
 from manyheads.data.labelled import Columns, Tagged, labelled, tagged
 from manyheads.data.layout import NOTHING
 from manyheads.data.shards import Shard, write_shard
-from manyheads.tasks.classification.frames import Frame, Framer, text_of
-from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples, tags_of
+from manyheads.tasks.classification.frames import Frame, Framer
+from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
 from manyheads.training.files import read_tensors, write_tensors
 
@@ -43,25 +43,19 @@ class LabelledCorpus:
 
     @property
     def tokens(self) -> int:
-        return sum(map(count_characters, self.train)) // CHARACTERS_A_TOKEN + 2 * len(self.train)
-
-
-def count_characters(one: LabelledExample) -> int:
-    if isinstance(one, Tagged):
-        return sum(len(word) + 1 for word in one.words)
-    return len(one.text) + len(one.second)
+        characters = sum(len(text) for one in self.train for text in one.texts)
+        spaces = sum(len(one.words) for one in self.train if isinstance(one, Tagged))
+        return (characters + spaces) // CHARACTERS_A_TOKEN + 2 * len(self.train)
 
 
 def learn_codec(corpus: LabelledCorpus, recipe: ClassificationRecipe) -> Text:
     """That of the run it starts from, else one learned from these texts."""
     if recipe.start_from is not None:
         return Text.load(recipe.start_from / "tokenizer.json")
-    lines = (line for one in corpus.train for line in lines_of(one))
+    lines = chain.from_iterable(
+        [" ".join(one.words)] if isinstance(one, Tagged) else one.texts for one in corpus.train
+    )
     return Text.train(lines, recipe.codec.kind, recipe.codec.size, masked=True)
-
-
-def lines_of(one: LabelledExample) -> list[str]:
-    return [" ".join(one.words)] if isinstance(one, Tagged) else [one.text, one.second]
 
 
 def read_examples(
@@ -99,9 +93,9 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
 
 def spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:
     """Those whose labels training still meets without them: others could not be judged."""
-    left = Counter(tag for one in examples for tag in set(tags_of(one)))
+    left = Counter(tag for one in examples for tag in set(one.tags))
     for i in order:
-        tags = set(tags_of(examples[i]))
+        tags = set(examples[i].tags)
         if all(left[tag] > 1 for tag in tags):
             left.subtract(tags)
             yield i
@@ -144,7 +138,7 @@ def write_labelled(
 ) -> int:
     """Examples read from `source` as numbers on disk; gives how many were too long and cut."""
     wanted = torch.cat(encode_labels(framer.kind, labels, examples, source))
-    frames = framer.frames([text_of(one) for one in examples])
+    frames = framer.frames([one.texts for one in examples])
     write_shard(path, (frame.ids for frame in frames), framer.codec.size)
     if framer.kind == "labelling":
         tags = wanted
@@ -163,7 +157,7 @@ def encode_labels(
     number = labels.scaled if kind == "regression" else labels.number
     dtype = torch.float32 if kind == "regression" else torch.long
     return [
-        torch.tensor([number(tag, f"{source}:{one.line}") for tag in tags_of(one)], dtype=dtype)
+        torch.tensor([number(tag, f"{source}:{one.line}") for tag in one.tags], dtype=dtype)
         for one in examples
     ]
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from manyheads.metrics.report import plain_scores
-from manyheads.tasks.classification.frames import text_of
-from manyheads.tasks.classification.labels import LabelledExample, tags_of
+from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
 
 
@@ -20,7 +19,7 @@ def evaluate_labels(
 ) -> dict[str, Any]:
     """How often a model says what was said before it; `progress` is told how many more are read."""
     began = time.perf_counter()
-    given = model.classify([text_of(one) for one in examples], progress)
+    given = model.classify([one.texts for one in examples], progress)
     measured = model.task.measure(given, examples)
     return {
         "model": model.name,
@@ -34,5 +33,5 @@ def evaluate_labels(
 def count_unseen(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, int]:
     """How often each label is met that the model does not know, and so never says."""
     known = model.task.labels.names
-    met = Counter(tag for one in examples for tag in tags_of(one) if tag not in known)
+    met = Counter(tag for one in examples for tag in one.tags if tag not in known)
     return {} if model.kind == "regression" else dict(met)

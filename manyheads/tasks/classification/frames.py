@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from manyheads.codecs.text import Text
-from manyheads.data.labelled import Tagged
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.settings import LabelKind
 
 Readable = str | tuple[str, str] | Sequence[str]  # a text, two, or words
@@ -113,7 +111,3 @@ def pair_of(one: Readable) -> tuple[str, str]:
     if isinstance(one, tuple) and len(one) == 2:
         return one
     raise ValueError(f"a text or a pair of texts (text, second) is judged, got {one!r}")
-
-
-def text_of(one: LabelledExample) -> Readable:
-    return one.words if isinstance(one, Tagged) else (one.text, one.second)

@@ -34,7 +34,7 @@ class Labels:
         check_examples(kind, examples)
         if kind == "regression":
             values = np.array(
-                [parse_number(tags_of(one)[0], f"{source}:{one.line}") for one in examples]
+                [parse_number(one.tags[0], f"{source}:{one.line}") for one in examples]
             )
             if np.ptp(values) == 0:
                 raise ValueError(
@@ -42,7 +42,7 @@ class Labels:
                     "where nothing changes"
                 )
             return Labels(mean=float(values.mean()), spread=float(values.std()))
-        names = {tag for one in examples for tag in tags_of(one)}
+        names = {tag for one in examples for tag in one.tags}
         if len(names) < 2:
             raise ValueError(
                 f"{source}: {', '.join(map(repr, names))} is the only label; two or more are needed"
@@ -95,10 +95,6 @@ def parse_number(label: str, where: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{where}: a number was asked for, {label!r} is here")
     return value
-
-
-def tags_of(one: LabelledExample) -> list[str]:
-    return one.tags if isinstance(one, Tagged) else [one.label]
 
 
 def check_examples(kind: LabelKind, examples: Sequence[LabelledExample]) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 from manyheads.tasks.classification.predictions import AnyPrediction
 from manyheads.tasks.masked.model import EncoderModel, refuse_no_texts
 from manyheads.tasks.model import as_list
-from manyheads.tasks.portable import Portable, VectorSettings
+from manyheads.tasks.portable import Portable, VectorSettings, describe
 
 if TYPE_CHECKING:
     from manyheads.tasks.classification.task import ClassificationTask
@@ -46,15 +46,6 @@ class Classifier(EncoderModel):
         return found[0] if isinstance(texts, str) else found
 
     def portable(self) -> Portable:
-        task = self.task
-        return Portable(
-            "encoder",
-            self.kind,
-            task.design,
-            (self.codec,),
-            task.room,
-            self.network,
-            self.name,
-            labels=tuple(task.labels.names),
-            pooling=None if self.kind == "labelling" else task.pooling,
-        )
+        pooling = None if self.kind == "labelling" else self.task.pooling
+        labels = tuple(self.task.labels.names)
+        return describe(self, "encoder", self.task.room, labels=labels, pooling=pooling)

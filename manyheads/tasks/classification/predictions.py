@@ -21,7 +21,7 @@ from manyheads.metrics.labels import (
 )
 from manyheads.metrics.measured import Measured
 from manyheads.tasks.classification.frames import Frame
-from manyheads.tasks.classification.labels import LabelledExample, Labels, tags_of
+from manyheads.tasks.classification.labels import LabelledExample, Labels
 from manyheads.tasks.classification.settings import LabelKind
 
 
@@ -98,11 +98,11 @@ def measure(
     """The one that counts first."""
     if kind == "regression":
         said = [one.value for one in outputs if isinstance(one, Value)]
-        meant = [float(tags_of(one)[0]) for one in references]
+        meant = [float(one.tags[0]) for one in references]
         numeric = {"spearman": spearman, "pearson": pearson, "rmse": rmse}
         return {name: of(said, meant) for name, of in numeric.items()}
     given = [one.tags if isinstance(one, Tags) else [str(one[0])] for one in outputs]
-    wanted = [tags_of(one) for one in references]
+    wanted = [one.tags for one in references]
     flat = [tag for tags in given for tag in tags], [tag for tags in wanted for tag in tags]
     if kind == "labelling" and marks_spans(flat[1]):
         return {"f1": span_f1(given, wanted), "accuracy": accuracy(*flat)}

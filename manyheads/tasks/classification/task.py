@@ -32,7 +32,7 @@ from manyheads.tasks.classification.corpus import (
     read_examples,
     write_labelled,
 )
-from manyheads.tasks.classification.frames import Frame, Framer, Readable, text_of
+from manyheads.tasks.classification.frames import Frame, Framer, Readable
 from manyheads.tasks.classification.labels import LABELS, LabelledExample, Labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, measure, predict
@@ -196,7 +196,7 @@ class ClassificationTask(Task):
         """Examples, as they are read, and what is wanted of them or of their words."""
         examples = read_examples(self.kind, self.held_in() / "data" / "valid.jsonl")
         wanted = encode_labels(self.kind, self.labels, examples, "the texts to validate on")
-        frames = self.framer.frames([text_of(one) for one in examples])
+        frames = self.framer.frames([one.texts for one in examples])
         return examples, frames, torch.cat(wanted)
 
     def validate(self, network: Any) -> Validation:
@@ -211,6 +211,5 @@ class ClassificationTask(Task):
 
 
 def sample(one: LabelledExample, output: AnyPrediction) -> Sample:
-    if isinstance(one, Tagged):
-        return Sample(" ".join(one.words), " ".join(one.tags), str(output))
-    return Sample(" | ".join(filter(None, (one.text, one.second))), one.label, str(output))
+    between = " " if isinstance(one, Tagged) else " | "
+    return Sample(between.join(filter(None, one.texts)), " ".join(one.tags), str(output))

@@ -14,7 +14,7 @@ from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
 from manyheads.tasks.language.generate import Continuation, generate, stream
 from manyheads.tasks.model import Model, Texts, as_list, show_options
-from manyheads.tasks.portable import Portable
+from manyheads.tasks.portable import Portable, describe
 
 if TYPE_CHECKING:
     from manyheads.tasks.language.task import LanguageTask
@@ -122,14 +122,4 @@ class LanguageModel(Model):
         return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)
 
     def portable(self) -> Portable:
-        task = self.task
-        return Portable(
-            "decoder",
-            self.kind,
-            task.design,
-            (task.codec,),
-            task.context,
-            self.network,
-            self.name,
-            chat=self.chat,
-        )
+        return describe(self, "decoder", self.task.context, chat=self.chat)

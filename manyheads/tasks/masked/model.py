@@ -15,7 +15,7 @@ from manyheads.data.sources import whole
 from manyheads.modules.config import Pooling
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.model import Model, as_list
-from manyheads.tasks.portable import CONTEXT, Portable, VectorSettings
+from manyheads.tasks.portable import Portable, VectorSettings, describe
 
 if TYPE_CHECKING:
     from manyheads.tasks.masked.embedding import EmbeddingTask
@@ -71,17 +71,8 @@ class Embedder(EncoderModel):
         )
 
     def portable(self) -> Portable:
-        return Portable(
-            "encoder",
-            self.kind,
-            self.task.recipe.network,
-            (self.codec,),
-            self.vectors.context,
-            self.network,
-            self.name,
-            vectors=self.vectors,
-            embed=self.embed,
-        )
+        context = self.vectors.context
+        return describe(self, "encoder", context, vectors=self.vectors, embed=self.embed)
 
 
 class MaskedLM(EncoderModel):
@@ -90,16 +81,7 @@ class MaskedLM(EncoderModel):
     task: MaskedTask
 
     def portable(self) -> Portable:
-        design = self.task.design
-        return Portable(
-            "encoder",
-            self.kind,
-            design,
-            (self.codec,),
-            design.places or CONTEXT,
-            self.network,
-            self.name,
-        )
+        return describe(self, "encoder")
 
 
 def refuse_no_texts(texts: Sequence[Any]) -> None:

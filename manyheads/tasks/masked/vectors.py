@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from manyheads.attention.positions import Learned
 from manyheads.codecs.text import Text
 from manyheads.data.layout import alike
+from manyheads.decoding.bounds import find_room
 from manyheads.modules.checks import mean
 from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
@@ -50,7 +50,7 @@ def embed(
     encoder = encoder.encoder if isinstance(encoder, EncoderHead) else encoder
     encoder.eval()
     special, device = codec.special_tokens, next(encoder.parameters()).device
-    most = min(longest, reach(encoder))
+    most = min(longest, find_room(encoder))
     encoded, room = codec.encode_all(list(read)), most - len(special.encoder_bos) - 1
     if over := sum(len(ids) > room for ids in encoded):
         warnings.warn(
@@ -69,12 +69,6 @@ def embed(
     if not found:
         return np.zeros((0, 0), np.float32)
     return torch.stack([found[i] for i in range(len(framed))]).numpy()
-
-
-def reach(encoder: nn.Module) -> int:
-    """How many tokens it can read: a learned position knows only so many places."""
-    position = getattr(getattr(encoder, "stack", None), "position", None)
-    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize
 
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:

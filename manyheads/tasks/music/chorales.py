@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.codecs.text import EOS, SPECIAL_TOKEN_NAMES, SpecialTokens
+from manyheads.codecs.text import EOS
+from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
@@ -24,7 +24,6 @@ from manyheads.tasks.music.notes import (
     quarters,
     seconds_at,
 )
-from manyheads.tasks.music.pitched import Pitched
 from manyheads.tasks.music.settings import VOICES
 
 Grid = NDArray[np.int16]
@@ -37,13 +36,12 @@ CHOIR = 52  # in General MIDI
 LONGEST_STEPS = 1 << 16
 
 
-class Chorales(Pitched):
+class Chorales(MusicCodec):
     """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
 
     kind = "chorales"
     beat = len(VOICES)  # numbers that are not cut apart
     size = SILENCE + 1 + PITCHES
-    special_tokens = SpecialTokens(unknown=None)
 
     def encode(self, piece: Piece) -> list[int]:
         """Step after step: S A T B, S A T B, ..."""
@@ -64,22 +62,16 @@ class Chorales(Pitched):
         sung += [REST] * (-len(sung) % len(VOICES))
         return np.array(sung, dtype=np.int16).reshape(-1, len(VOICES))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each number says, to label a picture with: C5 G4 E4 –"""
-        return [self.said(number) for number in ids]
-
-    def said(self, number: int) -> str:
+    def name(self, number: int) -> str:
+        """C5, G4, E4, –"""
         if number == SILENCE:
             return "–"
         if SILENCE < number < self.size:
             return pitch_name(number - SILENCE - 1)
-        return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
+        return super().name(number)
 
     def keys(self) -> list[dict[int, int]]:
         return [{pitch: SILENCE + 1 + pitch for pitch in range(PITCHES)}]
-
-    def kept(self) -> dict[str, Any]:
-        return {}
 
 
 def check_grid(grid: Grid) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from manyheads.data.shards import write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
-from manyheads.tasks.music.codec import CODEC, MusicCodec, save_codec
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.codec_file import CODEC, save_codec
 from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import MidiReport, read_pieces
 from manyheads.tasks.music.notes import Piece, drop_first_silence

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from manyheads.codecs.text import EOS, SPECIAL_TOKEN_NAMES, SpecialTokens
+from manyheads.codecs.text import EOS
+from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
@@ -19,7 +20,6 @@ from manyheads.tasks.music.notes import (
     pitch_name,
     separate_notes,
 )
-from manyheads.tasks.music.pitched import Pitched
 
 DOWN = EOS + 1  # the first number that is an event
 UP = DOWN + PITCHES
@@ -27,11 +27,10 @@ SHIFT = UP + PITCHES  # of one step; the next is of two
 
 
 @dataclass(frozen=True)
-class Performance(Pitched):
+class Performance(MusicCodec):
     """Pieces as events: `render(encode(piece))` is the same music on a grid of steps."""
 
     kind: ClassVar[str] = "performance"
-    beat: ClassVar[int] = 1  # numbers that are not cut apart
 
     steps_per_second: int = 100
     shifts: int = 100  # steps that the longest shift of time has
@@ -43,10 +42,6 @@ class Performance(Pitched):
                 f"a performance has 1 step a second or more, 1 shift or more and 1 to 127 "
                 f"velocities, got {self}"
             )
-
-    @property
-    def special_tokens(self) -> SpecialTokens:
-        return SpecialTokens(unknown=None)
 
     @property
     def loud(self) -> int:
@@ -123,11 +118,8 @@ class Performance(Pitched):
         low, after = (-(-n * 127 // self.velocities) for n in (number, number + 1))
         return 1 + (low + after - 1) // 2
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each number says, to label a picture with: C4↓ C4↑ +250ms v62"""
-        return [self.said(number) for number in ids]
-
-    def said(self, number: int) -> str:
+    def name(self, number: int) -> str:
+        """C4↓, C4↑, +250ms, v62"""
         if DOWN <= number < UP:
             return f"{pitch_name(number - DOWN)}↓"
         if UP <= number < SHIFT:
@@ -136,7 +128,7 @@ class Performance(Pitched):
             return f"+{(number - SHIFT + 1) * 1000 / self.steps_per_second:g}ms"
         if self.loud <= number < self.size:
             return f"v{self.velocity(number - self.loud)}"
-        return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
+        return super().name(number)
 
     # ---- the same music, otherwise -----------------------------------------------------------
 

@@ -10,32 +10,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from manyheads.codecs.text import BOS, EOS, SpecialTokens
+from manyheads.codecs.text import BOS, EOS
 from manyheads.tasks.music import midi_bytes as midi
+from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.notes import Piece, Voice, separate_notes
-from manyheads.tasks.music.pitched import Pitched
 
 TOKENIZER = "tokenizer.json"
 SPECIAL_TOKEN_NAMES = ["PAD", "BOS", "EOS"]  # in the order of their numbers
 
 
-class Remi(Pitched):
+class Remi(MusicCodec):
     """Bars, places in them, pitches, velocities and lengths; all voices share one keyboard.
 
     Notes go to the nearest place of the piece's tempos: for music that keeps to its beat.
     """
 
     kind = "remi"
-    beat = 1  # numbers that are not cut apart
-    special_tokens = SpecialTokens(unknown=None)
 
     def __init__(self, tokenizer: Any = None):
         self.tokenizer = built() if tokenizer is None else tokenizer
-        if [self.tokenizer.vocab.get(f"{sign}_None") for sign in SPECIAL_TOKEN_NAMES] != [
-            0,
-            BOS,
-            EOS,
-        ]:
+        numbers = [self.tokenizer.vocab.get(f"{sign}_None") for sign in SPECIAL_TOKEN_NAMES]
+        if numbers != [0, BOS, EOS]:
             raise ValueError(
                 f"a tokenizer of ours numbers {' '.join(SPECIAL_TOKEN_NAMES)} 0 to {EOS}"
             )
@@ -58,9 +53,8 @@ class Remi(Pitched):
             return Piece(())
         return midi.read_midi(score.dumps_midi())
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each number says, to label a picture with."""
-        return [str(self.tokenizer[int(number)]) for number in ids]
+    def name(self, number: int) -> str:
+        return str(self.tokenizer[int(number)])
 
     def keys(self) -> list[dict[int, int]]:
         vocab, prefix = self.tokenizer.vocab, "Pitch_"

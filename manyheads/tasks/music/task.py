@@ -21,7 +21,8 @@ from manyheads.decoding.sample import sample
 from manyheads.decoding.step import CachedStep
 from manyheads.tasks.continuation import ContinuationTask, score_tokens
 from manyheads.tasks.music import corpus
-from manyheads.tasks.music.codec import CODEC, MusicCodec, load_codec, new_codec
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.codec_file import CODEC, load_codec, new_codec
 from manyheads.tasks.music.corpus import VARIED, MusicCorpus
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.network import music_decoder

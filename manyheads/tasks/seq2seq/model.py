@@ -12,17 +12,17 @@ import torch
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.layout import gather_texts
 from manyheads.data.sources import whole
-from manyheads.decoding.bounds import Hypothesis
+from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.model import Model, Texts, as_list, show_options
-from manyheads.tasks.portable import CONTEXT, Portable
+from manyheads.tasks.portable import Portable, describe
 from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.writing import Ids, find_room, write_targets
+from manyheads.tasks.seq2seq.writing import Ids, write_targets
 
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -250,17 +250,9 @@ class Translator(Model):
         return found
 
     def portable(self) -> Portable:
-        codecs, design = self.task.codecs, self.task.design
+        codecs = self.task.codecs
         both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)
-        return Portable(
-            "encoder-decoder",
-            self.kind,
-            design,
-            both,
-            design.places or CONTEXT,
-            self.network,
-            self.name,
-        )
+        return describe(self, "encoder-decoder", codecs=both)
 
 
 class Aligned(NamedTuple):

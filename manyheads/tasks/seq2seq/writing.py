@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
-from manyheads.attention.positions import Learned
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.layout import alike
-from manyheads.decoding.bounds import Bounds, Hypothesis
+from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -80,9 +77,3 @@ def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:
     A beginning that is forced takes no room from what follows it.
     """
     return how.max_new_tokens or begun + max(how.min_new_tokens, 2 * source + 20)
-
-
-def find_room(side: nn.Module) -> int:
-    """How many tokens it can read or write: a learned position knows only so many places."""
-    position = getattr(getattr(side, "stack", None), "position", None)
-    return position.sizes[0] if isinstance(position, Learned) else sys.maxsize

@@ -1,0 +1,52 @@
+"""Which codecs of music there are, and the file that each is kept in."""
+
+from __future__ import annotations
+
+import json
+import operator
+from pathlib import Path
+from typing import Any, cast
+
+from manyheads.tasks.music.chorales import Chorales
+from manyheads.tasks.music.codec import MusicCodec
+from manyheads.tasks.music.performance import Performance
+
+CODEC = "codec.json"  # in the folder of a run
+KINDS = ("performance", "chorales", "remi")
+
+
+def new_codec(kind: str) -> MusicCodec:
+    if kind not in KINDS:
+        raise ValueError(f"there is no codec {kind!r} for music; there are {', '.join(KINDS)}")
+    return make_codec(kind, {})
+
+
+def make_codec(kind: str, held: dict[str, Any]) -> MusicCodec:
+    if kind == "remi":
+        from manyheads.tasks.music.remi import Remi  # miditok is an extra
+
+        return Remi.of(held)
+    if kind == "chorales":
+        return Chorales()
+    return Performance(**{name: operator.index(number) for name, number in held.items()})
+
+
+def save_codec(codec: MusicCodec, path: Path) -> None:
+    held = {"kind": codec.kind, **codec.kept()}
+    path.write_text(json.dumps(held, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_codec(path: Path) -> MusicCodec:
+    try:
+        held = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
+        kind = held.pop("kind")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise ValueError(f"{path} does not say how music is numbered") from None
+    if kind not in KINDS:
+        raise ValueError(f"{path}: there is no codec {kind!r}; there are {', '.join(KINDS)}")
+    try:
+        return make_codec(kind, held)
+    except (TypeError, AttributeError):
+        raise ValueError(f"{path} does not say how music is numbered") from None
