@@ -66,7 +66,7 @@ class Size:
     sentences: int = 1000
 
 
-TOY = Size(width=32, depth=1, heads=4, ffn_width=64, vocabulary=100, sentences=20)
+TOY = Size(width=32, depth=1, heads=4, inner=64, vocabulary=100, sentences=20)
 
 Group = tuple[int, list[list[int]]]  # the tokens to write for each, and the sources
 Translate = Callable[[Sequence[list[int]], int, int], int]  # sources, tokens each, beam -> written

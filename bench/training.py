@@ -79,7 +79,7 @@ class Size:
         return 6 * (weights + pairs) * self.tokens
 
 
-TOY = Size(width=32, depth=1, heads=4, ffn_width=64, vocabulary=100, batch=4, length=16)
+TOY = Size(width=32, depth=1, heads=4, inner=64, vocabulary=100, batch=4, length=16)
 
 
 # ---- the three ---------------------------------------------------------------------------------
@@ -89,7 +89,11 @@ Scores = Callable[[Tensor, Tensor], Tensor]  # (B, S), (B, T) -> (B, T, V)
 
 def ours(size: Size, device: torch.device) -> tuple[nn.Module, Scores]:
     shape = TransformerConfig(
-        size.width, size.depth, size.heads, ffn_width=size.inner, dropout=DROPOUT
+        width=size.width,
+        depth=size.depth,
+        heads=size.heads,
+        ffn_width=size.inner,
+        dropout=DROPOUT,
     )
     words = Embedding(size.vocabulary, size.width)
     reads = Stack.of(shape, position=Sinusoidal())

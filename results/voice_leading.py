@@ -16,7 +16,7 @@ from pathlib import Path
 
 from manyheads import models
 from manyheads.tasks.music.chorales import piece_of
-from manyheads.tasks.music.compose import VOICE_LEADING
+from manyheads.tasks.music.decoding import VOICE_LEADING
 from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import read_pieces
 from manyheads.tasks.music.model import Musician

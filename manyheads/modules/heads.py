@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.modules.checks import mean, one_a_row
 from manyheads.modules.config import Pooling
-from manyheads.modules.init import init_linear
+from manyheads.modules.init import init_linear, init_normal
 from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Tokens
 
 
@@ -53,7 +53,9 @@ class EncoderHead(SequenceNetwork):
         self.pooling = pooling
         self.pooler = nn.Linear(width, width) if pooling == "first" else None
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, outcomes)
-        init_linear(self.head, *([self.pooler] if self.pooler is not None else []))
+        if self.pooler is not None:
+            init_linear(self.pooler)
+        init_normal(self.head)  # what it says first is near nothing: the mean of what it learns
 
     def forward(self, tokens: Tokens) -> Tensor:
         if self.pooling is not None:

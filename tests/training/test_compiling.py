@@ -137,7 +137,7 @@ def test_documents_beyond_all_steps_compile_once_more_and_then_no_more(
 ) -> None:
     monkeypatch.setattr(varlen, "one_by_one", varlen.flash)
     monkeypatch.setattr(layer, "computed_in", lambda x: x.dtype)
-    monkeypatch.setattr(varlen, "stepped", lambda count, least: count)
+    monkeypatch.setattr(varlen, "round_up", lambda count, least: count)
     network, backend = translator("varlen").to("meta"), Counting()
     compiled(network, backend=backend, fullgraph=True)
     for seed in range(6):
