@@ -16,7 +16,7 @@ from pathlib import Path
 
 from manyheads import models
 from manyheads.tasks.music.chorales import piece_of
-from manyheads.tasks.music.decoding import VOICE_LEADING
+from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import read_pieces
 from manyheads.tasks.music.model import Musician
@@ -41,7 +41,7 @@ def main(chorales: Path, songs: Path) -> None:
     bach = [piece_of(grid) for grid in read_grids(chorales)["test"]]
     print(row("Bach, 77 test chorales", bach, model), flush=True)
     melodies = [melody(found.piece) for found in islice(read_pieces([songs]), HARMONIZED)]
-    for penalty in (0.0, VOICE_LEADING):
+    for penalty in (0.0, MusicDecoding.voice_leading):
         told = f", penalty {penalty:g}"
         composed = model.compose(seconds=COMPOSED_SECONDS, count=COMPOSED, voice_leading=penalty)
         print(row("composed" + told, [one.piece for one in composed], model), flush=True)
