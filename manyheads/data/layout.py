@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.attention.places import line, packed
 from manyheads.modules.transformer import Tokens
 
+Item = TypeVar("Item")
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
 NOTHING = -100  # where nothing is wanted: what torch's losses leave out
@@ -24,6 +25,12 @@ def within_rows(counts: Ints, row_of: Ints) -> Ints:
     starts = counts.cumsum() - counts
     first = np.searchsorted(row_of, row_of)
     return starts - starts[first]
+
+
+def split_off(examples: Sequence[Item], chosen: set[int]) -> tuple[list[Item], list[Item]]:
+    """The others, and those of these numbers: [a b c], {1} -> [a c], [b]"""
+    others = [one for i, one in enumerate(examples) if i not in chosen]
+    return others, [examples[i] for i in sorted(chosen)]
 
 
 def split(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,21 @@ from torch import Tensor, nn
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows, sum_losses
 from manyheads.tasks.task import Sample, Task, Validation
+
+Codec = TypeVar("Codec")
+
+
+class Author(NamedTuple, Generic[Codec]):
+    """Who writes on: a network with its codec, which sees `context` tokens at most."""
+
+    network: Any
+    codec: Codec
+    context: int
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = next(self.network.parameters()).device
+        return device
 
 
 class ContinuationTask(Task):
@@ -33,6 +48,9 @@ class ContinuationTask(Task):
         """Tokens that the network sees at most."""
         context: int = self.recipe.data.context
         return context
+
+    def author(self, network: nn.Module) -> Author[Any]:
+        return Author(network, self.codec, self.context)
 
     def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Of all tokens that are wanted; smoothed while it is trained."""

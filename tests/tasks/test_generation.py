@@ -12,6 +12,7 @@ from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.modules.build import build_decoder
 from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.continuation import Author
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.generate import generate, stream
 
@@ -36,9 +37,9 @@ def model(seed: int = 0, kind: Any = "transformer") -> nn.Module:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_written_does_not_depend_on_the_batch(way: str) -> None:
     network, how = model(), WAYS[way]
-    together = generate(network, CODEC, PROMPTS, how, context=12)
+    together = generate(Author(network, CODEC, 12), PROMPTS, how)
     for n, prompt in enumerate(PROMPTS):
-        (alone,) = generate(network, CODEC, [prompt], how, context=12, first=n)
+        (alone,) = generate(Author(network, CODEC, 12), [prompt], how, first=n)
         assert [one.ids for one in alone] == [one.ids for one in together[n]]
         assert [one.text for one in alone] == [one.text for one in together[n]]
     assert {len(found) for found in together} == {how.nbest}
@@ -62,7 +63,7 @@ def by_hand(network: nn.Module, prompt: str, context: int, count: int) -> list[i
 def test_writing_goes_on_past_the_context_from_its_last_half(kind: str, context: int) -> None:
     network = model(1, kind)
     how = replace(GREEDY, max_new_tokens=24, min_new_tokens=24)
-    ((found,),) = generate(network, CODEC, ["hund"], how, context)
+    ((found,),) = generate(Author(network, CODEC, context), ["hund"], how)
     assert found.ids == by_hand(network, "hund", context, 24)
     assert not found.finished
 
@@ -75,8 +76,8 @@ def test_the_pieces_of_a_stream_are_the_text(
 ) -> None:
     how = LanguageDecoding(max_new_tokens=24, temperature=temperature, stop=stop, seed=seed)
     network = model(seed)
-    ((one,),) = generate(network, CODEC, ["läuft"], how, context=16)
-    found = [*stream(network, CODEC, "läuft", how, context=16)]
+    ((one,),) = generate(Author(network, CODEC, 16), ["läuft"], how)
+    found = [*stream(Author(network, CODEC, 16), "läuft", how)]
     assert "".join(found) == one.text
     assert all(found)
     assert not any(text in one.text for text in stop)
@@ -103,7 +104,7 @@ class Says(nn.Module):
 
 def test_a_text_ends_with_its_sign_or_before_a_stop_or_at_its_longest() -> None:
     def said(**how: Any) -> tuple[str, bool, int]:
-        ((one,),) = generate(Says("日本 a b c"), CODEC, ["x"], LanguageDecoding(**how), context=99)
+        ((one,),) = generate(Author(Says("日本 a b c"), CODEC, 99), ["x"], LanguageDecoding(**how))
         assert one.score == pytest.approx(sum(one.logs))
         return one.text, one.finished, len(one.ids)
 
@@ -119,7 +120,7 @@ def test_a_text_ends_with_its_sign_or_before_a_stop_or_at_its_longest() -> None:
 def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is recorded, as on a GPU; here the same code runs as it stands."""
     network, how = model(), WAYS[way]
-    plain = generate(network, CODEC, PROMPTS, how, context=64)
+    plain = generate(Author(network, CODEC, 64), PROMPTS, how)
     asked: list[int] = []
     whole = CudaGraphDecoder.sample
 
@@ -129,7 +130,7 @@ def test_a_recorded_step_writes_the_same(way: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
     monkeypatch.setattr(CudaGraphDecoder, "sample", counted)
-    assert generate(network, CODEC, PROMPTS, how, context=64) == plain
+    assert generate(Author(network, CODEC, 64), PROMPTS, how) == plain
     assert sum(asked) == len(PROMPTS)
 
 
@@ -147,23 +148,23 @@ def test_what_the_host_has_a_say_in_is_not_recorded(
 ) -> None:
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", ("cpu",))
     monkeypatch.setattr(CudaGraphDecoder, "sample", lambda *_: pytest.fail("it was recorded"))
-    generate(model(), CODEC, PROMPTS[:1], replace(WAYS["drawn"], **changed), context)
+    generate(Author(model(), CODEC, context), PROMPTS[:1], replace(WAYS["drawn"], **changed))
 
 
 def test_a_stream_says_each_character_once_it_is_whole() -> None:
-    found = stream(Says("日 a"), CODEC, "x", LanguageDecoding(), context=99)
+    found = stream(Author(Says("日 a"), CODEC, 99), "x", LanguageDecoding())
     assert [*found] == ["日", " ", "a"]
 
 
 def test_a_prompt_longer_than_the_context_is_refused_or_cut() -> None:
     network, prompt = model(), "hund läuft"
     with pytest.raises(ValueError, match="the prompt has 12 tokens and the context 8; shorten it"):
-        generate(network, CODEC, [prompt], GREEDY, 8)
+        generate(Author(network, CODEC, 8), [prompt], GREEDY)
     with pytest.raises(ValueError, match="the prompt has 12 tokens and the context 8"):
-        stream(network, CODEC, prompt, GREEDY, 8)
-    ((cut,),) = generate(network, CODEC, [prompt], replace(GREEDY, truncate=True), 8)
+        stream(Author(network, CODEC, 8), prompt, GREEDY)
+    ((cut,),) = generate(Author(network, CODEC, 8), [prompt], replace(GREEDY, truncate=True))
     bare = Text(CODEC.tokenizer, SpecialTokens(bos=()))
-    ((short,),) = generate(network, bare, ["d läuft"], replace(GREEDY), 8)
+    ((short,),) = generate(Author(network, bare, 8), ["d läuft"], replace(GREEDY))
     assert cut.ids == short.ids
 
 
@@ -179,7 +180,7 @@ class Ready(Says):
 def test_the_start_does_not_make_the_stop_dearer_where_they_are_one_sign() -> None:
     codec = Text(CODEC.tokenizer, SpecialTokens(bos=(CODEC.special_tokens.eos,)))
     how = replace(GREEDY, repetition_penalty=2.0)
-    ((one,),) = generate(Ready(""), codec, ["a"], how, 9)
+    ((one,),) = generate(Author(Ready(""), codec, 9), ["a"], how)
     assert one.finished
     assert one.ids == []
 
@@ -192,27 +193,27 @@ def test_an_empty_prompt_is_refused_where_no_sign_starts_a_text(prompts: list[st
         'came; a line break ("\\n") would do'
     )
     with pytest.raises(ValueError) as error:
-        generate(model(), codec, prompts, GREEDY, 8)
+        generate(Author(model(), codec, 8), prompts, GREEDY)
     assert str(error.value) == sentence
     with pytest.raises(ValueError) as error:
-        stream(model(), codec, "", GREEDY, 8)
+        stream(Author(model(), codec, 8), "", GREEDY)
     assert str(error.value) == sentence
 
 
 def test_from_nothing_is_written_what_follows_the_start() -> None:
-    ((one,),) = generate(model(), CODEC, [""], GREEDY, 8)
-    assert "".join(stream(model(), CODEC, "", GREEDY, 8)) == one.text
+    ((one,),) = generate(Author(model(), CODEC, 8), [""], GREEDY)
+    assert "".join(stream(Author(model(), CODEC, 8), "", GREEDY)) == one.text
 
 
 def test_a_prompt_of_nothing_known_is_refused_where_no_sign_starts_it() -> None:
     words = Text(Text.train(["a b"], "word").tokenizer, SpecialTokens(bos=()))
     with pytest.raises(ValueError, match="at least one token, and none of this one is known"):
-        generate(model(), words, [" "], GREEDY, 8)
+        generate(Author(model(), words, 8), [" "], GREEDY)
 
 
 def test_a_beam_is_not_streamed() -> None:
     with pytest.raises(ValueError, match="a beam knows its text only at the end"):
-        stream(model(), CODEC, "a", WAYS["beam"], 8)
+        stream(Author(model(), CODEC, 8), "a", WAYS["beam"])
 
 
 @pytest.mark.parametrize(

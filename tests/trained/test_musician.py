@@ -71,7 +71,8 @@ def test_a_chorale_goes_on_in_the_tempo_and_the_meter_of_its_beginning() -> None
 
 def test_a_beginning_of_any_tempo_ends() -> None:
     mad = Piece((Note(0.0, 1e-5, 60),), (Voice(),) * 4, (Tempo(0.0, 6e7),))
-    bounds = make_bounds(singer().player, 3600, mad)
+    model = singer()
+    bounds = make_bounds(model.task.author(model.network), 3600, mad)
     assert bounds.limits(1) == [3600 / 0.1875 * 4]
 
 

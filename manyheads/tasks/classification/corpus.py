@@ -19,7 +19,7 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Columns, Tagged, labelled, tagged
-from manyheads.data.layout import NOTHING
+from manyheads.data.layout import NOTHING, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
@@ -87,8 +87,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
             f"{source}: no label is met twice, none can be held out for validation; "
             "give --valid-data"
         )
-    kept = [one for i, one in enumerate(train) if i not in held]
-    return LabelledCorpus(kept, [train[i] for i in sorted(held)], source, source)
+    return LabelledCorpus(*split_off(train, held), source, source)
 
 
 def spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:

@@ -23,7 +23,7 @@ class Classifier(EncoderModel):
 
     def __init__(self, task: ClassificationTask, network: nn.Module, name: str = ""):
         super().__init__(task, network, name)
-        self.vectors = VectorSettings(task.pooling)
+        self.vectors = VectorSettings(task.recipe.pooling)
 
     @overload
     def classify(self, texts: str) -> AnyPrediction: ...
@@ -46,6 +46,6 @@ class Classifier(EncoderModel):
         return found[0] if isinstance(texts, str) else found
 
     def portable(self) -> Portable:
-        pooling = None if self.kind == "labelling" else self.task.pooling
+        pooling = None if self.kind == "labelling" else self.task.recipe.pooling
         labels = tuple(self.task.labels.names)
         return describe(self, "encoder", self.task.room, labels=labels, pooling=pooling)

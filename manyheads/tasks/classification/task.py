@@ -20,7 +20,6 @@ from manyheads.data.layout import alike
 from manyheads.data.windows import sum_losses
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
-from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
@@ -68,10 +67,6 @@ class ClassificationTask(Task):
         self.framer = Framer(recipe.task, codec, self.room, recipe.network.token_types)
 
     @property
-    def pooling(self) -> Pooling:
-        return self.recipe.pooling
-
-    @property
     def room(self) -> int:
         """For a text with its signs: of longer ones the end is not read."""
         longest = self.recipe.data.longest_tokens
@@ -115,7 +110,7 @@ class ClassificationTask(Task):
 
     def network(self) -> EncoderHead:
         outcomes = 1 if self.kind == "regression" else len(self.labels.names)
-        pooling = None if self.kind == "labelling" else self.pooling
+        pooling = None if self.kind == "labelling" else self.recipe.pooling
         return build_classifier(self.design, self.codec.size, outcomes, pooling)
 
     def batches(self) -> LabelledBatches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
 from manyheads.modules.transformer import Decoder
+from manyheads.tasks.continuation import Author
 from manyheads.tasks.language.decoding import LanguageDecoding
 
 Ids = Sequence[int]
@@ -36,12 +37,7 @@ class Continuation(NamedTuple):
 
 
 def generate(
-    network: Any,
-    codec: Text,
-    prompts: Sequence[str],
-    how: LanguageDecoding,
-    context: int,
-    first: int = 0,
+    author: Author[Text], prompts: Sequence[str], how: LanguageDecoding, first: int = 0
 ) -> list[list[Continuation]]:
     """For each prompt what follows it, the best first where a beam gives several.
 
@@ -49,22 +45,17 @@ def generate(
     that nothing depends on what else is in the batch. Writing goes on past the context, from then
     on with half of it at least in view (see `Moving`).
     """
-    return write_on(network, codec, encode_prompts(codec, prompts, how), how, context, first)
+    return write_on(author, encode_prompts(author.codec, prompts, how), how, first)
 
 
 def stream(
-    network: Any,
-    codec: Text,
-    prompt: str,
-    how: LanguageDecoding,
-    context: int,
-    number: int = 0,
+    author: Author[Text], prompt: str, how: LanguageDecoding, number: int = 0
 ) -> Iterator[str]:
     """The text that `generate` gives for the prompt of this number, in pieces as it is written."""
+    codec = author.codec
     (ids,) = encode_prompts(codec, [prompt], how)
-    network.eval()
-    start = make_start(network, [add_starts(codec, ids, how)], how, context)
-    step = make_step(network, codec, how, context)
+    author.network.eval()
+    start, step = make_start(author, [add_starts(codec, ids, how)], how), make_step(author, how)
     tokens = stream_tokens(step, start, make_bounds(codec, how), how, number)
     return stream_text(tokens, Detokenizer(codec, ids, how.stop), codec.special_tokens.all_eos)
 
@@ -99,19 +90,15 @@ def add_starts(codec: Text, ids: Ids, how: LanguageDecoding) -> list[int]:
 
 
 def write_on(
-    network: Any,
-    codec: Text,
-    prompts: Sequence[Ids],
-    how: LanguageDecoding,
-    context: int,
-    first: int = 0,
+    author: Author[Text], prompts: Sequence[Ids], how: LanguageDecoding, first: int = 0
 ) -> list[list[Continuation]]:
     """Prompts of one length go together."""
+    network, codec, context = author
     network.eval()
     found: dict[int, list[Continuation]] = {}
     begun = [add_starts(codec, ids, how) for ids in prompts]
     for rows in group_by_length(begun, max(1, AT_ONCE // (context * how.beam))):
-        start = make_start(network, [begun[i] for i in rows], how, context)
+        start = make_start(author, [begun[i] for i in rows], how)
         detokenizers = [Detokenizer(codec, prompts[i], how.stop) for i in rows]
 
         def over(row: int, token: int, each: Sequence[Detokenizer] = detokenizers) -> bool:
@@ -119,11 +106,11 @@ def write_on(
             return each[row].stopped
 
         bounds, numbers = make_bounds(codec, how), [first + i for i in rows]
-        if can_be_recorded(network, start, how, context):
-            writer = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
-            written = [[one] for one in writer.sample(start, bounds, how, numbers)]
+        if can_be_recorded(author, start, how):
+            recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
+            written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
-            step = make_step(network, codec, how, context)
+            step = make_step(author, how)
             written = decode(step, start, bounds, how, numbers, over if how.stop else None)
         for i, hypotheses in zip(rows, written, strict=True):
             found[i] = [detokenize(codec, prompts[i], one, how.stop) for one in hypotheses]
@@ -137,13 +124,15 @@ def detokenize(codec: Text, prompt: Ids, one: Hypothesis, stops: Sequence[str]) 
     return Continuation(text, one.ids, one.log_prob, one.logs, one.finished or detokenizer.stopped)
 
 
-def can_be_recorded(network: Any, start: Tensor, how: LanguageDecoding, context: int) -> bool:
+def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) -> bool:
     """Whether the host has nothing to say while it is written: drawn, within the context, up to a
     sign and no text. Only where starting each kernel takes longer than it runs is that a gain.
     """
     free = how.chosen == "sample" and not how.stop and how.repetition_penalty == 1
-    fits = start.shape[1] + how.max_new_tokens <= context
-    return free and fits and start.device.type in RECORDED_ON and isinstance(network, Decoder)
+    fits = start.shape[1] + how.max_new_tokens <= author.context
+    return (
+        free and fits and start.device.type in RECORDED_ON and isinstance(author.network, Decoder)
+    )
 
 
 def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
@@ -154,17 +143,21 @@ def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
         yield from (numbers[i : i + rows] for i in range(0, len(numbers), rows))
 
 
-def make_start(network: Any, prompts: Sequence[Ids], how: LanguageDecoding, context: int) -> Tensor:
+def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecoding) -> Tensor:
     """Prompts of one length (B, T), their signs among them."""
     if not prompts[0]:
         raise ValueError("a prompt has at least one token, and none of this one is known")
-    read = [fit_context(ids, context, how.truncate, "prompt") for ids in prompts]
-    return torch.tensor(read, device=next(network.parameters()).device)
+    read = [fit_context(ids, author.context, how.truncate, "prompt") for ids in prompts]
+    return torch.tensor(read, device=author.device)
 
 
-def make_step(network: Any, codec: Text, how: LanguageDecoding, context: int) -> Step:
-    step, penalty = Moving(lambda: CachedStep(network), context), how.repetition_penalty
-    return step if penalty == 1 else Repeats(step, penalty, spared=codec.special_tokens.all_eos)
+def make_step(author: Author[Text], how: LanguageDecoding) -> Step:
+    step, penalty = (
+        Moving(lambda: CachedStep(author.network), author.context),
+        how.repetition_penalty,
+    )
+    spared = author.codec.special_tokens.all_eos
+    return step if penalty == 1 else Repeats(step, penalty, spared=spared)
 
 
 def make_bounds(codec: Text, how: LanguageDecoding) -> Bounds:

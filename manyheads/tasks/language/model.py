@@ -70,12 +70,11 @@ class LanguageModel(Model):
     ) -> list[list[Continuation]]:
         """For each prompt the best that can be written, or what was drawn."""
         several = [self.asked(prompt, how) for prompt in prompts]
-        return generate(self.network, self.task.codec, several, how, self.task.context)
+        return generate(self.task.author(self.network), several, how)
 
     def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
         """The same in pieces, as they are written."""
-        prompt = self.asked(prompt, how)
-        return stream(self.network, self.task.codec, prompt, how, self.task.context)
+        return stream(self.task.author(self.network), self.asked(prompt, how), how)
 
     def asked(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""

@@ -103,9 +103,8 @@ class LanguageTask(ContinuationTask):
                 read.append(ids[:cut])
                 follows.append(ids[cut:])
         how = LanguageDecoding(max_new_tokens=FOLLOWING, truncate=True)
-        (written,) = self.world.spread(
-            lambda prompts: write_on(network, codec, prompts, how, self.context), [read]
-        )
+        author = self.author(network)
+        (written,) = self.world.spread(lambda prompts: write_on(author, prompts, how), [read])
         return [
             Sample(codec.render(ids), Detokenizer(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)

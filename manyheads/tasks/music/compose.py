@@ -21,6 +21,7 @@ from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
+from manyheads.tasks.continuation import Author
 from manyheads.tasks.music.chorales import (
     REST,
     Chorales,
@@ -48,14 +49,6 @@ AT_ONCE = 16384  # tokens, of all pieces that are written together
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
 
-class Player(NamedTuple):
-    """Who writes: a network with its numbers, which sees `context` of them at most."""
-
-    network: Any
-    codec: MusicCodec
-    context: int
-
-
 class Composed(NamedTuple):
     """What was written after a beginning, and all of it to be heard."""
 
@@ -68,7 +61,7 @@ class Composed(NamedTuple):
 
 @torch.inference_mode()
 def compose(
-    player: Player,
+    author: Author[MusicCodec],
     prime: Piece | None = None,
     seconds: float = 30.0,
     count: int = 1,
@@ -81,15 +74,15 @@ def compose(
     """
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
-    codec, bounds = player.codec, make_bounds(player, seconds, prime)
-    begin = encode_prime(player, prime)
-    start = make_start(player, begin, how)
-    longest = min(player.context, start.shape[1] + bounds.limits(1)[0])
+    codec, bounds = author.codec, make_bounds(author, seconds, prime)
+    begin = encode_prime(author, prime)
+    start = make_start(author, begin, how)
+    longest = min(author.context, start.shape[1] + bounds.limits(1)[0])
     at_once, before = max(1, AT_ONCE // longest), 0.0 if prime is None else prime.seconds
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
-        step, rows = make_step(player, how), start.expand(len(numbers), -1)
+        step, rows = make_step(author, how), start.expand(len(numbers), -1)
         over = end_after(codec, seconds, begin, len(numbers))
         over = tell_seconds(over, seconds_of_numbers(codec, prime), told)
         for one, *_ in decode(step, rows, bounds, how, numbers, over):
@@ -100,7 +93,7 @@ def compose(
 
 
 def stream(
-    player: Player,
+    author: Author[MusicCodec],
     prime: Piece | None = None,
     seconds: float = 30.0,
     how: MusicDecoding = MusicDecoding(),
@@ -110,46 +103,46 @@ def stream(
 
     The sign that ends a piece is the last where it was reached. What is refused is refused at once.
     """
-    begin, bounds = encode_prime(player, prime), make_bounds(player, seconds, prime)
-    start, step = make_start(player, begin, how), make_step(player, how)
-    over = end_after(player.codec, seconds, begin, 1)
+    begin, bounds = encode_prime(author, prime), make_bounds(author, seconds, prime)
+    start, step = make_start(author, begin, how), make_step(author, how)
+    over = end_after(author.codec, seconds, begin, 1)
     return stream_tokens(step, start, bounds, how, number, over)
 
 
-def make_step(player: Player, how: MusicDecoding) -> RewindableStep:
-    player.network.eval()
-    beat = player.codec.beat
-    step: RewindableStep = Moving(lambda: CachedStep(player.network), player.context, beat)
-    if isinstance(player.codec, Chorales) and how.voice_leading:
+def make_step(author: Author[MusicCodec], how: MusicDecoding) -> RewindableStep:
+    author.network.eval()
+    beat = author.codec.beat
+    step: RewindableStep = Moving(lambda: CachedStep(author.network), author.context, beat)
+    if isinstance(author.codec, Chorales) and how.voice_leading:
         step = VoiceLeading(step, how.voice_leading)
-    return WholeBeats(step, player.codec.special_tokens.eos, beat) if beat > 1 else step
+    return WholeBeats(step, author.codec.special_tokens.eos, beat) if beat > 1 else step
 
 
-def encode_prime(player: Player, prime: Piece | None) -> list[int]:
-    return [] if prime is None else encode_piece(prime, player.codec).tolist()
+def encode_prime(author: Author[MusicCodec], prime: Piece | None) -> list[int]:
+    return [] if prime is None else encode_piece(prime, author.codec).tolist()
 
 
-def make_start(player: Player, begin: Sequence[int], how: MusicDecoding) -> Tensor:
+def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecoding) -> Tensor:
     """(1, T): what is read first, from a whole beat on where the beginning is cut."""
-    codec = player.codec
+    codec = author.codec
     ids = [*codec.special_tokens.bos, *begin]
-    read = fit_context(ids, player.context, how.truncate, "beginning", codec.beat)
-    return torch.tensor([read], device=next(player.network.parameters()).device)
+    read = fit_context(ids, author.context, how.truncate, "beginning", codec.beat)
+    return torch.tensor([read], device=author.device)
 
 
-def make_bounds(player: Player, seconds: float, prime: Piece | None = None) -> Bounds:
+def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None = None) -> Bounds:
     """The longest is exact where each token takes its time, else what nothing should reach."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
             f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
         )
-    if isinstance(player.codec, Chorales):
+    if isinstance(author.codec, Chorales):
         # A prime may be so fast that a second would never end.
         steps = min(count_steps(seconds, prime), LONGEST_SECONDS / step_seconds())
         tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
         tokens = SHORTEST + math.ceil(seconds * TOKENS_A_SECOND)
-    special = player.codec.special_tokens
+    special = author.codec.special_tokens
     return Bounds(special.eos, longest=tokens, shortest=SHORTEST, never=special.never)
 
 
@@ -210,7 +203,7 @@ def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
 
 @torch.inference_mode()
 def harmonize(
-    player: Player,
+    author: Author[MusicCodec],
     piece: Piece,
     voice: str = "soprano",
     particles: int = 16,
@@ -219,7 +212,7 @@ def harmonize(
     track: str | None = None,
 ) -> Piece:
     """The other three voices to one that is given: alone, or among others of which it is taken."""
-    codec = player.codec
+    codec = author.codec
     if not isinstance(codec, Chorales):
         raise ValueError(
             f"a model of chorales harmonizes, this one writes by the codec {codec.kind}"
@@ -232,10 +225,10 @@ def harmonize(
     given = np.full((len(grid), len(VOICES)), FREE)
     given[:, number] = codec.flat(grid)[number :: len(VOICES)]
     special = codec.special_tokens
-    start = make_start(player, [], how)
+    start = make_start(author, [], how)
     # The end is given too: what leads there is the likelier for it.
     found = sample_around(
-        make_step(player, how),
+        make_step(author, how),
         start,
         [*given.flatten().tolist(), special.eos],
         how,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.data.layout import split_off
 from manyheads.data.shards import write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
 from manyheads.tasks.music.codec import MusicCodec
@@ -153,9 +154,7 @@ def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], 
         )
     count = min(len(all_of_it) - 1, max(1, round(share * len(all_of_it))))
     chosen = np.random.default_rng(seed).permutation(len(all_of_it))[:count]
-    held = set(chosen.tolist())
-    train = [ids for i, ids in enumerate(all_of_it) if i not in held]
-    return train, [all_of_it[i] for i in sorted(held)]
+    return split_off(all_of_it, set(chosen.tolist()))
 
 
 # ---- laying down -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import struct
 from bisect import bisect_right
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +77,8 @@ def read_midi(data: bytes, pedal: bool = True) -> Piece:
     """
     ticks, chunks = find_tracks(data)
     tracks = [read_track(data, *chunk) for chunk in chunks]
-    parts = [(t.name, c, part) for t in tracks for c, part in sorted(t.parts.items())]
-    parts = [(name, channel, part) for name, channel, part in parts if part.notes]
-    sung = [(name, channel, part) for name, channel, part in parts if channel != DRUMS]
+    parts = [(t.name, c, part) for t in tracks for c, part in sorted(t.parts.items()) if part.notes]
+    sung = [one for one in parts if one[1] != DRUMS]
     if not sung:
         raise ValueError("only drums are in it" if parts else "no notes are in it")
     clock = Clock(ticks, [tempo for track in tracks for tempo in track.tempos.items()])
@@ -100,9 +100,10 @@ def read_midi(data: bytes, pedal: bool = True) -> Piece:
         raise ValueError("no notes that last are in it")
     voices = tuple(Voice(name or "piano", part.program) for name, _, part in sung)
     meters = {tick: meter for track in tracks for tick, meter in track.meters.items()}
-    at = sorted(meters)
-    starts = clock.seconds(at).tolist()
-    bars = tuple(Meter(start, *meters[tick]) for tick, start in zip(at, starts, strict=True))
+    starts = clock.seconds(sorted(meters)).tolist()
+    bars = tuple(
+        Meter(at, *meter) for at, (_, meter) in zip(starts, sorted(meters.items()), strict=True)
+    )
     return Piece(tuple(notes), voices, clock.tempos, bars or (Meter(),))
 
 
@@ -272,23 +273,23 @@ class Clock:
 
 def write_midi(piece: Piece) -> bytes:
     """A file of format 1: a track of tempos and meters, then one for each voice."""
-    events: list[tuple[int, bytes]] = []
-    for tempo, tick in zip(
-        piece.tempos, ticks_of(piece, [t.start for t in piece.tempos]), strict=True
-    ):
-        pace = round(60e6 / tempo.quarters_per_minute)
-        if not 0 < pace <= 0xFFFFFF:
-            raise ValueError(
-                f"MIDI has tempos of 3.6 to 60 million quarter notes a minute, "
-                f"got {tempo.quarters_per_minute:g}"
-            )
-        events.append((tick, meta(TEMPO, pace.to_bytes(3))))
-    for meter, tick in zip(
-        piece.meters, ticks_of(piece, [m.start for m in piece.meters]), strict=True
-    ):
-        events.append((tick, meta(METER, bytes([meter.beats, meter.unit.bit_length() - 1, 24, 8]))))
+    marks = [(tempo.start, tempo_event(tempo)) for tempo in piece.tempos]
+    for start, beats, unit in piece.meters:
+        marks.append((start, meta(METER, bytes([beats, unit.bit_length() - 1, 24, 8]))))
+    ticks = ticks_of(piece, [start for start, _ in marks])
+    events = [(tick, event) for tick, (_, event) in zip(ticks, marks, strict=True)]
     tracks = [chunk(events)] + [voice_chunk(piece, voice) for voice in range(len(piece.voices))]
     return b"MThd" + struct.pack(">IHHH", 6, 1, len(tracks), TICKS) + b"".join(tracks)
+
+
+def tempo_event(tempo: Tempo) -> bytes:
+    pace = round(60e6 / tempo.quarters_per_minute)
+    if not 0 < pace <= 0xFFFFFF:
+        raise ValueError(
+            f"MIDI has tempos of 3.6 to 60 million quarter notes a minute, "
+            f"got {tempo.quarters_per_minute:g}"
+        )
+    return meta(TEMPO, pace.to_bytes(3))
 
 
 def voice_chunk(piece: Piece, voice: int) -> bytes:
@@ -323,10 +324,7 @@ def length(number: int) -> bytes:
 
 def chunk(events: list[tuple[int, bytes]]) -> bytes:
     """Events with their ticks, as a track with the time between them."""
-    parts = []
-    now = 0
-    for tick, event in sorted(events, key=lambda e: e[0]):
-        parts.append(length(tick - now) + event)
-        now = tick
+    events = [(0, b""), *sorted(events, key=lambda event: event[0])]
+    parts = [length(tick - now) + event for (now, _), (tick, event) in pairwise(events)]
     held = b"".join([*parts, length(0) + meta(END, b"")])
     return b"MTrk" + len(held).to_bytes(4) + held

@@ -16,7 +16,6 @@ from manyheads.tasks.model import Model, show_options
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
     Composed,
-    Player,
     compose,
     harmonize,
     render_like,
@@ -59,10 +58,6 @@ class Musician(Model):
     task: MusicTask
 
     @property
-    def player(self) -> Player:
-        return Player(self.network, self.task.codec, self.task.context)
-
-    @property
     def stride(self) -> int:
         """By how many tokens a window moves that scores: half the context, in whole beats."""
         beat = self.task.codec.beat
@@ -78,7 +73,9 @@ class Musician(Model):
         **options: Unpack[MusicOptions],
     ) -> list[Composed]:
         """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
-        return compose(self.player, prime, seconds, count, MusicDecoding(**options), told)
+        return compose(
+            self.task.author(self.network), prime, seconds, count, MusicDecoding(**options), told
+        )
 
     @show_options(MusicDecoding, MusicOptions)
     def stream(
@@ -90,7 +87,10 @@ class Musician(Model):
     ) -> Iterator[tuple[str, float]]:
         """What `compose` writes as its piece of this number, event by event, with their logs."""
         how = MusicDecoding(**options)
-        codec, tokens = self.task.codec, stream(self.player, prime, seconds, how, number)
+        codec, tokens = (
+            self.task.codec,
+            stream(self.task.author(self.network), prime, seconds, how, number),
+        )
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
     @show_options(MusicDecoding, MusicOptions)
@@ -105,7 +105,7 @@ class Musician(Model):
     ) -> Piece:
         """The other three voices to one that is given; `shown` is handed token after token."""
         how = MusicDecoding(**options)
-        return harmonize(self.player, piece, voice, particles, how, shown, track)
+        return harmonize(self.task.author(self.network), piece, voice, particles, how, shown, track)
 
     @overload
     def score(self, pieces: Piece, stride: int = 0) -> PieceLikelihood: ...

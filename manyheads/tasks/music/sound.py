@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import wave
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -83,12 +84,12 @@ def render_sound(piece: Piece) -> Samples:
             f"a sound is {LONGEST_SECONDS:g} seconds at most, this piece has {piece.seconds:.0f}"
         )
     mixed = np.zeros((int((piece.seconds + TAIL_SECONDS) * RATE), 2), dtype=np.float32)
-    tones: dict[tuple[int, bool], Samples] = {}
-    longest = longest_notes(piece)
-    for note in piece.notes:
-        key = (note.pitch, piece.voices[note.voice].program in SUSTAINED)
-        if key not in tones:
-            tones[key] = tone(*key, longest[key] + RELEASE_SECONDS)
+    keys = [(note.pitch, piece.voices[note.voice].program in SUSTAINED) for note in piece.notes]
+    longest: dict[tuple[int, bool], float] = defaultdict(float)
+    for key, note in zip(keys, piece.notes, strict=True):
+        longest[key] = max(longest[key], note.end - note.start)
+    tones = {key: tone(*key, seconds + RELEASE_SECONDS) for key, seconds in longest.items()}
+    for key, note in zip(keys, piece.notes, strict=True):
         start = round(note.start * RATE)
         heard = shape_ends(tones[key], note.end - note.start)[: len(mixed) - start]
         gain = (note.velocity / 127) ** 1.5  # about as a piano answers
@@ -97,15 +98,6 @@ def render_sound(piece: Piece) -> Samples:
         mixed[start : start + len(heard), 1] += heard * gain * np.sqrt(np.clip(right, 0, 1))
     loudest = float(np.abs(mixed).max(initial=0.0))
     return mixed * (PEAK / loudest) if loudest else mixed
-
-
-def longest_notes(piece: Piece) -> dict[tuple[int, bool], float]:
-    """Of each tone the seconds that are needed, so that it is made only once."""
-    found: dict[tuple[int, bool], float] = {}
-    for note in piece.notes:
-        key = (note.pitch, piece.voices[note.voice].program in SUSTAINED)
-        found[key] = max(found.get(key, 0.0), note.end - note.start)
-    return found
 
 
 def tone(pitch: int, sustained: bool, seconds: float) -> Samples:

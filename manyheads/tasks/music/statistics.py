@@ -98,16 +98,7 @@ def beside(columns: dict[str, Statistics]) -> str:
 
 
 def format_rows(one: Statistics) -> dict[str, str]:
-    told = format_common(one)
-    if one.parallels is not None:
-        told["parallels in 1000 moves"] = f"{one.parallels:.2f}"
-    if one.crossed is not None:
-        told["voices crossed"] = f"{one.crossed:.2%}"
-    return told
-
-
-def format_common(one: Statistics) -> dict[str, str]:
-    return {
+    told = {
         "pieces": f"{one.pieces:,}",
         "seconds": f"{one.seconds:,.1f}",
         "notes": f"{one.notes:,}",
@@ -122,6 +113,11 @@ def format_common(one: Statistics) -> dict[str, str]:
         "notes at once": f"{one.polyphony:.2f}",
         "4-note patterns repeated": f"{one.repeated:.1%}",
     } | {f"  {name}": f"{share:.1%}" for name, share in zip(NAMES, one.classes, strict=True)}
+    if one.parallels is not None:
+        told["parallels in 1000 moves"] = f"{one.parallels:.2f}"
+    if one.crossed is not None:
+        told["voices crossed"] = f"{one.crossed:.2%}"
+    return told
 
 
 def opening(piece: Piece, seconds: float) -> Piece:

@@ -15,7 +15,7 @@ import numpy as np
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.filters import Report, clean, some_left
-from manyheads.data.layout import Ints
+from manyheads.data.layout import Ints, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.tasks.seq2seq.batches import PairShards
@@ -250,7 +250,4 @@ def hold_out(examples: list[Example], count: int, seed: int) -> tuple[list[Examp
     """Some at random for validation, where none were given: the rest, and those."""
     count = min(count, len(examples) // 10)
     chosen = set(np.random.default_rng([seed, 1]).permutation(len(examples))[:count].tolist())
-    return (
-        [example for i, example in enumerate(examples) if i not in chosen],
-        [example for i, example in enumerate(examples) if i in chosen],
-    )
+    return split_off(examples, chosen)

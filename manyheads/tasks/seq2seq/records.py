@@ -19,17 +19,15 @@ class PairRecords:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
 
-    def source(self, record: Record, where: str) -> str:
-        return texts(record, self.sources, where)[0]
-
     def all_sources(self, record: Record, where: str) -> list[str]:
-        return [self.source(record, where)]
+        return texts(record, self.sources, where)[:1]
 
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in read_records(path):
             where = f"{path}:{number}"
             target, *others = texts(record, self.targets, where)
-            yield Example(self.source(record, where), target, number, tuple(others))
+            (source,) = self.all_sources(record, where)
+            yield Example(source, target, number, tuple(others))
 
 
 @dataclass(frozen=True)
