@@ -18,7 +18,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
 from manyheads.config import load
-from manyheads.estimate import counted
 from manyheads.learn import begin, go_on, open_task
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import ConvolutionalConfig, NetworkConfig, TransformerConfig
@@ -26,6 +25,7 @@ from manyheads.modules.transformer import Tokens
 from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Callback
+from manyheads.training.weights import count_parameters
 
 WORDS = 64  # of the little vocabulary that a layer is measured with
 
@@ -215,7 +215,7 @@ def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared
     first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
-        counted(open_task(recipe, run).network()),
+        count_parameters(open_task(recipe, run).network()),
         sorted(speeds)[len(speeds) // 2],
         max(scores, key=lambda one: -one["loss"] if by_loss else one[first]),
         layer,

@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import nn
 
 from manyheads.learn import begin, open_task
 from manyheads.training.distributed import World
 from manyheads.training.pace import STEPS, measure, memory_of
 from manyheads.training.run import Run
 from manyheads.training.trainer import Trainer
+from manyheads.training.weights import count_parameters
 
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
@@ -34,7 +34,7 @@ def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
     return "\n".join(
         [
             f"# {gathered}",
-            f"# {counted(trainer.learner.network):,} parameters",
+            f"# {count_parameters(trainer.learner.network):,} parameters",
             f"# {training.steps:,} steps, about {tokens / max(1, epoch):.0f} epochs",
             f"# memory: about {gigabytes(pace.memory_bytes)}"
             + (f" of the {gigabytes(has)} there are on {device}" if has else ""),
@@ -43,10 +43,6 @@ def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
             "to validate, at most",
         ]
     )
-
-
-def counted(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def gigabytes(size: int) -> str:

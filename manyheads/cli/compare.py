@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from manyheads.cli.options import DeviceOption, with_options
-from manyheads.cli.train import (
-    PresetOption,
-    SettingsArgument,
-    TaskGroup,
-    file_options,
-    stoppable,
-)
-
-
-class CompareGroup(TaskGroup):
-    @staticmethod
-    def make(what: str) -> Callable[..., None]:
-        run = with_options(partial(compare_networks, what=what), file_options(what))
-        run.__doc__ = f"{run.__doc__}\n\n{compare_example(what)}"
-        return run
+from manyheads.cli.options import DeviceOption
+from manyheads.cli.train import PresetOption, SettingsArgument, TaskGroup, stoppable
 
 
 def compare_example(what: str) -> str:
@@ -37,8 +22,8 @@ def compare_example(what: str) -> str:
 
 
 def compare_networks(
-    files: dict[str, Any],
     *,
+    files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
     out: Annotated[
@@ -105,6 +90,10 @@ def compare_networks(
         print(table(rows))
     if asked():
         raise typer.Exit(asked.code)
+
+
+class CompareGroup(TaskGroup):
+    function, example = staticmethod(compare_networks), staticmethod(compare_example)
 
 
 def of_kind(kind: str, settings: Sequence[str]) -> list[str]:

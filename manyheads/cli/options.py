@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -65,35 +65,10 @@ def flags(name: str, kind: Any, default: Any) -> list[str]:
     return [f"{flag}/--no-{flag[2:]}"] if default else [flag]
 
 
-def options_of(kind: Any, names: Sequence[str], panel: str) -> list[inspect.Parameter]:
-    """Those of these fields."""
-    each = {one.name: one for one in fields(kind)}
-    return [option_of(kind, each[name], panel) for name in names]
-
-
 def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
-
-
-def with_options(
-    function: Callable[..., None], more: list[inspect.Parameter]
-) -> Callable[..., None]:
-    """The function with these options before its own; it is called with them as `files`."""
-    own = inspect.signature(function, eval_str=True)
-    names = {one.name for one in more}
-    told: Any = getattr(function, "func", function)  # of one that is given in part
-    fixed = getattr(function, "keywords", {})
-
-    def run(**given: Any) -> None:
-        files = {name: given.pop(name) for name in names & given.keys()}
-        held = {name: tuple(v) if isinstance(v, list) else v for name, v in files.items()}
-        function(files={name: value for name, value in held.items() if value}, **given)
-
-    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
-    free = [one for one in kept if one.name != "files" and one.name not in fixed]
-    return describe_command(run, told.__name__, told.__doc__ or "", [*more, *free])
 
 
 def describe_command(
@@ -115,8 +90,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             from manyheads.models import read_recipe
 
             read_recipe(find_model(named["model"]))  # refused before torch is loaded
-        if threads is not None:
-            share_among(threads)
+        if threads is not None:  # as if a person had said so before: that stands
+            os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
+            import torch  # after that: it reads it once
+
+            torch.set_num_threads(threads)
         try:
             function(*args, **named)
         except KeyboardInterrupt as error:
@@ -145,11 +123,3 @@ def make_command(name: str, function: Callable[..., None]) -> Any:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     add_command(app, name, function)
     return typer.main.get_command(app)
-
-
-def share_among(threads: int) -> None:
-    """So many, as if OMP_NUM_THREADS had said so: what a person says stands."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
-    import torch  # after that: it reads it once
-
-    torch.set_num_threads(threads)

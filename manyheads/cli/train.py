@@ -7,16 +7,16 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from inspect import Parameter
+from dataclasses import fields
+from inspect import Parameter, signature
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from manyheads.cli.options import DeviceOption, make_command, options_of, with_options
+from manyheads.cli.options import DeviceOption, describe_command, make_command, option_of
 
 if TYPE_CHECKING:
     from manyheads.request import Request
@@ -76,10 +76,22 @@ class TaskCommand(TyperCommand):
 class TaskGroup(TyperGroup):
     """A command for each task, with its own options and no others."""
 
-    @staticmethod
-    def make(what: str) -> Callable[..., None]:
+    function: ClassVar[Any]  # is told `what` to learn and from which `files`
+    example: ClassVar[Any]  # of `what` to type
+
+    def make(self, what: str) -> Callable[..., None]:
         """The command of a task; of what is none, that of a recipe in a file."""
-        raise NotImplementedError
+        function, more = self.function, file_options(what)
+
+        def run(**given: Any) -> None:
+            typed = {one.name: given.pop(one.name) for one in more}
+            files = {name: tuple(v) if isinstance(v, list) else v for name, v in typed.items() if v}
+            function(files=files, what=what, **given)
+
+        own = [*signature(function, eval_str=True).parameters.values()][2:]
+        describe_command(run, function.__name__, function.__doc__ or "", [*more, *own])
+        run.__doc__ = f"{run.__doc__}\n\n{self.example(what)}"
+        return run
 
     def list_commands(self, ctx: Any) -> list[str]:
         from manyheads.tasks.table import trained_tasks
@@ -93,14 +105,6 @@ class TaskGroup(TyperGroup):
             find_recipe(cmd_name).data_of({})  # says why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
         return TaskCommand(cmd_name, about, self.make)
-
-
-class TrainGroup(TaskGroup):
-    @staticmethod
-    def make(what: str) -> Callable[..., None]:
-        run = with_options(partial(train_task, what=what), file_options(what))
-        run.__doc__ = f"{run.__doc__}\n\n{train_example(what)}"
-        return run
 
 
 def train_example(what: str) -> str:
@@ -123,12 +127,14 @@ def file_options(what: str) -> list[Parameter]:
     if what not in trained_tasks():
         return []
     task = find_recipe(what)
-    return options_of(get_type_hints(task)["data"], task.files, FILES)
+    kind = get_type_hints(task)["data"]
+    each = {one.name: one for one in fields(kind)}
+    return [option_of(kind, each[name], FILES) for name in task.files]
 
 
 def train_task(
-    files: dict[str, Any],
     *,
+    files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
     out: Annotated[Path | None, typer.Option(help="The folder for the result: a new one.")] = None,
@@ -192,6 +198,10 @@ def train_task(
     deadline = start(request, run, world, minutes)
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
     carry_on(run, world, f"{beside}{run.folder}\n{words}" if beside else words, deadline)
+
+
+class TrainGroup(TaskGroup):
+    function, example = staticmethod(train_task), staticmethod(train_example)
 
 
 def print_plan(request: Request, world: World) -> None:

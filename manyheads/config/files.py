@@ -13,8 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
-from manyheads.config.fields import SettingsReader
-from manyheads.config.kinds import BAD, scalar
+from manyheads.config.fields import BAD, SettingsReader, scalar
 from manyheads.config.tree import (
     GROUP,
     ITEMS,

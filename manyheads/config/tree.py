@@ -84,7 +84,9 @@ class Source:
             return self.node(node) if node else Scalar(self.place(0, 0), "", quoted=False)
         except yaml.MarkedYAMLError as error:
             reason = ", ".join(part for part in (error.context, error.problem) if part)
-            return self.refuse(self.marked(error.problem_mark), f"not YAML: {one_line(reason)}")
+            return self.refuse(
+                self.marked(error.problem_mark), f"not YAML: {' '.join(reason.splitlines())}"
+            )
         except RecursionError:
             return self.refuse(self.place(0, 0), "nested too deep to be settings")
         except (ValueError, OverflowError):  # from chr(), in the scanner
@@ -170,7 +172,3 @@ def shown(node: Node) -> str:
         return node.text or "nothing"
     text = node.text if len(node.text) <= 60 else node.text[:57] + "..."
     return f"the text {text!r}" if node.quoted else repr(text)
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.splitlines())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from manyheads.config.declare import check, setting
-from manyheads.config.kinds import describe_kind
+from manyheads.config.fields import describe_kind
 
 if TYPE_CHECKING:
     from manyheads.attention.positions import Position

@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from manyheads.config import write
 from manyheads.config.declare import about
-from manyheads.config.fields import TAG
-from manyheads.config.kinds import describe_kind
+from manyheads.config.fields import TAG, describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import TASKS, find_recipe
 

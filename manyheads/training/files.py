@@ -23,7 +23,7 @@ CORPUS = "corpus.txt"  # what was read to train it
 NOTE = "manyheads"  # the key of our own note among a safetensors file's words
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` on a file beside this one, then move it here; what was here stays until then.
 
     The file beside it has one name: what a killed process left there is written over.
@@ -54,10 +54,7 @@ def reason(error: Exception) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda beside: none(beside.write_text(text, encoding="utf-8")))
-
-
-def none(_: Any) -> None: ...
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from manyheads.training.distributed import World
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 from manyheads.training.learner import Learner
 from manyheads.training.run import CHECKPOINT, METRICS, SAMPLES, START, TIMES, Run
-from manyheads.training.weights import adopt, load_weights, mean_of, weights_of
+from manyheads.training.weights import adopt, count_parameters, load_weights, mean_of, weights_of
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Trainer:
         if self.over():
             self.callback.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
             return True
-        size = sum(p.numel() for p in self.learner.network.parameters())
+        size = count_parameters(self.learner.network)
         self.callback.say(f"{size:,} parameters on {self.world.device}")
         self.callback.on_start(self.learner.taken, self.training.steps)
         self.probe_memory()

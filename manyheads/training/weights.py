@@ -13,6 +13,10 @@ from manyheads.training.files import read_tensors
 HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
 
 
+def count_parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
     """Everything a network keeps, what two of its parts share under one name alone."""
     met: set[int] = set()
