@@ -72,7 +72,8 @@ def horizon(pattern: Pattern) -> int | None:
         return pattern.length if isinstance(pattern.length, int) else int(pattern.length.max())
     if type(pattern) is Both:
         known = [horizon(part) for part in pattern.patterns]
-        return min((place for place in known if place is not None), default=None)
+        places = [place for place in known if place is not None]
+        return min(places) if places else None  # torch's compiler knows no min with a default
     if type(pattern) is Either:
         known = [horizon(part) for part in pattern.patterns]
         return None if None in known else max(place for place in known if place is not None)

@@ -49,7 +49,12 @@ class Attention(nn.Module):
         score: Score | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        qk_norm: bool = False,
+        value_mix: bool = False,
     ):
+        """`qk_norm`: queries and keys of each head are of one size; `value_mix`: a vector of each
+        token from elsewhere is mixed into its value, by two learned numbers.
+        """
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
         check_heads(width, heads, key_heads)
@@ -61,7 +66,8 @@ class Attention(nn.Module):
         if reason := self.relative.misfit(heads, self.channels):
             raise ValueError(reason)
         self.score = score or ScaledDot()
-        self.dropout = dropout
+        self.dropout, self.qk_norm = dropout, qk_norm
+        self.value_mix = nn.Parameter(torch.full((2,), 0.5)) if value_mix else None
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
         # Query, key and value in one product.
         self.inward = nn.Linear(width, sum(self.sizes), bias=bias)
@@ -96,20 +102,30 @@ class Attention(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, plan: Plan, memory: Tensor | None = None, slot: Slot | None = None
+        self,
+        x: Tensor,
+        plan: Plan,
+        memory: Tensor | None = None,
+        slot: Slot | None = None,
+        given_values: Tensor | None = None,
     ) -> Tensor:
+        """`given_values` (B, T, G C) are mixed into the values, where the layer has a value_mix."""
         at = plan.work.pairs
         if memory is None:
             query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
+            if self.value_mix is not None and given_values is not None:
+                own, given = self.value_mix.to(value.dtype)
+                value = own * value + given * self.split(given_values)
             # Turned before it is kept: a key's place never changes.
-            key = self.relative.rotate(key, at.queries)
+            key = self.relative.rotate(self.one_size(key), at.queries)
             if slot is not None:
                 key, value = slot.extend(key, value)
         else:
-            given = memory
-            remember = lambda: self.remember(given, at)  # noqa: E731
+            read = memory
+            remember = lambda: self.remember(read, at)  # noqa: E731
             query = self.split(self.part(x, slice(0, self.width)))
             key, value = slot.recall(remember) if slot is not None else remember()
+        query = self.one_size(query)
         mixed = plan(
             self.relative.rotate(query, at.queries),
             key,
@@ -124,7 +140,11 @@ class Attention(nn.Module):
         """The keys and values of a memory: made once, however many tokens then look at it."""
         both = self.part(memory, slice(self.width, None))
         key, value = map(self.split, both.split(self.sizes[1:], -1))
-        return self.relative.rotate(key, at.keys), value
+        return self.relative.rotate(self.one_size(key), at.keys), value
+
+    def one_size(self, x: Tensor) -> Tensor:
+        """Queries or keys as they meet; in the type they came in, whatever autocast does."""
+        return F.rms_norm(x, (self.channels,), eps=1e-6).to(x.dtype) if self.qk_norm else x
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
         bias = self.inward.bias

@@ -27,12 +27,13 @@ from manyheads.attention.cache import KeyValue, Static
 from manyheads.attention.kernels import Fastest, Kernel
 from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
+from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import FEW, check_drawn, drop_spare, number_rows, weigh_tokens
 from manyheads.modules.stack import Block
-from manyheads.modules.transformer import Decoder, words_of
+from manyheads.modules.transformer import Decoder, Tokens
 
 # The tokens that each sequence has written since the last look; none where it is done.
 Look: TypeAlias = Callable[[list[list[int]]], None]
@@ -188,9 +189,7 @@ class CudaGraphDecoder:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first_places(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
-        places, types = self.decoder.places_and_types(ids, at)
-        words = words_of(self.decoder.embedding, ids, types)
-        states = self.decoder.stack(words, places, cache=cache)
+        states = self.decoder.states(Tokens(ids, at, Everything()), None, cache)
         return self.decoder.head(states[:, -1])
 
     def first_places(self, slots: int) -> Grid:

@@ -42,6 +42,11 @@ HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than
     "pattern": ("Everything()",),
     "token_types": (0,),
     "residual": (True,),
+    "feed_forward": tuple(ACTIVATIONS),
+    "qk_norm": (False,),
+    "residual_scalars": (False,),
+    "value_embeddings": (0,),
+    "logit_cap": (0,),
 }
 
 

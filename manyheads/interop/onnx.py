@@ -60,6 +60,9 @@ class Onnx(Exporter):
         network, design = model.network, model.design
         if not isinstance(design, TransformerConfig):
             raise ValueError(f"kind: {design.kind} is not exported to ONNX; transformer is")
+        for name in ("residual_scalars", "value_embeddings"):
+            if value := getattr(design, name):
+                raise ValueError(f"{name}: {value} is not exported to ONNX; {type(value)(0)} is")
         require("onnxscript")
         written = ["scores", "present"]
         if model.architecture == "encoder-decoder":

@@ -30,7 +30,14 @@ from manyheads.modules.recurrent import (
     RecurrentWriter,
 )
 from manyheads.modules.stack import Stack
-from manyheads.modules.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Tied
+from manyheads.modules.transformer import (
+    Capped,
+    Decoder,
+    Embedding,
+    Encoder,
+    EncoderDecoder,
+    Tied,
+)
 
 # ---- what is built, of every kind -----------------------------------------------------------
 
@@ -58,6 +65,10 @@ def build_decoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
 
 def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
     """A network that sees both ways: a state for each token."""
+    if getattr(network, "logit_cap", 0):
+        raise ValueError(
+            "network.logit_cap is for a network that writes; this one only reads: 0 would do"
+        )
     return BUILDERS[network.kind].encoder(network, build_embedding(network, vocabulary))
 
 
@@ -86,31 +97,50 @@ def build_classifier(
 
 
 def build_embedding(network: NetworkConfig, vocabulary: int) -> Embedding:
+    widths: tuple[int, ...] = ()
+    if isinstance(network, TransformerConfig):
+        channels = network.width // network.heads * (network.key_heads or network.heads)
+        widths = (channels,) * network.value_embeddings
     return Embedding(
-        vocabulary, network.width, scaled=network.scale_embeddings, types=network.token_types
+        vocabulary,
+        network.width,
+        scaled=network.scale_embeddings,
+        types=network.token_types,
+        value_widths=widths,
     )
 
 
 def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
-    if network.tied:
-        return Tied(written, bias=network.head_bias)
-    head = nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
-    if isinstance(network, TransformerConfig):
-        init_head(head, network.init)
-    return head
+    head: nn.Module = Tied(written, bias=network.head_bias)
+    if not network.tied:
+        head = nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
+        init_head(head, getattr(network, "init", "xavier"))
+    cap = getattr(network, "logit_cap", 0)
+    return Capped(head, cap) if cap else head
 
 
 # ---- transformers ---------------------------------------------------------------------------
 
 
 def transformer_encoder(network: TransformerConfig, embedding: Embedding) -> Encoder:
+    refuse_values(network)
     return Encoder(embedding, build_stack(network, read_patterns(network)))
 
 
 def transformer_decoder(
     network: TransformerConfig, embedding: Embedding, head: nn.Module, cross: bool
 ) -> Decoder:
+    if cross:
+        refuse_values(network)
     return Decoder(embedding, build_stack(network, causal_patterns(network), cross), head)
+
+
+def refuse_values(network: TransformerConfig) -> None:
+    if network.value_embeddings:
+        raise ValueError(
+            "network.value_embeddings are for a network that writes without reading a source; "
+            "0 would do"
+        )
 
 
 def build_stack(
@@ -129,7 +159,9 @@ def read_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:
     """Whom a token that is read sees: one pattern for all layers, or one each."""
     if isinstance(network.pattern, str):
         return read(network.pattern)
-    return [read(text) for text in network.patterns]
+    return [read(text) for text in network.patterns] * (
+        network.one_depth() // len(network.patterns)
+    )
 
 
 def causal_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -28,7 +29,9 @@ class NetworkBase:
     """What all kinds have."""
 
     kind: str = setting("", "What it is made of.")
-    width: int = setting(256, "Size of the vector of each token (d_model).", least=1, most=2**17)
+    width: int = setting(
+        256, "Numbers that a token is on its way through the network.", least=1, most=2**17
+    )
     depth: int | tuple[int, int] = setting(
         4,
         "Layers; [12, 1] has 12 of the encoder and 1 of the decoder.",
@@ -36,16 +39,14 @@ class NetworkBase:
         most=1000,
     )
     dropout: float = setting(
-        0.3, "Dropout: share of the values set to zero in training.", least=0, below=1
+        0.3, "Share of the numbers that are left out while it learns.", least=0, below=1
     )
-    tied: bool = setting(True, "Input and output embeddings share their weights.")
-    head_bias: bool = setting(False, "The output layer has a bias.")
-    scale_embeddings: bool = setting(
-        True, "Embeddings are multiplied by the square root of the width."
-    )
+    tied: bool = setting(True, "The table that reads words also scores them.")
+    head_bias: bool = setting(False, "A number for each word beside its score.")
+    scale_embeddings: bool = setting(True, "Words are multiplied by the root of the width.")
     token_types: int = setting(
         0,
-        "Kinds of tokens with an embedding of their own, such as question and text, or voices.",
+        "Parts of a text that are told apart, as a question and what it is asked of.",
         least=0,
         most=2**16,
     )
@@ -86,7 +87,9 @@ class TransformerConfig(NetworkBase):
     """Attention and feed-forward layers."""
 
     kind: Literal["transformer"] = setting("transformer", "What it is made of.")
-    heads: int = setting(4, "Attention heads; their number divides the width.", least=1, most=2**12)
+    heads: int = setting(
+        4, "Heads of an attention layer; they divide the width.", least=1, most=2**12
+    )
     key_heads: int | None = setting(
         None,
         "Heads of keys and values, shared by groups of heads; null: each has its own.",
@@ -94,8 +97,11 @@ class TransformerConfig(NetworkBase):
         most=2**12,
     )
     ffn_width: int = setting(None, "Width of the feed-forward layers.", least=1, most=2**20)
-    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = setting(
-        "relu", "Activation of the feed-forward layers; the last two are gated."
+    feed_forward: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = (
+        setting(
+            "relu",
+            "What bends in the feed-forward layers; relu2 is relu squared, the last two are gates.",
+        )
     )
     bias: bool = setting(
         True, "A bias beside the weights of attention, feed-forward layers and norms."
@@ -105,17 +111,34 @@ class TransformerConfig(NetworkBase):
         "How weights begin: so that each layer keeps the size of what passes (xavier), small and "
         "alike (gpt2), or so and with what layers add at zero (zero).",
     )
-    norm: Literal["layer", "rms"] = setting(
-        "layer", "LayerNorm (layer), or RMSNorm without a mean (rms)."
+    qk_norm: bool = setting(
+        False, "Queries and keys of each head are brought to one size before they meet."
     )
-    norm_epsilon: float = setting(1e-5, "Small number that a norm adds before it divides.", above=0)
+    residual_scalars: bool = setting(
+        False, "Each layer reads a learned mix of what comes and of what entered the first."
+    )
+    value_embeddings: int = setting(
+        0,
+        "So many of the first and of the last layers add a vector of the word to what attention "
+        "takes from it: the first and the last share a table, and so on; of what writes alone.",
+        least=0,
+        most=1000,
+    )
+    logit_cap: float = setting(
+        0.0, "Scores of words are bent so that none is larger than this; 0: they are not.", least=0
+    )
+    norm: Literal["layer", "rms"] = setting("layer", "With a mean (layer) or without (rms).")
+    norm_epsilon: float = setting(1e-5, "What a norm adds before it divides.", above=0)
     norm_position: NormPosition = setting("pre", "Norms before each part of a layer, or after it.")
     embedding_norm: bool = setting(False, "One more norm, below the first layer.")
-    residual: bool = setting(True, "Each part of a layer adds its output to its input.")
-    attention_dropout: float = setting(0.0, "Dropout of the attention weights.", least=0, below=1)
+    residual: bool = setting(True, "What enters a part of a layer is added to what it makes.")
+    attention_dropout: float = setting(
+        0.0, "Share of the attention weights that are left out while it learns.", least=0, below=1
+    )
     pattern: PatternText = setting(
         EVERYTHING,
-        "Who may attend to whom, as in Window(64), or a list with one for each layer; what is "
+        "Who may attend to whom, as in Window(64), or a list for the layers, begun again where it "
+        "ends; what is "
         "written never sees what is not yet written.",
     )
     position: str | None = setting(
@@ -124,7 +147,7 @@ class TransformerConfig(NetworkBase):
         "in every layer, alone (Rotary(), RelativeBias(), RelativeContent(16)); null: not at all.",
     )
     relative: str | None = setting(
-        None, "One more position, in every layer, beside one below the first layer."
+        None, "What enters in every layer beside a position that enters below the first."
     )
     packs: ClassVar[bool] = True
     positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
@@ -164,8 +187,13 @@ class TransformerConfig(NetworkBase):
     def misfits(self) -> Iterator[str]:
         if self.heads > 0 and self.width % self.heads:
             yield f"{self.heads} heads do not divide a width of {self.width}"
-        if not isinstance(self.pattern, str) and {len(self.patterns)} != {*self.depths}:
+        if any(depth % len(self.patterns) for depth in self.depths):
             yield f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}"
+        if 2 * self.value_embeddings > min(self.depths):
+            yield (
+                f"value_embeddings: {self.value_embeddings} of the first layers and as many of the "
+                f"last are more than the {min(self.depths)} there are"
+            )
         if wrong := [*self.unreadable()]:
             yield from wrong
             return
@@ -200,9 +228,9 @@ class RecurrentConfig(NetworkBase):
     """One token after another."""
 
     kind: Literal["recurrent"] = setting("recurrent", "What it is made of.")
-    cell: Literal["lstm", "gru"] = setting("lstm", "The recurrent cell.")
+    cell: Literal["lstm", "gru"] = setting("lstm", "What carries the state from token to token.")
     score: Literal["dot", "multiplicative", "additive", "none"] = setting(
-        "additive", "Attention score of the decoder; none: it sees only the mean of the source."
+        "additive", "How a decoder compares what it looks for with what it reads."
     )
 
     def misfits(self) -> Iterator[str]:
@@ -216,7 +244,7 @@ class ConvolutionalConfig(NetworkBase):
 
     kind: Literal["convolutional"] = setting("convolutional", "What it is made of.")
     dilations: tuple[int, ...] = setting(
-        (), "Dilation of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
+        (), "Step of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
     )
 
     def misfits(self) -> Iterator[str]:
@@ -254,8 +282,8 @@ def pattern_text(pattern: Any) -> str | tuple[str, ...]:
 
 
 def check_pattern(text: str) -> None:
-    """Refuse what is no pattern of all batches; torch is not loaded for the default."""
-    if text == EVERYTHING:
+    """Refuse what is no pattern of all batches; for those of presets torch is not loaded."""
+    if re.fullmatch(r"Everything\(\)|Window\(\d{1,9}\)", text):
         return
     from manyheads.attention.notation import read
 

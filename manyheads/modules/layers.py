@@ -67,8 +67,13 @@ class GatedFeedForward(nn.Module):
         return self.out(self.dropout(self.activation(gate) * content))
 
 
+def relu_squared(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
+    "relu2": partial(FeedForward, activation=relu_squared),
     "gelu": partial(FeedForward, activation=F.gelu),
     "gelu-tanh": partial(FeedForward, activation=partial(F.gelu, approximate="tanh")),
     "silu": partial(FeedForward, activation=F.silu),

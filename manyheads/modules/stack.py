@@ -25,6 +25,8 @@ from manyheads.modules.config import TransformerConfig
 from manyheads.modules.init import init_parts
 from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer
 
+T = TypeVar("T")
+
 
 class Memory(NamedTuple):
     """What a decoder looks at: the encoder's states, where they are, and which of them count."""
@@ -58,8 +60,9 @@ class Block(nn.Module):
         memory: Tensor | None = None,
         across: Plan | None = None,
         slot: Slot | None = None,
+        given_values: Tensor | None = None,
     ) -> Tensor:
-        x = self.self_attention(x, within, slot=slot)
+        x = self.self_attention(x, within, slot=slot, given_values=given_values)
         if self.cross_attention is not None:
             x = self.cross_attention(x, across, memory=memory, slot=slot)
         return self.feed_forward(x)
@@ -77,9 +80,14 @@ class Stack(nn.Module):
         entry: nn.Module | None = None,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
+        scalars: bool = False,
+        value_tables: int = 0,
         kernel: Kernel | str | None = None,
     ):
-        """`entry` is a norm below the first layer, `norm` the one above the last."""
+        """`entry` is a norm below the first layer, `norm` the one above the last; with `scalars`
+        each block reads a mix of what comes and of what entered the first, and into so many of
+        the first and of the last go values that come with the tokens.
+        """
         super().__init__()
         if not blocks or len(blocks) != len(patterns):
             raise ValueError(
@@ -99,6 +107,11 @@ class Stack(nn.Module):
         self.position = position or Position()
         self.entry, self.norm = entry or nn.Identity(), norm or nn.Identity()
         self.dropout = nn.Dropout(dropout)
+        depth = len(blocks)
+        # Of one axis, so that they are not pulled towards zero as matrices are.
+        self.keeps = nn.Parameter(torch.ones(depth)) if scalars else None
+        self.returns = nn.Parameter(torch.zeros(depth)) if scalars else None
+        self.value_tables = value_tables
         self.kernel: Kernel = named_kernel(kernel or "fastest")
 
     @property
@@ -116,15 +129,25 @@ class Stack(nn.Module):
         seen: Pattern = Everything(),
         memory: Memory | None = None,
         cache: Cache | None = None,
+        values: Sequence[Tensor] = (),
     ) -> Tensor:
-        """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments."""
+        """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments; each
+        of `values` (B, T, G C) goes into one of the first layers and one of the last.
+        """
         self.check(x, at, memory)
-        x = self.dropout(self.entry(self.position(x, at)))
+        if len(values) != self.value_tables:
+            raise ValueError(
+                f"a stack of {self.value_tables} value embeddings got {len(values)}; an Embedding "
+                "with as many makes them of tokens"
+            )
+        x = first = self.dropout(self.entry(self.position(x, at)))
         within, across = self.plans(x, at, seen, memory, cache)
         states = None if memory is None else memory.states
         for i, (block, own) in enumerate(zip(self.blocks, within, strict=True)):
             slot = None if cache is None else Slot(cache, i)
-            x = block(x, own, states, across[i], slot)
+            if self.keeps is not None and self.returns is not None:
+                x = self.keeps[i] * x + self.returns[i] * first
+            x = block(x, own, states, across[i], slot, value_of(values, i, len(self.blocks)))
         return self.norm(x)
 
     def plans(
@@ -235,7 +258,11 @@ class Stack(nn.Module):
         depth, first = config.one_depth(), config.norm_position == "pre"
         one = isinstance(pattern, Pattern | str | type)
         patterns = [pattern] * depth if one else list(cast(Sequence[Pattern], pattern))
-        blocks = [build_block(config, relative, cross) for _ in range(depth)]
+        tables = config.value_embeddings
+        blocks = [
+            build_block(config, relative, cross, mix=value_of(range(tables), i, depth) is not None)
+            for i in range(depth)
+        ]
         init_parts(parts_of(blocks), config.init, residual=first and config.residual)
         return Stack(
             blocks,
@@ -244,8 +271,18 @@ class Stack(nn.Module):
             entry=build_norm(config) if config.embedding_norm else None,
             norm=build_norm(config) if first else None,
             dropout=config.dropout,
+            scalars=config.residual_scalars,
+            value_tables=tables,
             kernel=kernel,
         )
+
+
+def value_of(values: Sequence[T], layer: int, depth: int) -> T | None:
+    """That of a layer, where the first layers have one each and the last ones the same again."""
+    if layer < len(values):
+        return values[layer]
+    from_end = layer - (depth - len(values))
+    return values[from_end] if from_end >= 0 else None
 
 
 def last_of(at: Places) -> int:
@@ -264,8 +301,10 @@ def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
         raise ValueError(f"{x.shape[1]} {what} came with places for {len(at)}; each has one")
 
 
-def build_block(config: TransformerConfig, relative: Relative | None, cross: bool) -> Block:
-    """The architecture, part by part."""
+def build_block(
+    config: TransformerConfig, relative: Relative | None, cross: bool, mix: bool = False
+) -> Block:
+    """The architecture, part by part; `mix`: of layers that a value embedding goes into."""
 
     def sublayer(part: nn.Module) -> Sublayer:
         return Sublayer(
@@ -276,7 +315,7 @@ def build_block(config: TransformerConfig, relative: Relative | None, cross: boo
             residual=config.residual,
         )
 
-    def attention(place: Relative | None) -> Attention:
+    def attention(place: Relative | None, mix: bool = False) -> Attention:
         return Attention(
             config.width,
             config.heads,
@@ -284,11 +323,13 @@ def build_block(config: TransformerConfig, relative: Relative | None, cross: boo
             relative=place,
             dropout=config.attention_dropout,
             bias=config.bias,
+            qk_norm=config.qk_norm,
+            value_mix=mix,
         )
 
     think = named(FEED_FORWARDS, "feed-forward layer", config.feed_forward)
     return Block(
-        self_attention=sublayer(attention(copy.deepcopy(relative))),
+        self_attention=sublayer(attention(copy.deepcopy(relative), mix)),
         cross_attention=sublayer(attention(None)) if cross else None,
         feed_forward=sublayer(
             think(config.width, config.ffn_width, dropout=config.dropout, bias=config.bias)
@@ -305,9 +346,6 @@ def parts_of(blocks: Sequence[Block]) -> Iterator[nn.Module]:
     for block in blocks:
         for sublayer in block.children():
             yield cast(Sublayer, sublayer).part
-
-
-T = TypeVar("T")
 
 
 def named(table: dict[str, T], what: str, name: str) -> T:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -112,7 +112,16 @@ class Embedding(nn.Module):
     Scaled, it is as large as the sinusoids added to it.
     """
 
-    def __init__(self, vocabulary: int, width: int, *, scaled: bool = True, types: int = 0):
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        *,
+        scaled: bool = True,
+        types: int = 0,
+        value_widths: Sequence[int] = (),
+    ):
+        """With `value_widths`, as many further tables, whose vectors go into values of layers."""
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
         self.scale = width**0.5 if scaled else 1.0
@@ -120,6 +129,9 @@ class Embedding(nn.Module):
         self.types = nn.Embedding(types, width) if types else None
         if self.types is not None:
             init_table(self.types)
+        self.value_tables = nn.ModuleList(nn.Embedding(vocabulary, w) for w in value_widths)
+        for table in self.value_tables:
+            init_table(cast(nn.Embedding, table))
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
         """ids (B, T) -> (B, T, D); what has no type given is of type 0."""
@@ -152,6 +164,17 @@ class Tied(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         return F.linear(states, self.read_backwards[0].table.weight, self.bias)
+
+
+class Capped(nn.Module):
+    """A head whose scores are bent: none is larger than `cap`, small ones stay as they are."""
+
+    def __init__(self, head: nn.Module, cap: float):
+        super().__init__()
+        self.scores, self.cap = head, cap
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.cap * torch.tanh(self.scores(states) / self.cap)
 
 
 class Encoder(SequenceNetwork):
@@ -196,9 +219,14 @@ class Decoder(SequenceNetwork):
                     "EncoderDecoder.encode makes one"
                 )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
+        return self.head(self.states(tokens, memory, cache))
+
+    def states(self, tokens: Tokens, memory: Memory | None, cache: Cache | None) -> Tensor:
+        """(B, T, D), which the head scores words by."""
         at, types = self.places_and_types(tokens.ids, tokens.at, tokens.types)
         x = words_of(self.embedding, tokens.ids, types)
-        return self.head(self.stack(x, at, tokens.seen, memory, cache))
+        values = [table(tokens.ids) for table in getattr(self.embedding, "value_tables", ())]
+        return self.stack(x, at, tokens.seen, memory, cache, values)
 
     def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None

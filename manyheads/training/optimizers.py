@@ -22,9 +22,33 @@ def adamw(network: nn.Module, training: Training) -> list[Optimizer]:
     return [torch.optim.AdamW(groups, training.learning_rate, training.betas, fused=True)]
 
 
+def muon(network: nn.Module, training: Training) -> list[Optimizer]:
+    """Muon for the matrices of layers, AdamW for all else: tables, heads, norms, single numbers."""
+    matrices = [
+        module.weight
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Linear) and "head" not in name.split(".")
+    ]
+    if not matrices:
+        raise ValueError("muon moves the matrices of linear layers and this network has none")
+    taken = set(map(id, matrices))
+    others = [p for p in network.parameters() if id(p) not in taken]
+    return [
+        torch.optim.Muon(
+            matrices, training.matrix_rate, training.weight_decay, training.matrix_momentum
+        ),
+        torch.optim.AdamW(
+            others, training.learning_rate, training.betas, weight_decay=0.0, fused=True
+        ),
+    ]
+
+
 # Several where one does not suit all weights. Each group's rate is that of the settings, or so many
 # times it, as `lr` says before the first step.
-OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {"adamw": adamw}
+OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {
+    "adamw": adamw,
+    "muon": muon,
+}
 
 
 def find_optimizer(name: str) -> Callable[[nn.Module, Training], list[Optimizer]]:

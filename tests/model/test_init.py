@@ -57,4 +57,9 @@ def test_what_layers_add_may_begin_at_zero_and_the_head_with_it() -> None:
 
 
 def test_the_presets_of_language_begin_as_gpt2_does() -> None:
-    assert {preset.network.init for preset in PRESETS.values()} == {"gpt2"}
+    assert {name: preset.network.init for name, preset in PRESETS.items()} == {
+        "tiny": "gpt2",
+        "small": "gpt2",
+        "base": "gpt2",
+        "modern": "zero",
+    }

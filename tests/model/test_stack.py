@@ -289,7 +289,7 @@ def test_each_pattern_is_planned_once_a_pass() -> None:
         (lambda: Stack.of(small(norm="batch")), "there is no norm 'batch'; there are layer, rms"),
         (
             lambda: Stack.of(small(feed_forward="tanh")),
-            "there is no feed-forward layer 'tanh'; there are relu, gelu, gelu-tanh, silu, "
+            "there is no feed-forward layer 'tanh'; there are relu, relu2, gelu, gelu-tanh, silu, "
             "swiglu, geglu",
         ),
         (lambda: Stack.of(small(norm_position="mid")), "a norm stands 'pre' or 'post', got 'mid'"),

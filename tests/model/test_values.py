@@ -178,8 +178,8 @@ def test_each_layer_may_have_a_pattern_of_its_own() -> None:
             "all, like Causal()",
         ),
         (
-            "network.pattern=[Causal()]",
-            "pattern: 1 patterns came, one for each layer is 4",
+            "network.pattern=[Causal(), Causal(), Causal()]",
+            "pattern: 3 patterns came, one for each layer is 4",
         ),
         (
             "network.position=Rotray()",

@@ -101,7 +101,7 @@ def test_what_could_never_run_is_refused_before_it_is_begun(
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base"),
+        (Choice(preset="huge"), "there is no preset 'huge'; there are tiny, small, base, modern"),
         (
             Choice(network="convolutional"),
             "language is learned by transformer or recurrent, not by convolutional",

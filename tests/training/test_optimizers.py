@@ -9,6 +9,8 @@ from counted import OFTEN, weighing
 from small import SAME, begun, contents, recipe_in
 from torch import nn
 
+from manyheads.modules.build import build_decoder
+from manyheads.modules.config import TransformerConfig
 from manyheads.training.config import Training
 from manyheads.training.optimizers import OPTIMIZERS, make_optimizers
 from manyheads.training.run import Run
@@ -33,6 +35,39 @@ def test_an_optimizer_from_outside_trains_and_goes_on_as_if_never_stopped(
         pass  # stopped after every step
     ours, theirs = contents(broken), contents(whole)
     assert [name for name in SAME if ours[name] != theirs[name]] == []
+
+
+def test_muon_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
+    training = replace(OFTEN, optimizer="muon")
+    whole, broken = Run(tmp_path / "whole"), Run(tmp_path / "broken")
+    assert weighing(whole, training).fit()
+    while not weighing(broken, training).fit(lambda: True):
+        pass  # stopped after every step
+    ours, theirs = contents(broken), contents(whole)
+    assert [name for name in SAME if ours[name] != theirs[name]] == []
+
+
+def test_muon_moves_the_matrices_of_layers_and_adamw_all_else() -> None:
+    config = TransformerConfig(
+        width=8, depth=2, heads=2, tied=False, residual_scalars=True, value_embeddings=1
+    )
+    network = build_decoder(config, 20)
+    training = Training(optimizer="muon", learning_rate=0.004, matrix_rate=0.03, weight_decay=0.1)
+    first, second = make_optimizers(network, training)
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    moved = [names[p] for p in first.param_groups[0]["params"]]
+    ends = ("inward.weight", "out.weight")
+    assert sorted(moved) == sorted(name for name in names.values() if name.endswith(ends))
+    rest = {names[p] for p in second.param_groups[0]["params"]}
+    assert {*moved} | rest == {*names.values()}
+    assert not {*moved} & rest
+    assert [one.param_groups[0]["lr"] for one in (first, second)] == [0.03, 0.004]
+    assert [one.param_groups[0]["weight_decay"] for one in (first, second)] == [0.1, 0.0]
+
+
+def test_muon_without_a_linear_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match="the matrices of linear layers and this network has none"):
+        make_optimizers(nn.Embedding(3, 2), Training(optimizer="muon"))
 
 
 def test_what_an_optimizer_keeps_is_there_before_the_first_step_and_empty() -> None:

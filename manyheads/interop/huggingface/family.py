@@ -36,6 +36,7 @@ LEARNED, WINDOW = "Learned()", "Window(...)"  # whatever their numbers
 PLAIN = (
     *("kind", "position", "norm_position", "norm", "embedding_norm", "bias", "key_heads"),
     *("relative", "residual", "head_bias", "token_types", "pattern"),
+    *("qk_norm", "residual_scalars", "value_embeddings", "logit_cap"),
 )
 
 # Of a network that reads so many tokens.

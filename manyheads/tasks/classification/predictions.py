@@ -5,7 +5,6 @@ C classes.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -82,7 +81,13 @@ def predict(
         most = probabilities.max(-1)
         tags = Tags([names[i] for i in most.indices.tolist()], most.values.tolist(), frame.cut)
         if frame.text == len(found) - 1:
-            tags = Tags(*map(operator.add, found.pop(), tags))
+            before = found.pop()
+            assert isinstance(before, Tags)
+            tags = Tags(
+                before.tags + tags.tags,
+                before.probabilities + tags.probabilities,
+                before.cut + tags.cut,
+            )
         found.append(tags)
     return found
 

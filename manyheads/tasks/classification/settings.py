@@ -12,7 +12,7 @@ from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, Pooling, Tran
 from manyheads.tasks.classification.verbs import VERBS
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
-from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 LabelKind = Literal["classification", "regression", "labelling"]
@@ -28,7 +28,7 @@ class LabelledData:
     held_out: int = setting(
         1000, "Texts to validate on, where no file for it is given; a tenth at most.", least=1
     )
-    longest_tokens: int = setting(128, "Longer texts are cut at the end.", least=1, most=10**7)
+    longest_tokens: int = setting(128, "Of longer texts the end is not read.", least=1, most=10**7)
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
@@ -90,7 +90,9 @@ class ClassificationRecipe(Recipe):
         "mean", "What stands for a text: the state of its first token, or the mean of all."
     )
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(None, START_FROM)
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         self.network.one_depth()

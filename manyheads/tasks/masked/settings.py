@@ -11,7 +11,7 @@ from manyheads.modules.config import NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.verbs import VERBS
 from manyheads.tasks.presets import check_room
-from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 
@@ -19,12 +19,10 @@ from manyheads.training.config import Training
 class Masking:
     """How much is hidden, and how: as BERT does, unless told."""
 
-    share: float = setting(0.15, "Share of the tokens that are hidden.", above=0, below=1)
-    masked: float = setting(0.8, "Share of the hidden tokens that become the mask token.", least=0)
+    share: float = setting(0.15, "Of all tokens, so many are hidden.", above=0, below=1)
+    masked: float = setting(0.8, "Of those, so many become the mask.", least=0)
     changed: float = setting(
-        0.1,
-        "Share of them that become another token; the rest stay, and are predicted too.",
-        least=0,
+        0.1, "So many become another; the rest stay, and are to be guessed too.", least=0
     )
     whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
 
@@ -105,7 +103,9 @@ class MaskedRecipe(Recipe):
     masking: Masking = setting(Masking(), "What is hidden, and how.")
     network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(None, START_FROM)
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         if self.network.kind != "transformer":
@@ -135,7 +135,9 @@ class EmbeddingRecipe(Recipe):
     prompt: str = setting("", "Stands before every text.")
     dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(None, START_FROM)
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     @classmethod
     def data_of(cls, files: Any) -> NoReturn:

@@ -108,7 +108,8 @@ def encode_grids(
     held: Sequence[NDArray[np.int16]], codec: MusicCodec, notes: list[str], path: Path
 ) -> list[Ids]:
     sung = [grid for grid in held if (grid >= 0).any()]
-    if silent := held[len(sung) :]:  # as many as have none
+    if len(sung) < len(held):
+        silent = [grid for grid in held if not (grid >= 0).any()]
         notes.append(f"{path}: left out: {several(silent)} without a note")
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")

@@ -12,7 +12,7 @@ from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import NETWORK_KINDS, Layout, NetworkConfig, TransformerConfig
 from manyheads.tasks.presets import check_layout, check_room
-from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 
@@ -81,7 +81,7 @@ class PairCodec:
     kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
         "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
     )
-    size: int = setting(8000, "Size of a vocabulary, at most.", least=1, most=10**7)
+    size: int = setting(8000, "Pieces of a vocabulary, at most.", least=1, most=10**7)
     joint: bool = setting(True, "One vocabulary for both sides, or one each.")
     normalize: Normalize = setting(
         "nfkc",
@@ -158,7 +158,9 @@ class Seq2SeqRecipe(Recipe):
     bleu_tokenizer: str | None = setting(
         None, "How BLEU finds words, one of sacreBLEU's; null: by the script of the targets."
     )
-    start_from: Path | None = setting(None, START_FROM)
+    start_from: Path | None = setting(
+        None, "A run or an imported model: its vocabulary, its network and its weights."
+    )
 
     def __post_init__(self) -> None:
         check_layout(self.network, self.layout)

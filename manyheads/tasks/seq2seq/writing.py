@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.layout import map_alike
+from manyheads.data.layout import alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep, RewindableStep
@@ -64,7 +64,11 @@ def write_targets(
         own = rows if numbers is None else [numbers[i] for i in rows]
         return decode(step, start, bounds, how, own)
 
-    return map_alike(write, sources, tokens // max(1, how.beam), spread)
+    groups = [*alike(sources, tokens // max(1, how.beam))]
+    found: dict[int, list[Hypothesis]] = {}
+    for rows, written in zip(groups, spread(write, groups), strict=True):
+        found |= zip(rows, written, strict=True)
+    return [found[i] for i in range(len(sources))]
 
 
 def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:
