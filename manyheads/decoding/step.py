@@ -92,12 +92,16 @@ class CachedStep:
             )
         else:
             at = self.places[self.length : self.length + new]
-        ids = self.with_idle(ids)
-        with using(sharing(self.work, ids)):
-            logits = self.decoder(Tokens(ids, at, self.seen), self.memory, self.cache)
-        self.length += new  # only now: a step that was refused has read nothing
+        logits = self.run(Tokens(self.with_idle(ids), at, self.seen), new)
         self.held = count + self.idle
         return logits[:count]
+
+    def run(self, tokens: Tokens, new: int = 1) -> Tensor:
+        """The decoder's logits, with so many tokens more in its cache."""
+        with using(sharing(self.work, tokens.ids)):
+            logits: Tensor = self.decoder(tokens, self.memory, self.cache)
+        self.length += new  # only now: a step that was refused has read nothing
+        return logits
 
     def crop(self, length: int) -> None:
         """Go back to the first `length` tokens, as if the rest had never been read."""

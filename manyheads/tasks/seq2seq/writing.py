@@ -10,11 +10,13 @@ import torch
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.layout import alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
+from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
-from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
 from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
@@ -48,7 +50,7 @@ def write_targets(
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
             memory = network.encode(read)
-        step: RewindableStep = CachedStep(network.decoder, memory)
+        step = make_step(network.decoder, memory, how)
         if how.repetition_penalty != 1:
             step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         start = torch.tensor([writes.bos] * len(rows), device=device)
@@ -69,6 +71,14 @@ def write_targets(
     for rows, written in zip(groups, spread(write, groups), strict=True):
         found |= zip(rows, written, strict=True)
     return [found[i] for i in range(len(sources))]
+
+
+def make_step(decoder: Any, memory: Memory, how: DecodingConfig) -> RewindableStep:
+    """On a CPU the beams of a sentence are branches, which takes a mask and saves the copies."""
+    branched = how.chosen == "beam" and memory.states.is_cpu
+    if branched and isinstance(decoder, Decoder) and decoder.causal:
+        return BranchedStep(decoder, memory, how.beam)
+    return CachedStep(decoder, memory)
 
 
 def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:
