@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 
 
 @overload
-def load(model: Translators, device: str | None = None) -> Translator: ...
+def load(
+    model: Translators, device: str | None = None, *, precision: str = "float32"
+) -> Translator: ...
 @overload
-def load(model: Composers, device: str | None = None) -> Composer: ...
+def load(
+    model: Composers, device: str | None = None, *, precision: str = "float32"
+) -> Composer: ...
 @overload
-def load(model: str | Path, device: str | None = None) -> Model: ...
-def load(model: str | Path, device: str | None = None) -> Model:
-    """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own."""
+def load(model: str | Path, device: str | None = None, *, precision: str = "float32") -> Model: ...
+def load(model: str | Path, device: str | None = None, *, precision: str = "float32") -> Model:
+    """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own.
+
+    With precision="int8" its products are computed in 8 bits, which is faster on a CPU.
+    """
     folder = find_model(model)
     recipe = read_recipe(folder)
 
@@ -47,7 +54,20 @@ def load(model: str | Path, device: str | None = None) -> Model:
     refuse_what_is_no_number(weights, folder / WEIGHTS)
     load_weights(loaded.network, weights)
     loaded.network.to(chosen(device)).eval()
+    set_precision(loaded, precision)
     return loaded
+
+
+def set_precision(model: Model, precision: str) -> None:
+    """Let a model compute in 8 bits from now on; float32 leaves it as it is."""
+    if precision not in ("float32", "int8"):
+        raise ValueError(f"a precision is float32 or int8, got {precision!r}")
+    if precision == "int8":
+        from manyheads.modules.quantized import quantize
+
+        if model.device.type != "cpu":
+            raise ValueError(f"int8 is for a CPU, {model.name} is on {model.device}")
+        quantize(model.network)
 
 
 def read_recipe(folder: Path) -> Any:

@@ -20,6 +20,8 @@ from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
 from manyheads.attention.scores import ScaledDot, Score
 
+ALL = slice(None)
+
 
 class Asks(NamedTuple):
     """What a layer asks of a kernel by what it is."""
@@ -29,6 +31,15 @@ class Asks(NamedTuple):
     heads: int
     key_heads: int
     kinds: tuple[Kind, ...]
+
+
+class JointLinear(nn.Linear):
+    """Several products in one, of which some `rows` of the weights can be asked for alone."""
+
+    def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
+        if rows == ALL:
+            return super().forward(x)
+        return F.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
 
 
 class Attention(nn.Module):
@@ -70,7 +81,7 @@ class Attention(nn.Module):
         self.value_mix = nn.Parameter(torch.full((2,), 0.5)) if value_mix else None
         self.sizes = [width, key_heads * self.channels, key_heads * self.channels]
         # Query, key and value in one product.
-        self.inward = nn.Linear(width, sum(self.sizes), bias=bias)
+        self.inward = JointLinear(width, sum(self.sizes), bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
         self.reset_parameters()
 
@@ -123,7 +134,7 @@ class Attention(nn.Module):
         else:
             read = memory
             remember = lambda: self.remember(read, at)  # noqa: E731
-            query = self.split(self.part(x, slice(0, self.width)))
+            query = self.split(self.inward(x, slice(0, self.width)))
             key, value = slot.recall(remember) if slot is not None else remember()
         query = self.one_size(query)
         mixed = plan(
@@ -138,17 +149,13 @@ class Attention(nn.Module):
 
     def remember(self, memory: Tensor, at: Pairs) -> KeyValue:
         """The keys and values of a memory: made once, however many tokens then look at it."""
-        both = self.part(memory, slice(self.width, None))
+        both = self.inward(memory, slice(self.width, None))
         key, value = map(self.split, both.split(self.sizes[1:], -1))
         return self.relative.rotate(self.one_size(key), at.keys), value
 
     def one_size(self, x: Tensor) -> Tensor:
         """Queries or keys as they meet; in the type they came in, whatever autocast does."""
         return F.rms_norm(x, (self.channels,), eps=1e-6).to(x.dtype) if self.qk_norm else x
-
-    def part(self, x: Tensor, rows: slice) -> Tensor:
-        bias = self.inward.bias
-        return F.linear(x, self.inward.weight[rows], None if bias is None else bias[rows])
 
     def split(self, x: Tensor) -> Tensor:
         """(B, T, H C) -> (B, H, T, C)"""

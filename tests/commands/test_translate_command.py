@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
-from typing import IO
+from typing import IO, cast
 
 import pytest
 from typed import SETTINGS, Command, Files, Refuses, trained
 
 from manyheads.decoding.config import DecodingConfig
 from manyheads.models import load
-from manyheads.tasks.seq2seq.model import AT_ONCE
+from manyheads.tasks.seq2seq.model import AT_ONCE, Translator
 
 FEW = ("--max-new-tokens", "3", "--device", "cpu")
 UNREADABLE = "byte 1 is 0xff, which is not UTF-8; `iconv -t UTF-8` makes it so"
@@ -120,6 +120,16 @@ def test_a_prefix_begins_all_that_is_written(manyheads: Command, run: Path) -> N
     done = manyheads("translate", "--model", run, *FEW, "--prefix", "six five", "ba", "du")
     assert all(line.startswith("six five") for line in done.out.splitlines())
     assert len(done.out.splitlines()) == 2
+
+
+def test_in_8_bits_the_same_is_written(manyheads: Command, refuses: Refuses, run: Path) -> None:
+    done = manyheads("translate", "--model", run, *FEW, "--precision", "int8", "ba du")
+    assert (done.code, done.out) == (0, "one two\n")
+    assert cast(Translator, load(run, "cpu", precision="int8")).translate("ba du") == "one two"
+    refuses(
+        "a precision is float32 or int8, got 'int4'",
+        *("translate", "--model", run, "--precision", "int4", "ba du"),
+    )
 
 
 def test_a_seed_draws_the_same_again_and_another_does_not(manyheads: Command, run: Path) -> None:

@@ -13,7 +13,7 @@ from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parsed
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
-from manyheads.models import load
+from manyheads.models import load, set_precision
 from manyheads.tasks.seq2seq.corpus import read_pairs
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.kinds import KINDS
@@ -23,6 +23,7 @@ from manyheads.tasks.seq2seq.verbs import EvaluateOptions, TranslateOptions
 
 
 def translate(model: Translator, options: TranslateOptions) -> None:
+    set_precision(model, options.precision)
     spoken = not options.texts and sys.stdin.isatty()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)

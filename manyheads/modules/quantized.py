@@ -1,0 +1,102 @@
+"""Products in 8 bits on a CPU: weights rounded once, each row of what comes by itself.
+
+M rows, K numbers that each of them has, N outputs.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.layer import ALL
+from manyheads.modules.transformer import Tied
+
+HIGHEST = 127  # -128 is left out: what is as far below 0 as above it is rounded alike
+SMALLEST = 1e-30  # of a row's largest number: one of zeros has a step, too
+AT_ONCE = 2**20  # outputs, which stay in a core's cache until they are scaled
+FAST = torch.cpu._is_vnni_supported()
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class Linear8(nn.Linear):
+    """Multiplies in 8 bits; its weights, which are saved and exported, stay as they are."""
+
+    levels: Tensor
+    steps: Tensor
+
+    def __init__(self, linear: nn.Linear):
+        nn.Module.__init__(self)
+        self.weight, self.bias = linear.weight, linear.bias
+        self.out_features, self.in_features = self.weight.shape
+        hold(self, self.weight)
+
+    def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
+        bias = None if self.bias is None else self.bias[rows]
+        return multiply(x, self.levels[rows], self.steps[rows], bias)
+
+
+class Tied8(Tied):
+    """The same of an embedding that is read backwards."""
+
+    levels: Tensor
+    steps: Tensor
+
+    def __init__(self, tied: Tied):
+        nn.Module.__init__(self)
+        self.read_backwards, self.bias = tied.read_backwards, tied.bias
+        hold(self, tied.read_backwards[0].table.weight)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return multiply(states, self.levels, self.steps, self.bias)
+
+
+def hold(module: nn.Module, weight: Tensor) -> None:
+    """Weights (N, K) in 8 bits, each row of them with the step between two levels of its own."""
+    levels, steps = round_rows(weight.detach())
+    module.register_buffer("levels", levels, persistent=False)
+    module.register_buffer("steps", steps.flatten(), persistent=False)
+
+
+def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row in whole steps of its own: [[2., -4.]] -> [[64, -127]], [[4 / 127]]"""
+    steps = x.abs().amax(-1, keepdim=True).clamp_(min=SMALLEST).div_(HIGHEST)
+    return (x / steps).round_().to(torch.int8), steps
+
+
+def multiply(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
+    """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
+    rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
+    if len(rows) <= some:
+        found = multiply_rows(rows, levels, steps, bias)
+    else:
+        found = torch.cat([multiply_rows(each, levels, steps, bias) for each in rows.split(some)])
+    return found.view(*x.shape[:-1], len(levels))
+
+
+def multiply_rows(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
+    rounded, own = round_rows(x)
+    found = add_up(rounded, levels).to(x.dtype).mul_(steps)
+    if bias is None:
+        return found.mul_(own)
+    return torch.addcmul(bias.detach(), found, own, out=found)
+
+
+def add_up(x: Tensor, levels: Tensor) -> Tensor:
+    if FAST and x.is_cpu:
+        return torch._int_mm(x, levels.t())
+    return F.linear(x.float(), levels.float())  # exact for up to 1,040 numbers in a row
+
+
+def quantize(network: Network) -> Network:
+    """The same network, its linear layers in 8 bits from now on."""
+    for module in list(network.modules()):
+        for name, part in module.named_children():
+            if type(part) is Tied:
+                setattr(module, name, Tied8(part))
+            elif isinstance(part, nn.Linear) and not isinstance(part, Linear8):
+                setattr(module, name, Linear8(part))
+    return network
