@@ -26,9 +26,7 @@ class SortingRecipe(Recipe):
     implementation, files, networks = "sorting:Sorting", ("rows",), ("transformer", "recurrent")
     task: str
     data: Rows
-    network: NetworkConfig = TransformerConfig(
-        width=32, depth=2, heads=2, ffn_width=64, dropout=0.1
-    )
+    network: NetworkConfig = TransformerConfig(width=32, depth=2, heads=2, ffn_width=64, dropout=0)
     training: Training = Training(steps=400, validate_every=100, log_every=50, tokens_per_batch=512)
     start_from: Path | None = None
 
