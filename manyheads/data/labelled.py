@@ -59,9 +59,9 @@ class Tagged(NamedTuple):
 class Columns:
     """Which column is what: by its name in the first line, or by its number from 1 up."""
 
-    text: str = setting("", "That of the text, by name or number; else it is found.")
-    label: str = setting("", "That of the label.")
-    second: str = setting("", "That of a second text, where texts come in pairs.")
+    text: str = setting("", "The column of the text, by name or number; else it is found.")
+    label: str = setting("", "The column of the label.")
+    second: str = setting("", "The column of a second text, where texts come in pairs.")
 
     def __post_init__(self) -> None:
         if bool(self.text) != bool(self.label):

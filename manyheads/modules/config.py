@@ -29,9 +29,7 @@ class NetworkBase:
     """What all kinds have."""
 
     kind: str = setting("", "What it is made of.")
-    width: int = setting(
-        256, "Numbers that a token is on its way through the network.", least=1, most=2**17
-    )
+    width: int = setting(256, "Size of the vector of each token (d_model).", least=1, most=2**17)
     depth: int | tuple[int, int] = setting(
         4,
         "Layers; [12, 1] has 12 of the encoder and 1 of the decoder.",
@@ -39,14 +37,16 @@ class NetworkBase:
         most=1000,
     )
     dropout: float = setting(
-        0.3, "Share of the numbers that are left out while it learns.", least=0, below=1
+        0.3, "Dropout: share of the values set to zero in training.", least=0, below=1
     )
-    tied: bool = setting(True, "The table that reads words also scores them.")
-    head_bias: bool = setting(False, "A number for each word beside its score.")
-    scale_embeddings: bool = setting(True, "Words are multiplied by the root of the width.")
+    tied: bool = setting(True, "Input and output embeddings share their weights.")
+    head_bias: bool = setting(False, "The output layer has a bias.")
+    scale_embeddings: bool = setting(
+        True, "Embeddings are multiplied by the square root of the width."
+    )
     token_types: int = setting(
         0,
-        "Parts of a text that are told apart, as a question and what it is asked of.",
+        "Kinds of tokens with an embedding of their own, such as question and text, or voices.",
         least=0,
         most=2**16,
     )
@@ -87,9 +87,7 @@ class TransformerConfig(NetworkBase):
     """Attention and feed-forward layers."""
 
     kind: Literal["transformer"] = setting("transformer", "What it is made of.")
-    heads: int = setting(
-        4, "Heads of an attention layer; they divide the width.", least=1, most=2**12
-    )
+    heads: int = setting(4, "Attention heads; their number divides the width.", least=1, most=2**12)
     key_heads: int | None = setting(
         None,
         "Heads of keys and values, shared by groups of heads; null: each has its own.",
@@ -100,7 +98,7 @@ class TransformerConfig(NetworkBase):
     feed_forward: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = (
         setting(
             "relu",
-            "What bends in the feed-forward layers; relu2 is relu squared, the last two are gates.",
+            "Activation of the feed-forward layers; relu2 is relu squared, the last two are gated.",
         )
     )
     bias: bool = setting(
@@ -127,14 +125,14 @@ class TransformerConfig(NetworkBase):
     logit_cap: float = setting(
         0.0, "Scores of words are bent so that none is larger than this; 0: they are not.", least=0
     )
-    norm: Literal["layer", "rms"] = setting("layer", "With a mean (layer) or without (rms).")
-    norm_epsilon: float = setting(1e-5, "What a norm adds before it divides.", above=0)
+    norm: Literal["layer", "rms"] = setting(
+        "layer", "LayerNorm (layer), or RMSNorm without a mean (rms)."
+    )
+    norm_epsilon: float = setting(1e-5, "Small number that a norm adds before it divides.", above=0)
     norm_position: NormPosition = setting("pre", "Norms before each part of a layer, or after it.")
     embedding_norm: bool = setting(False, "One more norm, below the first layer.")
-    residual: bool = setting(True, "What enters a part of a layer is added to what it makes.")
-    attention_dropout: float = setting(
-        0.0, "Share of the attention weights that are left out while it learns.", least=0, below=1
-    )
+    residual: bool = setting(True, "Each part of a layer adds its output to its input.")
+    attention_dropout: float = setting(0.0, "Dropout of the attention weights.", least=0, below=1)
     pattern: PatternText = setting(
         EVERYTHING,
         "Who may attend to whom, as in Window(64), or a list for the layers, begun again where it "
@@ -147,7 +145,7 @@ class TransformerConfig(NetworkBase):
         "in every layer, alone (Rotary(), RelativeBias(), RelativeContent(16)); null: not at all.",
     )
     relative: str | None = setting(
-        None, "What enters in every layer beside a position that enters below the first."
+        None, "One more position, in every layer, beside one below the first layer."
     )
     packs: ClassVar[bool] = True
     positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
@@ -228,9 +226,9 @@ class RecurrentConfig(NetworkBase):
     """One token after another."""
 
     kind: Literal["recurrent"] = setting("recurrent", "What it is made of.")
-    cell: Literal["lstm", "gru"] = setting("lstm", "What carries the state from token to token.")
+    cell: Literal["lstm", "gru"] = setting("lstm", "The recurrent cell.")
     score: Literal["dot", "multiplicative", "additive", "none"] = setting(
-        "additive", "How a decoder compares what it looks for with what it reads."
+        "additive", "Attention score of the decoder; none: it sees only the mean of the source."
     )
 
     def misfits(self) -> Iterator[str]:
@@ -244,7 +242,7 @@ class ConvolutionalConfig(NetworkBase):
 
     kind: Literal["convolutional"] = setting("convolutional", "What it is made of.")
     dilations: tuple[int, ...] = setting(
-        (), "Step of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
+        (), "Dilation of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
     )
 
     def misfits(self) -> Iterator[str]:

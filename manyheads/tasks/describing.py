@@ -143,7 +143,8 @@ def page() -> str:
             else:
                 kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
                 default = f"`{one.default}`" if one.default else ""
-                lines.append(f"| `{one.name}` | {default} | {one.about}{kind} |")
+                about = one.about.replace("|", r"\|")  # else it would end the cell
+                lines.append(f"| `{one.name}` | {default} | {about}{kind} |")
     return "\n".join(lines) + "\n"
 
 

@@ -61,7 +61,7 @@ class ContinuationRecipe(Recipe):
         "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
     )
     start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
+        None, "Begin with the vocabulary, network and weights of a run or an imported model."
     )
 
     def __post_init__(self) -> None:

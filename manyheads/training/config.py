@@ -55,7 +55,7 @@ def factor(schedule: str, step: int, warmup: int, steps: int) -> float:
 class Training:
     """How long, how fast and on how much at a time to learn."""
 
-    steps: int = setting(1000, "Batches to learn from, one after another.", least=1)
+    steps: int = setting(1000, "Steps of the optimizer, one batch each.", least=1)
     tokens_per_batch: int = setting(
         4096,
         "Tokens of a step, counted on its larger side, padding too, over all processes.",
@@ -71,15 +71,15 @@ class Training:
 
     optimizer: str = setting(
         "adamw",
-        "What moves the weights: adamw, or muon for the matrices of layers and adamw for the rest.",
+        "The optimizer: adamw, or muon for the matrices of layers and adamw for the rest.",
     )
     matrix_rate: float = setting(
-        0.02, "How far a step of muon goes, while learning_rate is of all else.", above=0
+        0.02, "Learning rate of muon; learning_rate is for all else.", above=0
     )
-    matrix_momentum: float = setting(0.95, "Muon's memory of gradients.", least=0, below=1)
+    matrix_momentum: float = setting(0.95, "Momentum of muon.", least=0, below=1)
     learning_rate: float = setting(
         2e-3,
-        "How far a step goes after the warm-up; a preset knows one for each kind of network.",
+        "Learning rate after the warm-up; a preset has one for each kind of network.",
         above=0,
     )
     schedule: Schedule = setting(
@@ -90,36 +90,36 @@ class Training:
     warmup_steps: int = setting(
         100, "Steps in which the rate grows from zero; half of all at most.", least=0
     )
-    weight_decay: float = setting(0.01, "How fast matrices are pulled towards zero.", least=0)
+    weight_decay: float = setting(0.01, "Weight decay of the matrices.", least=0)
     betas: tuple[float, float] = setting(
-        (0.9, 0.98), "AdamW's memory of gradients, and of their squares.", least=0, below=1
+        (0.9, 0.98), "The two decay rates of AdamW.", least=0, below=1
     )
-    clip_norm: float = setting(1.0, "Longer gradients are shortened to this; 0: none.", least=0)
+    clip_norm: float = setting(1.0, "Gradients are clipped to this norm; 0: not at all.", least=0)
     label_smoothing: float = setting(
-        0.0, "Share of a label that is spread over all others.", least=0, below=1
+        0.0, "Label smoothing: share of a label that is spread over all others.", least=0, below=1
     )
 
-    precision: Precision = setting("float32", "What is computed in; weights stay float32.")
+    precision: Precision = setting("float32", "Precision of the computation; weights stay float32.")
     compile: bool = setting(False, "Compile the network block by block with torch.compile.")
-    seed: int = setting(0, "Where all that is random begins: weights, order, dropout.", least=0)
+    seed: int = setting(0, "Seed of all that is random: weights, order, dropout.", least=0)
 
     validate_every: int = setting(500, "Steps between validations.", least=1)
     checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
     log_every: int = setting(50, "Steps between lines of the log.", least=1)
     best_by: Literal["score", "loss"] = setting(
-        "score", "Which of a validation's numbers says which weights are kept as the best."
+        "score", "Which number of a validation says which weights are the best."
     )
     patience: int = setting(
-        0, "Validations without a better one before it stops; 0: it never does.", least=0
+        0, "Stop after this many validations without a better one; 0: never.", least=0
     )
     ema: float = setting(
         0.0,
-        "Decay of a running average of the weights, which is then what is used; 0: none.",
+        "Decay of a moving average of the weights, which is then the result; 0: none.",
         least=0,
         below=1,
     )
     average: int = setting(
-        1, "The result is the mean of so many of the best weights.", least=1, most=1000
+        1, "The result is the mean of this many of the best weights.", least=1, most=1000
     )
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ class LabelledData:
     held_out: int = setting(
         1000, "Texts to validate on, where no file for it is given; a tenth at most.", least=1
     )
-    longest_tokens: int = setting(128, "Of longer texts the end is not read.", least=1, most=10**7)
+    longest_tokens: int = setting(128, "Longer texts are cut at the end.", least=1, most=10**7)
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class ClassificationRecipe(Recipe):
     )
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
+        None, "Begin with the vocabulary, network and weights of a run or an imported model."
     )
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ class TextCodec:
     kind: VocabularyKind = setting(
         "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
     )
-    size: int = setting(4000, "Pieces of the vocabulary, at most.", least=1, most=10**7)
+    size: int = setting(4000, "Size of the vocabulary, at most.", least=1, most=10**7)
 
     def __post_init__(self) -> None:
         check(self)

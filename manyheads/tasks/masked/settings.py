@@ -19,10 +19,12 @@ from manyheads.training.config import Training
 class Masking:
     """How much is hidden, and how: as BERT does, unless told."""
 
-    share: float = setting(0.15, "Of all tokens, so many are hidden.", above=0, below=1)
-    masked: float = setting(0.8, "Of those, so many become the mask.", least=0)
+    share: float = setting(0.15, "Share of the tokens that are hidden.", above=0, below=1)
+    masked: float = setting(0.8, "Share of the hidden tokens that become the mask token.", least=0)
     changed: float = setting(
-        0.1, "So many become another; the rest stay, and are to be guessed too.", least=0
+        0.1,
+        "Share of them that become another token; the rest stay, and are predicted too.",
+        least=0,
     )
     whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
 
@@ -104,7 +106,7 @@ class MaskedRecipe(Recipe):
     network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
+        None, "Begin with the vocabulary, network and weights of a run or an imported model."
     )
 
     def __post_init__(self) -> None:
@@ -136,7 +138,7 @@ class EmbeddingRecipe(Recipe):
     dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
+        None, "Begin with the vocabulary, network and weights of a run or an imported model."
     )
 
     @classmethod

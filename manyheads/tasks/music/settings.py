@@ -40,7 +40,8 @@ class MusicData:
     )
     context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
     augment: tuple[Augment, ...] | None = setting(
-        None, "How a piece is varied, anew in each epoch; null: as the codec can."
+        None,
+        "How each piece is varied, in each epoch: transpose, stretch or both; null: as it can.",
     )
     semitones: int = setting(
         3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24

@@ -81,7 +81,7 @@ class PairCodec:
     kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
         "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
     )
-    size: int = setting(8000, "Pieces of a vocabulary, at most.", least=1, most=10**7)
+    size: int = setting(8000, "Size of a vocabulary, at most.", least=1, most=10**7)
     joint: bool = setting(True, "One vocabulary for both sides, or one each.")
     normalize: Normalize = setting(
         "nfkc",
@@ -159,7 +159,7 @@ class Seq2SeqRecipe(Recipe):
         None, "How BLEU finds words, one of sacreBLEU's; null: by the script of the targets."
     )
     start_from: Path | None = setting(
-        None, "A run or an imported model: its vocabulary, its network and its weights."
+        None, "Begin with the vocabulary, network and weights of a run or an imported model."
     )
 
     def __post_init__(self) -> None:
