@@ -126,7 +126,7 @@ class Attention(nn.Module):
             query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
             if self.value_mix is not None and given_values is not None:
                 own, given = self.value_mix.to(value.dtype)
-                value = own * value + given * self.split(given_values)
+                value = own * value + given * self.split(given_values).to(value.dtype)
             # Turned before it is kept: a key's place never changes.
             key = self.relative.rotate(self.one_size(key), at.queries)
             if slot is not None:

@@ -76,6 +76,14 @@ def test_every_kernel_computes_the_same(kernel: str) -> None:
     torch.testing.assert_close(network(read), expected, atol=1e-5, rtol=1e-5)
 
 
+@torch.no_grad()
+def test_in_16_bits_keys_and_values_are_kept_in_16_bits() -> None:
+    network, kept = decoder(**ALL).float(), Static(line(T))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        network(Tokens(ids(), line(T)), cache=kept)
+    assert {tensor.dtype for pair in kept.own.values() for tensor in pair} == {torch.bfloat16}
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.parametrize("whole", [True, False])
 def test_compiled_it_is_the_same(whole: bool) -> None:
