@@ -113,6 +113,23 @@ def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
     return Measured("rmse", counts, lambda sums: float(np.sqrt(sums[0] / sums[1])))
 
 
+def roc_auc(scores: Sequence[float], references: Sequence[float]) -> Measured:
+    """How often what is so (1) has a higher score than what is not (0); ties count half."""
+    check_counts(scores, references)
+    order, right = ranks(scores), np.asarray(references, float) > 0.5
+    positive, negative = int(right.sum()), int((~right).sum())
+    if not positive or not negative:
+        raise ValueError("an AUC needs examples of both kinds, all of these are of one")
+    above = np.where(right, order, 0.0)
+    counts = np.stack([above, right.astype(float), (~right).astype(float)], 1)
+
+    def finish(sums: Numbers) -> float:
+        ranked, ones, zeros = sums
+        return float((ranked - ones * (ones + 1) / 2) / (ones * zeros))
+
+    return Measured("roc_auc", counts, finish)
+
+
 def correlate(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name: str) -> Measured:
     check_counts(x, y)
     a, b = (standardize(np.asarray(one, float)) for one in (x, y))

@@ -33,6 +33,7 @@ TASKS = {
     "regression": "manyheads.tasks.classification.settings:ClassificationRecipe",
     "labelling": "manyheads.tasks.classification.settings:ClassificationRecipe",
     "music": "manyheads.tasks.music.settings:MusicRecipe",
+    "graph": "manyheads.tasks.graph.settings:GraphRecipe",
     "embedding": "manyheads.tasks.masked.settings:EmbeddingRecipe",
 }
 
@@ -50,6 +51,7 @@ ABOUT = {
     "regression": "A number for each text.",
     "labelling": "A tag for each word of a text.",
     "music": "Music that goes on; learned from MIDI files.",
+    "graph": "Numbers or classes of molecules, or of the nodes of a graph.",
 }
 
 # The commands that models are for: what `manyheads` lists.

@@ -1,0 +1,1 @@
+"""Graphs: molecules, and nodes of one graph."""
