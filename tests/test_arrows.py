@@ -77,6 +77,7 @@ KNOWS: dict[str, set[str]] = {
         "metrics",
         "inspect",
     },
+    "tasks.graph": {"tasks.task", "data", "metrics", "modules", "training"},
     # rooms are found by name, and nothing below here imports one
     "tasks.table": {"tasks.task", "tasks.seq2seq", "tasks.music"},
     "tasks.describing": {"tasks.table"},

@@ -42,13 +42,11 @@ class GraphData:
             yield "nodes and edges are given together"
         if (self.molecules is None) == (self.nodes is None):
             yield "give molecules, or nodes with edges, and not both"
-        if not self.target:
-            yield "give target, the column to learn"
         if self.nodes is not None and len(self.target) > 1:
             yield f"nodes have one target, got {', '.join(self.target)}"
 
 
-def network(width: int, depth: int, heads: int, dropout: float) -> TransformerConfig:
+def small_network(width: int, depth: int, heads: int, dropout: float) -> TransformerConfig:
     return TransformerConfig(
         width=width,
         depth=depth,
@@ -63,14 +61,14 @@ def network(width: int, depth: int, heads: int, dropout: float) -> TransformerCo
 PRESETS = {
     "tiny": Preset(
         "For a thousand molecules: minutes on a laptop.",
-        network(64, 4, 8, 0.1),
+        small_network(64, 4, 8, 0.1),
         epochs=100,
         batch=1024,
         learning_rate=1e-3,
     ),
     "small": Preset(
         "For thousands of molecules and more.",
-        network(128, 6, 8, 0.1),
+        small_network(128, 6, 8, 0.1),
         epochs=150,
         batch=2048,
         learning_rate=1e-3,
@@ -79,7 +77,7 @@ PRESETS = {
 # One graph is one batch; few of its nodes have labels.
 OF_NODES = Preset(
     "For one graph.",
-    replace(network(64, 2, 8, 0.6), pattern="Window(1)", ffn_width=64),
+    replace(small_network(64, 2, 8, 0.6), pattern="Window(1)", ffn_width=64),
     epochs=200,
     batch=1,
     learning_rate=5e-3,
@@ -113,7 +111,7 @@ class GraphRecipe(Recipe):
     )
     hops: int = setting(6, "Hops that are told apart; farther ones are alike.", least=1, most=100)
     readout: Readout = setting("mean", "What stands for a graph: the mean or the sum of its nodes.")
-    network: TransformerConfig = setting(network(64, 4, 8, 0.1), "What learns it.")
+    network: TransformerConfig = setting(small_network(64, 4, 8, 0.1), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(None, "A run: its network and its weights.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,13 @@ def describe_bond(bond: Any) -> str:
 
 def import_rdkit() -> Any:
     try:
-        from rdkit import Chem, RDLogger
+        chemistry, logs = import_module("rdkit.Chem"), import_module("rdkit.RDLogger")
     except ImportError:
         raise ValueError(
             "molecules are read by RDKit: pip install 'manyheads[graphs]' would do"
         ) from None
-    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]  # what it cannot read is told in our own line
-    return Chem
+    logs.DisableLog("rdApp.*")  # what it cannot read is told in our own line
+    return chemistry
 
 
 def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[str]]:

@@ -71,6 +71,8 @@ class GraphTask(Task):
     @classmethod
     def gather(cls, recipe: GraphRecipe) -> GraphCorpus:
         data = recipe.data
+        if not data.target:
+            raise ValueError("which column is to be learned? --target solubility would say it")
         if data.nodes is not None:
             return gather_nodes(recipe)
         left_out, columns = LeftOut(), (data.smiles, data.target)
@@ -78,7 +80,7 @@ class GraphTask(Task):
         if data.valid_molecules is not None:
             valid = read_molecules(data.valid_molecules, *columns, left_out)
         else:
-            train, valid = hold_out(train, data.held_out, recipe.training.seed)
+            train, valid = split_graphs(train, data.held_out, recipe.training.seed)
         known = {one.name for one in valid}
         for one in train:
             if one.name in known:
@@ -240,7 +242,7 @@ def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
     return GraphCorpus([train], [valid], names)
 
 
-def hold_out(
+def split_graphs(
     graphs: list[RawGraph], share: float, seed: int
 ) -> tuple[list[RawGraph], list[RawGraph]]:
     order = [*range(len(graphs))]

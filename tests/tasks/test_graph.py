@@ -1,0 +1,143 @@
+"""Graphs: what is read, what attention knows of two nodes, and that their numbers mean nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.learn import begin, go_on
+from manyheads.metrics.labels import roc_auc
+from manyheads.models import load
+from manyheads.request import Request, resolve
+from manyheads.tasks.graph.batches import GraphBatches, read_graphs, write_graphs
+from manyheads.tasks.graph.network import GraphNetwork
+from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
+from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
+from manyheads.tasks.graph.sources import LeftOut, parse_smiles, read_molecules, read_nodes
+from manyheads.training.run import Run
+
+DATA = GraphData(molecules=Path("x.csv"), target=("y",))
+SMALL = small_network(16, 2, 2, 0.0)
+CHAIN = RawGraph(
+    {"atom": ["C", "O", "N", "C"]}, [(0, 1, "single"), (1, 2, "double"), (2, 3, "single")], ["1.5"]
+)
+RING = RawGraph(
+    {"atom": ["C", "C", "O"]}, [(0, 1, "single"), (1, 2, "single"), (2, 0, "double")], ["-2"]
+)
+
+
+def renumbered(graph: RawGraph, order: list[int]) -> RawGraph:
+    """The same graph: node i is called order[i]."""
+    back = np.argsort(order)
+    columns = {name: [cells[i] for i in back] for name, cells in graph.columns.items()}
+    edges = [(order[i], order[j], label) for i, j, label in graph.edges]
+    return replace(graph, columns=columns, edges=edges)
+
+
+@pytest.mark.parametrize("relations", ["none", "hops", "edges", "both"])
+@pytest.mark.parametrize("readout", ["mean", "sum"])
+def test_a_graph_is_the_same_however_its_nodes_are_numbered_and_whatever_lies_beside_it(
+    relations: str, readout: str
+) -> None:
+    recipe = GraphRecipe("graph", DATA, relations=relations, readout=readout, network=SMALL)
+    schema = Schema.learn([CHAIN, RING], ["y"], None)
+    torch.manual_seed(0)
+    made = GraphNetwork(recipe, schema, of_nodes=False).eval()
+    turned = renumbered(CHAIN, [2, 0, 3, 1])
+    encoded = [schema.encode(one) for one in (CHAIN, RING, turned)]
+    batches = GraphBatches(encoded, recipe.hops, 99)
+    with torch.no_grad():
+        together = made(batches.lay_out([0, 1, 2]))
+        alone = torch.cat([made(batches.lay_out([i])) for i in range(3)])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+    torch.testing.assert_close(together[0], together[2], atol=1e-5, rtol=0)
+    assert (together[0] - together[1]).abs().max() > 1e-5
+
+
+def test_relations_tell_graphs_apart_that_have_the_same_nodes() -> None:
+    other = replace(CHAIN, edges=[(0, 1, "single"), (1, 2, "single"), (2, 3, "double")])
+    schema = Schema.learn([CHAIN, other], ["y"], "numbers")
+    batches = GraphBatches([schema.encode(one) for one in (CHAIN, other)], 6, 99)
+    apart = {}
+    for relations in ("hops", "edges"):
+        recipe = GraphRecipe("graph", DATA, relations=relations, network=SMALL)
+        torch.manual_seed(0)
+        said = GraphNetwork(recipe, schema, of_nodes=False).eval()(batches.lay_out([0, 1]))
+        apart[relations] = float((said[0] - said[1]).detach().abs().max())
+    assert apart["hops"] < 1e-6 < apart["edges"]  # only the labels of their edges differ
+
+
+def test_graphs_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
+    schema = Schema.learn([CHAIN, RING], ["y"], None)
+    graphs = [schema.encode(one) for one in (CHAIN, RING)]
+    write_graphs(tmp_path / "some.npz", graphs)
+    for one, other in zip(graphs, read_graphs(tmp_path / "some.npz"), strict=True):
+        for name in ("nodes", "numbers", "words", "edges", "wanted"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    schema.save(tmp_path / "schema.json")
+    assert Schema.load(tmp_path / "schema.json") == schema
+
+
+def test_what_is_learned_follows_from_the_targets() -> None:
+    assert find_goal([["0", "1"], ["1.0"]]) == "labels"
+    assert find_goal([["0.5", "1"]]) == "numbers"
+    assert find_goal([["red", "blue"]]) == "classes"
+    with pytest.raises(ValueError, match="no target has a value"):
+        find_goal([[]])
+
+
+def test_an_auc_counts_pairs_in_order() -> None:
+    assert roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).value == 0.75
+    with pytest.raises(ValueError, match="of both kinds"):
+        roc_auc([0.1, 0.2], [1, 1])
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def papers(folder: Path) -> tuple[Path, Path]:
+    """Two groups of nodes that cite their own kind."""
+    nodes, edges = folder / "nodes.tsv", folder / "edges.tsv"
+    rows = [f"n{i}\t{'a b' if i % 2 else 'c d'}\t{'odd' if i % 2 else 'even'}" for i in range(24)]
+    nodes.write_text("id\twords\tlabel\n" + "".join(f"{row}\n" for row in rows))
+    edges.write_text("one\tother\n" + "".join(f"n{i}\tn{i + 2}\n" for i in range(22)))
+    return nodes, edges
+
+
+def test_the_nodes_of_a_graph_are_learned_and_asked_by_name(tmp_path: Path) -> None:
+    nodes, edges = papers(tmp_path)
+    settings = ["network.width=16", "network.heads=2", "training.steps=60", "network.dropout=0"]
+    files = {"nodes": nodes, "edges": edges, "target": ("label",)}
+    recipe, corpus = resolve(Request("graph", [*settings, "training.validate_every=60"], files))
+    assert str(corpus) == "24 nodes: 22 to learn from, 2 to validate on"
+    run = Run(tmp_path / "run")
+    begin(recipe, run, corpus)
+    assert go_on(run)
+    model = load(run.folder, "cpu")
+    assert model.predict(["n3", "n4"]) == ["odd", "even"]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="there is no node 'n99'"):
+        model.predict(["n99"])  # type: ignore[attr-defined]
+
+
+def test_an_edge_to_a_node_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    nodes, edges = papers(tmp_path)
+    edges.write_text("one\tother\nn1\tn99\n")
+    with pytest.raises(ValueError, match=r"edges.tsv:2: there is no node 'n99'"):
+        read_nodes(nodes, edges, "label")
+    with pytest.raises(ValueError, match="has no column 'kind'; its columns are id, words, label"):
+        read_nodes(nodes, edges, "kind")
+
+
+def test_molecules_are_read_and_what_is_none_is_counted(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    table = tmp_path / "some.csv"
+    table.write_text("smiles,y\nCCO,1.5\nnot one,2\nc1ccccc1,\n")
+    left_out = LeftOut()
+    ethanol, benzene = read_molecules(table, "smiles", ("y",), left_out)
+    assert (len(ethanol), len(benzene), benzene.targets) == (3, 6, [""])
+    assert "line 3: 'not one' is not a molecule in SMILES" in str(left_out)
+    assert parse_smiles("OCC").name == ethanol.name  # one molecule, written in two ways
+    with pytest.raises(ValueError, match="has no column 'z'; its columns are smiles, y"):
+        read_molecules(table, "smiles", ("z",), left_out)
