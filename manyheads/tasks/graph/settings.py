@@ -91,6 +91,7 @@ class GraphRecipe(Recipe):
 
     implementation = "manyheads.tasks.graph.task:GraphTask"
     files = ("molecules", "valid_molecules", "smiles", "nodes", "edges", "target")
+    example = "--molecules train.csv --target solubility"
     use = "predict"
     presets = PRESETS
     plan = TrainingPlan(
