@@ -55,6 +55,7 @@ class GatedFeedForward(nn.Module):
     ):
         super().__init__()
         self.activation = activation
+        self.sizes = [inner, inner]  # rows of gate and content in one product
         self.inward, self.out = (
             nn.Linear(width, 2 * inner, bias=bias),
             nn.Linear(inner, width, bias=bias),

@@ -55,7 +55,7 @@ def test_muon_moves_the_matrices_of_layers_and_adamw_all_else() -> None:
     training = Training(optimizer="muon", learning_rate=0.004, matrix_rate=0.03, weight_decay=0.1)
     first, second = make_optimizers(network, training)
     names = {parameter: name for name, parameter in network.named_parameters()}
-    moved = [names[p] for p in first.param_groups[0]["params"]]
+    moved = [names[p] for group in first.param_groups for p in group["params"]]
     ends = ("inward.weight", "out.weight")
     assert sorted(moved) == sorted(name for name in names.values() if name.endswith(ends))
     rest = {names[p] for p in second.param_groups[0]["params"]}
@@ -63,6 +63,34 @@ def test_muon_moves_the_matrices_of_layers_and_adamw_all_else() -> None:
     assert not {*moved} & rest
     assert [one.param_groups[0]["lr"] for one in (first, second)] == [0.03, 0.004]
     assert [one.param_groups[0]["weight_decay"] for one in (first, second)] == [0.1, 0.0]
+
+
+def test_muon_is_torchs_but_for_layers_that_are_several_in_one() -> None:
+    class Layer(nn.Module):
+        def __init__(self, *sizes: int) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.inward, self.sizes = nn.Linear(8, 24, bias=False), sizes
+
+    def step(layer: Layer, optimizer: torch.optim.Optimizer, parts: int) -> list[torch.Tensor]:
+        before = layer.inward.weight.detach().clone()
+        for _ in range(3):
+            layer.inward.weight.grad = before.clone()
+            optimizer.step()
+        return [*(layer.inward.weight.detach() - before).chunk(parts)]
+
+    training = Training(optimizer="muon", weight_decay=0.0)
+    whole, split, theirs = Layer(), Layer(8, 8, 8), Layer()
+    rate, momentum = training.matrix_rate, training.matrix_momentum
+    (expected,) = step(
+        theirs, torch.optim.Muon([theirs.inward.weight], rate, 0.0, momentum), parts=1
+    )
+    (found,) = step(whole, make_optimizers(whole, training)[0], parts=1)
+    torch.testing.assert_close(found, expected, atol=0.002, rtol=0)  # theirs counts in 16 bits
+    for part in step(split, make_optimizers(split, training)[0], parts=3):
+        sizes = torch.linalg.svdvals(part) / (3 * rate)
+        assert sizes.min() > 0.4
+        assert sizes.max() < 1.3
 
 
 def test_muon_without_a_linear_layer_is_refused() -> None:
