@@ -35,6 +35,8 @@ class Linear8(nn.Linear):
         hold(self, self.weight)
 
     def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
+        if rows == ALL:
+            return multiply(x, self.levels, self.steps, self.bias)
         bias = None if self.bias is None else self.bias[rows]
         return multiply(x, self.levels[rows], self.steps[rows], bias)
 
@@ -70,19 +72,16 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 def multiply(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
     """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
     rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
-    if len(rows) <= some:
-        found = multiply_rows(rows, levels, steps, bias)
-    else:
-        found = torch.cat([multiply_rows(each, levels, steps, bias) for each in rows.split(some)])
+    found = rows.new_empty(len(rows), len(levels))
+    for first in range(0, len(rows), some):
+        out = found[first : first + some]
+        rounded, own = round_rows(rows[first : first + some])
+        out.copy_(add_up(rounded, levels)).mul_(steps)
+        if bias is None:
+            out.mul_(own)
+        else:
+            torch.addcmul(bias.detach(), out, own, out=out)
     return found.view(*x.shape[:-1], len(levels))
-
-
-def multiply_rows(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
-    rounded, own = round_rows(x)
-    found = add_up(rounded, levels).to(x.dtype).mul_(steps)
-    if bias is None:
-        return found.mul_(own)
-    return torch.addcmul(bias.detach(), found, own, out=found)
 
 
 def add_up(x: Tensor, levels: Tensor) -> Tensor:
