@@ -16,8 +16,8 @@ Ours cuts a group by its own default. Marian is given it in batches of several s
 as ours has it, and its fastest size counts. A group is translated in every way before the next one,
 turn after turn, and for each way its best turn counts: what else the machine did is in the others.
 
-A second claim where CTranslate2 is installed: a trained model that is exported to it in 8 bits is
-at least three times as fast, from text to text on as many threads, and its BLEU within 0.3.
+A second claim where CTranslate2 is installed: a trained model in 8 bits writes at least half as
+many sentences here as exported to it, in a CPU second, from text to text, its BLEU within 0.3.
 """
 
 from __future__ import annotations
