@@ -15,6 +15,7 @@ from manyheads.attention.places import line, packed
 from manyheads.modules.transformer import Tokens
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
 NOTHING = -100  # where nothing is wanted: what torch's losses leave out
@@ -59,6 +60,21 @@ def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
         rows.append(i)
     if rows:
         yield rows
+
+
+def map_alike(
+    work: Callable[[list[int]], Iterable[Made]],
+    sources: Sequence[Sequence[Any]],
+    tokens: int,
+    spread: Callable[[Any, list[list[int]]], Iterable[Iterable[Made]]] = map,
+) -> list[Made]:
+    """What the work makes of each source, in their order: it is handed the numbers of those of like
+    length together, and `spread` may share such groups among processes.
+    """
+    groups, found = [*alike(sources, tokens)], dict[int, Made]()
+    for rows, made in zip(groups, spread(work, groups), strict=True):
+        found |= zip(rows, made, strict=True)
+    return [found[i] for i in range(len(sources))]
 
 
 FIRST = 16  # texts, so that something is soon to be seen

@@ -30,11 +30,6 @@ class Author(NamedTuple, Generic[Codec]):
     codec: Codec
     context: int
 
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = next(self.network.parameters()).device
-        return device
-
 
 class ContinuationTask(Task):
     """The task with its codec."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from manyheads.config.declare import setting
 from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig
-from manyheads.tasks.recipe import Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 
@@ -60,9 +60,7 @@ class ContinuationRecipe(Recipe):
     layout: Layout = setting(
         "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
     )
-    start_from: Path | None = setting(
-        None, "Begin with the vocabulary, network and weights of a run or an imported model."
-    )
+    start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:
         if self.training.best_by != "loss":

@@ -11,6 +11,7 @@ from manyheads.modules.config import change_kind
 from manyheads.training.config import Training
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+START_FROM = "Begin with the vocabulary, network and weights of a run or an imported model."
 
 
 class Choice(NamedTuple):

@@ -5,6 +5,7 @@ C classes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -81,13 +82,7 @@ def predict(
         most = probabilities.max(-1)
         tags = Tags([names[i] for i in most.indices.tolist()], most.values.tolist(), frame.cut)
         if frame.text == len(found) - 1:
-            before = found.pop()
-            assert isinstance(before, Tags)
-            tags = Tags(
-                before.tags + tags.tags,
-                before.probabilities + tags.probabilities,
-                before.cut + tags.cut,
-            )
+            tags = Tags(*map(operator.add, found.pop(), tags))
         found.append(tags)
     return found
 

@@ -12,7 +12,7 @@ from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, Pooling, Tran
 from manyheads.tasks.classification.verbs import VERBS
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
-from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 LabelKind = Literal["classification", "regression", "labelling"]
@@ -90,9 +90,7 @@ class ClassificationRecipe(Recipe):
         "mean", "What stands for a text: the state of its first token, or the mean of all."
     )
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(
-        None, "Begin with the vocabulary, network and weights of a run or an imported model."
-    )
+    start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:
         self.network.one_depth()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
-from manyheads.data.layout import alike
+from manyheads.data.layout import map_alike
 from manyheads.data.windows import sum_losses
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
@@ -173,11 +173,7 @@ class ClassificationTask(Task):
                 for frame, row in zip(some, logits, strict=True)
             ]
 
-        groups = [*alike([frame.ids for frame in frames], tokens)]
-        found: dict[int, Tensor] = {}
-        for rows, read_rows in zip(groups, self.world.spread(read, groups), strict=True):
-            found |= zip(rows, read_rows, strict=True)
-        return [found[i] for i in range(len(frames))]
+        return map_alike(read, [frame.ids for frame in frames], tokens, self.world.spread)
 
     def measure(
         self, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from manyheads.metrics.report import plain_likelihoods
+from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.language.model import LanguageModel
 
 
@@ -20,13 +21,9 @@ def evaluate_documents(
         found = model.score(document, stride)
         nats -= sum(found.logs)
         tokens, size, count = tokens + len(found.logs), size + found.bytes, count + 1
-    loss = nats / max(1, tokens)
     window = f"context:{model.task.context}|stride:{stride or max(1, model.task.context // 2)}"
-    values = {
-        "bits_per_byte": nats / math.log(2) / max(1, size),
-        "perplexity": math.exp(min(loss, 700)),
-        "loss": loss,
-    }
+    bits = nats / math.log(2) / max(1, size)
+    values = {"bits_per_byte": bits, **score_tokens(nats, max(1, tokens))}
     return {
         "model": model.name,
         "examples": count,

@@ -148,7 +148,7 @@ def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecodi
     if not prompts[0]:
         raise ValueError("a prompt has at least one token, and none of this one is known")
     read = [fit_context(ids, author.context, how.truncate, "prompt") for ids in prompts]
-    return torch.tensor(read, device=author.device)
+    return torch.tensor(read, device=next(author.network.parameters()).device)
 
 
 def make_step(author: Author[Text], how: LanguageDecoding) -> Step:

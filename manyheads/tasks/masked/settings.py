@@ -11,7 +11,7 @@ from manyheads.modules.config import NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.verbs import VERBS
 from manyheads.tasks.presets import check_room
-from manyheads.tasks.recipe import Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 
@@ -105,9 +105,7 @@ class MaskedRecipe(Recipe):
     masking: Masking = setting(Masking(), "What is hidden, and how.")
     network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(
-        None, "Begin with the vocabulary, network and weights of a run or an imported model."
-    )
+    start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:
         if self.network.kind != "transformer":
@@ -137,9 +135,7 @@ class EmbeddingRecipe(Recipe):
     prompt: str = setting("", "Stands before every text.")
     dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(
-        None, "Begin with the vocabulary, network and weights of a run or an imported model."
-    )
+    start_from: Path | None = setting(None, START_FROM)
 
     @classmethod
     def data_of(cls, files: Any) -> NoReturn:

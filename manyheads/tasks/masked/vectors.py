@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Text
-from manyheads.data.layout import alike
+from manyheads.data.layout import map_alike
 from manyheads.decoding.bounds import find_room
 from manyheads.modules.checks import mean
 from manyheads.modules.config import Pooling
@@ -59,16 +59,16 @@ def embed(
             stacklevel=2,
         )
     framed = [[*special.encoder_bos, *ids[:room], special.eos] for ids in encoded]
-    found: dict[int, Tensor] = {}
-    for rows in alike(framed, tokens):
+
+    def read_rows(rows: list[int]) -> Tensor:
         batch = Tokens.padded([framed[i] for i in rows], special.pad).to(device)
         states = states_of(encoder, batch)
         vectors = states[:, 0] if pooling == "first" else mean(states, batch.seen, batch.at)
         vectors = F.normalize(vectors, dim=-1) if normalise else vectors
-        found |= dict(zip(rows, vectors.float().cpu(), strict=True))
-    if not found:
-        return np.zeros((0, 0), np.float32)
-    return torch.stack([found[i] for i in range(len(framed))]).numpy()
+        return vectors.float().cpu()
+
+    found = map_alike(read_rows, framed, tokens)
+    return torch.stack(found).numpy() if found else np.zeros((0, 0), np.float32)
 
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from manyheads.inspect.drawing import FAINT, Picture
-from manyheads.tasks.music.notes import Piece
-from manyheads.tasks.music.roll import Roll
+from manyheads.tasks.music.notes import Piece, pitch_name
+from manyheads.tasks.music.roll import Roll, add_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,16 +110,13 @@ class Arcs(Picture):
             Line2D([], [], color=self.colour(head), linewidth=3, label=self.told(head))
             for head in self.heads
         ]
-        beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": min(4, len(lines))}
-        axis.legend(handles=lines, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
+        add_legend(axis, lines, min(4, len(lines)))
 
     def told(self, head: int) -> str:
         return f"head {head}, {self.elsewhere(head):.0%} on no note"
 
     def __str__(self) -> str:
         """The heaviest first: head, moment, pitch, weight."""
-        from manyheads.tasks.music.notes import pitch_name
-
         arcs = self.arcs[::-1]
         shown = [
             f"head {head}  {spot[0]:7.2f} s  {pitch_name(spot[1]):<4} {weight:6.1%}"

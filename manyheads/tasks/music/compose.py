@@ -127,7 +127,7 @@ def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecod
     codec = author.codec
     ids = [*codec.special_tokens.bos, *begin]
     read = fit_context(ids, author.context, how.truncate, "beginning", codec.beat)
-    return torch.tensor([read], device=author.device)
+    return torch.tensor([read], device=next(author.network.parameters()).device)
 
 
 def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None = None) -> Bounds:

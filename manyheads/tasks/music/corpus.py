@@ -108,8 +108,7 @@ def encode_grids(
     held: Sequence[NDArray[np.int16]], codec: MusicCodec, notes: list[str], path: Path
 ) -> list[Ids]:
     sung = [grid for grid in held if (grid >= 0).any()]
-    if len(sung) < len(held):
-        silent = [grid for grid in held if not (grid >= 0).any()]
+    if silent := held[len(sung) :]:  # as many as have none
         notes.append(f"{path}: left out: {several(silent)} without a note")
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")

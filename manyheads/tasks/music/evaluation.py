@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from manyheads.metrics.report import format_report, plain_likelihoods
+from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
@@ -35,9 +35,9 @@ def of_music(
             raise ValueError(f"{where}: {error}") from None
         nats, nats_of_notes = nats - sum(found.logs), nats_of_notes - sum(found.logs[:-1])
         tokens += len(found.logs)
-    loss, notes = nats / tokens, nats_of_notes / (tokens - len(pieces))
+    notes = nats_of_notes / (tokens - len(pieces))
     window = f"context:{model.task.context}|overlap:0"
-    values = {"notes": notes, "perplexity": math.exp(min(loss, 700)), "loss": loss}
+    values = {"notes": notes, **score_tokens(nats, tokens)}
     drawn = [one.piece for one in model.compose(seconds=seconds, count=count)]
     data, ours = Statistics.of(heard), Statistics.of(drawn)
     return {

@@ -116,8 +116,13 @@ class Roll(Picture):
             Patch(color=COLOURS[i % len(COLOURS)], label=voice.name)
             for i, voice in enumerate(self.piece.voices)
         ]
-        beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(patches)}
-        axis.legend(handles=patches, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
+        add_legend(axis, patches, len(patches))
+
+
+def add_legend(axis: Any, handles: Sequence[Any], columns: int) -> None:
+    """Over the picture, to the right."""
+    beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": columns}
+    axis.legend(handles=handles, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
 
 
 def lanes(notes: Sequence[Note]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import NETWORK_KINDS, Layout, NetworkConfig, TransformerConfig
 from manyheads.tasks.presets import check_layout, check_room
-from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 
@@ -158,9 +158,7 @@ class Seq2SeqRecipe(Recipe):
     bleu_tokenizer: str | None = setting(
         None, "How BLEU finds words, one of sacreBLEU's; null: by the script of the targets."
     )
-    start_from: Path | None = setting(
-        None, "Begin with the vocabulary, network and weights of a run or an imported model."
-    )
+    start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:
         check_layout(self.network, self.layout)

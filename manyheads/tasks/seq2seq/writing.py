@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.layout import alike
+from manyheads.data.layout import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
@@ -66,11 +66,7 @@ def write_targets(
         own = rows if numbers is None else [numbers[i] for i in rows]
         return decode(step, start, bounds, how, own)
 
-    groups = [*alike(sources, tokens // max(1, how.beam))]
-    found: dict[int, list[Hypothesis]] = {}
-    for rows, written in zip(groups, spread(write, groups), strict=True):
-        found |= zip(rows, written, strict=True)
-    return [found[i] for i in range(len(sources))]
+    return map_alike(write, sources, tokens // max(1, how.beam), spread)
 
 
 def make_step(decoder: Any, memory: Memory, how: DecodingConfig) -> RewindableStep:
