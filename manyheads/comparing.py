@@ -228,32 +228,20 @@ def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared
 
 def table(rows: list[Compared]) -> str:
     """As Markdown, for a terminal and a file alike."""
-    length = rows[0].length
-    names = list(rows[0].scores)
-    titles = [
-        "network",
-        "parameters",
-        "tokens/s",
-        *names,
-        f"path, N = {length}",
-        "one after another",
-        "operations a layer",
-    ]
     cells = [
-        [
-            row.kind,
-            f"{row.parameters:,}",
-            f"{row.tokens_per_second:,.0f}",
-            *(f"{row.scores[name]:.2f}" for name in names),
-            str(row.layer.path(length)),
-            str(row.layer.steps),
-            f"{row.layer.operations:,}",
-        ]
+        {
+            "network": row.kind,
+            "parameters": f"{row.parameters:,}",
+            "tokens/s": f"{row.tokens_per_second:,.0f}",
+            **{name: f"{value:.2f}" for name, value in row.scores.items()},
+            f"path, N = {row.length}": str(row.layer.path(row.length)),
+            "one after another": str(row.layer.steps),
+            "operations a layer": f"{row.layer.operations:,}",
+        }
         for row in rows
     ]
-    widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(titles))]
-    lines = [
-        f"| {' | '.join(map(str.ljust, line, widths))} |"
-        for line in [titles, ["-" * width for width in widths], *cells]
-    ]
-    return "\n".join(lines)
+    titles = [*cells[0]]
+    lines = [titles, *([row[title] for title in titles] for row in cells)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)

@@ -42,7 +42,7 @@ def cross(arguments: list[str]) -> set[tuple[str, str]]:
         if not code.co_name.startswith("<") and not is_imported(frame.f_back):
             met.add(one)
 
-    sys.argv = ["manyheads", *arguments]
+    before, sys.argv = sys.argv, ["manyheads", *arguments]
     threading.setprofile(note)  # batches are made in another thread
     sys.setprofile(note)
     try:
@@ -52,6 +52,7 @@ def cross(arguments: list[str]) -> set[tuple[str, str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+        sys.argv = before
     return {(name.removeprefix(f"{ROOT}/"), function) for name, function in met}
 
 

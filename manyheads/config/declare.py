@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from numbers import Integral, Real
 from typing import Any, get_type_hints
@@ -66,7 +66,13 @@ def misfit(limits: Mapping[str, Any], value: Any) -> str:
 
 def check(settings: Any, more: Iterable[str] = ()) -> None:
     """Refuse settings that do not fit, with a line for each thing that is wrong."""
-    if wrong := [*out_of_range(settings), *more]:
+    values = ((one, getattr(settings, one.name)) for one in fields(settings))
+    wrong = [
+        f"{one.name} is {words}, got {shown(value)}"
+        for one, value in values
+        if (words := misfit(one.metadata, value))
+    ]
+    if wrong := [*wrong, *more]:
         raise ValueError("\n".join(wrong))
 
 
@@ -78,13 +84,6 @@ def check_types(settings: Any) -> None:
         allowed, named = TYPES.get(kind, (object, ""))
         if not isinstance(value, allowed) or (isinstance(value, bool) and kind in (int, float)):
             raise ValueError(f"{one.name} is {named}, got {value!r}")
-
-
-def out_of_range(settings: Any) -> Iterator[str]:
-    for one in fields(settings):
-        value = getattr(settings, one.name)
-        if words := misfit(one.metadata, value):
-            yield f"{one.name} is {words}, got {shown(value)}"
 
 
 def shown(value: Any) -> str:

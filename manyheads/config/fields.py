@@ -18,10 +18,6 @@ from manyheads.config.tree import Group, Items, Node, Refused, Scalar, SourcePla
 BAD: Any = object()  # stands for a value with a mistake, until all mistakes are found
 
 
-def bad(values: Iterable[object]) -> bool:
-    return any(value is BAD for value in values)
-
-
 def whole(text: str) -> int:
     """ "2_000" -> 2000"""
     return int(text) if text.isascii() else BAD
@@ -180,7 +176,7 @@ class SettingsReader:
                 what = describe_kind(types[name])
                 self.mistake(node.place, f"{inside}{name} is missing; it is {what}")
         values = rest | values
-        if bad(values.values()):
+        if BAD in values.values():
             return BAD
         try:
             return kind(**values)
@@ -215,7 +211,7 @@ class SettingsReader:
             self.value(one, item, f"{path}[{i}]")
             for i, (one, item) in enumerate(zip(kinds, node.items, strict=True))
         ]
-        return BAD if bad(values) else tuple(values)
+        return BAD if BAD in values else tuple(values)
 
     def table(self, kind: Any, node: Node, path: str) -> Any:
         if not isinstance(node, Group):
@@ -227,7 +223,7 @@ class SettingsReader:
             name: self.value(item, child, f"{path}.{name}")
             for name, (_, child) in node.entries.items()
         }
-        return BAD if bad(values.values()) else values
+        return BAD if BAD in values.values() else values
 
 
 TAG = "kind"  # the field that tells the groups of a union apart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,11 +123,8 @@ class Training:
     )
 
     def __post_init__(self) -> None:
-        check(self, self.unknown())
-
-    def unknown(self) -> Iterator[str]:
-        if self.schedule not in SCHEDULES:
-            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
+        unknown = f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
+        check(self, [] if self.schedule in SCHEDULES else [unknown])
 
     def rate(self, step: int) -> float:
         """A factor of the learning rate; a warm-up takes half of all steps at most."""
