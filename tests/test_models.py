@@ -84,7 +84,7 @@ def test_a_model_that_is_saved_is_the_model_that_is_loaded(
     with torch.no_grad():
         next(model.network.parameters()).add_(1)  # what is saved is what it is now
     model.to("cpu").save(folder)
-    back = load(folder)
+    back = load(folder, "cpu")
     assert (type(back), back.kind, back.device) == (type(model), model.kind, model.device)
     assert back.task.recipe == model.task.recipe
     one, other = weights_of(model.network), weights_of(back.network)

@@ -77,6 +77,7 @@ class CudaGraphDecoder:
         """Where empty slots are read as well, a recording is for so many slots and the next one for
         `room` more; compiled it is for all of them, unless room is given."""
         blocks = check_recordable(decoder)
+        self.seen = Everything()  # made here: what is compiled cannot make one on torch 2.11
         for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
@@ -189,7 +190,7 @@ class CudaGraphDecoder:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first_places(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
-        states = self.decoder.states(Tokens(ids, at, Everything()), None, cache)
+        states = self.decoder.states(Tokens(ids, at, self.seen), None, cache)
         return self.decoder.head(states[:, -1])
 
     def first_places(self, slots: int) -> Grid:

@@ -152,4 +152,4 @@ def test_where_a_sign_starts_a_text_it_is_written_from_nothing(
     typed, piped = manyheads(*given, "--prompt", ""), manyheads(*given, stdin=b"")
     assert typed.code == 0, typed.err
     assert typed.out == piped.out
-    assert len(typed.out.strip()) > 1
+    assert len(typed.out) > 2

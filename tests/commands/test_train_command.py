@@ -170,7 +170,7 @@ def test_settings_are_listed_with_their_defaults_and_what_they_do(
 ) -> None:
     done = manyheads("train", "translation", "--settings")
     assert (done.code, done.err) == (0, "")
-    told = "  training.patience = 0   (a whole number)\n      Validations without a better one"
+    told = "  training.patience = 0   (a whole number)\n      Stop after this many validations"
     assert told in done.out
     assert manyheads("train", run / "recipe.yaml", "--settings").out == done.out
 
@@ -462,7 +462,8 @@ def test_cuda_without_a_gpu_is_refused(
         (
             ["translatoin"],
             "there is no task 'translatoin'; there are translation, summarization, answering, "
-            "language, masked, classification, regression, labelling, music, or name a recipe.yaml",
+            "language, masked, classification, regression, labelling, music, graph, or name a "
+            "recipe.yaml",
         ),
         (["nope.yaml"], "settings are read from a file, and there is no nope.yaml"),
         (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),

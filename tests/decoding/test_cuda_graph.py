@@ -218,7 +218,10 @@ def test_what_cannot_be_recorded_is_refused(asked: Any, sentence: str) -> None:
 def test_on_cuda_a_recording_writes_the_same(
     compile: dict[str, Any] | None, batch: int, window: int
 ) -> None:
-    network = writer(replace(NETWORK, window=window), torch.float32)
+    network = writer(
+        replace(NETWORK, pattern=f"Window({window - 1})" if window else "Everything()"),
+        torch.float32,
+    )
     wanted = sample(CachedStep(network), prompts(batch), BOUNDS, CHOICES[1])
     recorder = CudaGraphDecoder(network.cuda(), batch, 30, compile=compile)
     assert (recorder.kernel.name == "single") == (window == 0)

@@ -32,7 +32,7 @@ class RawGraph:
     name: str = ""
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
+        return len(next(iter(self.columns.values()), self.targets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,8 @@ class Schema:
             return [known.get(cell, 0) for cell in graph.columns[name]]
 
         size = len(graph)
-        nodes = np.array([column(name) for name in self.columns], np.int64).reshape(-1, size).T
+        each = [column(name) for name in self.columns]
+        nodes = np.array(each, np.int64).reshape(len(each), size).T
         scaled = [
             [(float(cell) - mean) / spread for cell in graph.columns[name]]
             for name, (mean, spread) in self.numbers.items()
@@ -109,7 +110,7 @@ class Schema:
         edges = [(i, j, labels.get(label, 0)) for i, j, label in graph.edges]
         return EncodedGraph(
             nodes,
-            np.array(scaled, np.float32).reshape(-1, size).T,
+            np.array(scaled, np.float32).reshape(len(scaled), size).T,
             np.array(met, np.int64).reshape(-1, 2),
             np.array(edges, np.int64).reshape(-1, 3),
             self.encode_targets(graph.targets),
