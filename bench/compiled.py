@@ -37,7 +37,7 @@ QUICK = [
     "network.width=32",
     "network.heads=2",
     "network.ffn_width=64",
-    "training.tokens_per_batch=512",
+    "training.tokens_per_batch=1024",
 ]
 
 
@@ -98,6 +98,8 @@ def cases(folder: Path) -> list[Case]:
         Case(f"music {preset}, chorales", "music", files["chorales"], ("--preset", preset))
         for preset in ("tiny", "small", "base")
     ]
+    found += [Case("language modern", "language", files["language"], ("--preset", "modern"))]
+    found += [Case("graph tiny", "graph", files["graph"], ("--preset", "tiny"))]
     other = ("--preset", "small", "--network", "convolutional")
     found += [Case("translation small, convolutional", "translation", files["translation"], other)]
     padded = ("--preset", "small", "layout=padded")
@@ -128,6 +130,9 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
             json.dumps({"question": "Who?", "context": " ".join(some), "answer": some[0]})
             for some in told
         ],
+        "nodes.tsv": ["id\twords\tlabel"]
+        + [f"{i}\t{text}\t{'ab'[text.endswith('?')]}" for i, text in enumerate(target[:500])],
+        "edges.tsv": ["one\tother"] + [f"{i}\t{i * 7 % 500}" for i in range(500)],
         "tags.jsonl": [
             json.dumps(
                 {
@@ -150,6 +155,7 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
         "classification": ["--data", at["labels.tsv"]],
         "regression": ["--data", at["numbers.tsv"]],
         "labelling": ["--data", at["tags.jsonl"]],
+        "graph": ["--nodes", at["nodes.tsv"], "--edges", at["edges.tsv"], "--target", "label"],
         "music": ["--music", str(performances(folder / "midi"))],
         "chorales": ["--music", str(chorales(folder / "chorales.npz"))],
     }
