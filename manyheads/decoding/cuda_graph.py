@@ -33,7 +33,7 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import FEW, check_drawn, drop_spare, number_rows, weigh_tokens
 from manyheads.modules.stack import Block
-from manyheads.modules.transformer import Decoder, Tokens
+from manyheads.modules.transformer import Decoder
 
 # The tokens that each sequence has written since the last look; none where it is done.
 Look: TypeAlias = Callable[[list[list[int]]], None]
@@ -190,7 +190,7 @@ class CudaGraphDecoder:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first_places(slots))
         cache.own = {i: (k[:, :, :slots], v[:, :, :slots]) for i, (k, v) in self.kept.items()}
-        states = self.decoder.states(Tokens(ids, at, self.seen), None, cache)
+        states = self.decoder.states(ids, at, self.seen, cache=cache)
         return self.decoder.head(states[:, -1])
 
     def first_places(self, slots: int) -> Grid:

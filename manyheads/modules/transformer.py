@@ -219,14 +219,25 @@ class Decoder(SequenceNetwork):
                     "EncoderDecoder.encode makes one"
                 )
             memory = memory._replace(seen=towards(tokens.seen, memory.seen))
-        return self.head(self.states(tokens, memory, cache))
+        parts = tokens.ids, tokens.at, tokens.seen, tokens.types
+        return self.head(self.states(*parts, memory, cache))
 
-    def states(self, tokens: Tokens, memory: Memory | None, cache: Cache | None) -> Tensor:
-        """(B, T, D), which the head scores words by."""
-        at, types = self.places_and_types(tokens.ids, tokens.at, tokens.types)
-        x = words_of(self.embedding, tokens.ids, types)
-        values = [table(tokens.ids) for table in getattr(self.embedding, "value_tables", ())]
-        return self.stack(x, at, tokens.seen, memory, cache, values)
+    def states(
+        self,
+        ids: Tensor,
+        at: Places,
+        seen: Pattern,
+        types: Tensor | None = None,
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """(B, T, D), which the head scores words by; not of Tokens, which torch 2.11 cannot make
+        inside what it compiles.
+        """
+        at, types = self.places_and_types(ids, at, types)
+        x = words_of(self.embedding, ids, types)
+        values = [table(ids) for table in getattr(self.embedding, "value_tables", ())]
+        return self.stack(x, at, seen, memory, cache, values)
 
     def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None

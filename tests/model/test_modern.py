@@ -165,7 +165,7 @@ def test_hugging_face_has_it_not(part: str) -> None:
     choose_family(replace(llama, **{part: type(own[part])(0)}), "language", True)
 
 
-@pytest.mark.parametrize("part", [*PARTS.keys() - {"windows"}])
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "windows"])
 def test_ctranslate2_has_it_not(part: str, tmp_path: Path) -> None:
     name = "feed_forward" if part == "relu2" else part
     with pytest.raises(ValueError, match=f"CTranslate2 has no counterpart of {name}"):

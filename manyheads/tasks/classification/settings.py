@@ -76,7 +76,7 @@ class ClassificationRecipe(Recipe):
     plan = TrainingPlan(
         {"schedule": "linear", "label_smoothing": 0.1, "ema": 0.99},
         least_steps=100,
-        warmup=(10, 10**9, 10),
+        warmup=(30, 10**9, 10),
         of_an_epoch=2,
         least_between=10,
     )
