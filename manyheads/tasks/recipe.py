@@ -53,7 +53,7 @@ class TrainingPlan(NamedTuple):
         times = self.of_an_epoch * preset.epochs or self.validations
         every = max(self.least_between, steps // times)
         least, most, part = self.warmup
-        chosen = {
+        chosen: dict[str, Any] = {
             "steps": steps,
             "tokens_per_batch": preset.batch,
             "learning_rate": preset.learning_rate,
@@ -63,7 +63,9 @@ class TrainingPlan(NamedTuple):
             "checkpoint_every": every,
             "log_every": max(1, min(50, every // 2)),
         }
-        return Training(**{**chosen, **self.settings, **preset.training})
+        chosen |= {**self.settings, **preset.training}
+        half = chosen["steps"] // 2  # a warm-up takes no more
+        return Training(**{**chosen, "warmup_steps": min(chosen["warmup_steps"], half)})
 
 
 class Options:
