@@ -46,22 +46,15 @@ class Varlen:
     def refuses(self, work: Work) -> str:
         if reason := lacks(work, ABLE):
             return reason
-        # Their own class and no other: one made from it may allow something else.
-        segments = [part for part in work.pattern.parts() if type(part) is Segments]
-        others = [part for part in work.pattern.parts() if type(part) is not Segments]
-        if len(segments) != 1 or any(part != Causal() for part in others):
-            return "it computes Segments(...), with or without Causal()"
-        looks_away = segments[0].keys is not None
-        if segments[0].lengths is None or (looks_away and segments[0].key_lengths is None):
+        if reason := refuse_pattern(work):
+            return reason
+        segments = segments_of(work)
+        looks_away = segments.keys is not None
+        if segments.lengths is None or (looks_away and segments.key_lengths is None):
             return "it needs to know where documents end: Segments.of(lengths, width) does"
-        q, k = work.pairs.queries, work.pairs.keys
-        if others and looks_away:
-            return "its causal documents look at themselves, not at another tensor"
-        if others and (q.first is None or q.first != k.first):
-            return "its causal documents lie in their order"
         if work.device.type == "cuda" and work.dtype not in (torch.float16, torch.bfloat16):
             return f"on CUDA it computes in 16 bits, {work.dtype} was asked for"
-        return "" if len(work.pairs.queries) and len(work.pairs.keys) else "there are no pairs"
+        return ""
 
     def cost(self, work: Work) -> float:
         if work.device.type == "cuda":
@@ -106,6 +99,21 @@ class Varlen:
         out = run(q, k, v, ends, scale, plan.groups)  # (B T, H, C)
         out = out.unflatten(0, (len(query), -1)).transpose(1, 2)
         return out if ends.padding is None else out.masked_fill(ends.padding, 0)
+
+
+def refuse_pattern(work: Work) -> str:
+    """Why these are not documents end to end, each looking at itself or at its own other side."""
+    # Their own class and no other: one made from it may allow something else.
+    segments = [part for part in work.pattern.parts() if type(part) is Segments]
+    others = [part for part in work.pattern.parts() if type(part) is not Segments]
+    if len(segments) != 1 or any(part != Causal() for part in others):
+        return "it computes Segments(...), with or without Causal()"
+    q, k = work.pairs.queries, work.pairs.keys
+    if others and segments[0].keys is not None:
+        return "its causal documents look at themselves, not at another tensor"
+    if others and (q.first is None or q.first != k.first):
+        return "its causal documents lie in their order"
+    return "" if len(q) and len(k) else "there are no pairs"
 
 
 def segments_of(work: Work) -> Segments:

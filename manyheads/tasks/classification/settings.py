@@ -100,8 +100,11 @@ class ClassificationRecipe(Recipe):
         recipe = super().choose(task, data, tokens, choice)
         if choice.start is not None:
             recipe = replace(recipe, pooling=getattr(choice.start, "pooling", "mean"))
-        smoothing = 0.0 if task == "regression" else recipe.training.label_smoothing
-        return replace(recipe, training=replace(recipe.training, label_smoothing=smoothing))
+        if task != "regression":
+            return recipe
+        # A number has more digits than bfloat16 keeps: rounding alone moves the squared error.
+        training = replace(recipe.training, label_smoothing=0.0, precision="float32")
+        return replace(recipe, training=training)
 
     @classmethod
     def fine_tuning_rate(cls, width: int) -> float:
