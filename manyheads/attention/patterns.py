@@ -17,6 +17,7 @@ from torch import Tensor
 
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.places import Graph, Pair, Pairs, end_to_end, time_of
+from manyheads.devices import send
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -49,7 +50,9 @@ class Pattern:
 
     def to(self, device: torch.device | str) -> Self:
         """The same with its tensors on that device."""
-        return self.replace_parts(lambda part: part.to(device))
+        return self.replace_parts(
+            lambda part: send(part, device) if isinstance(part, Tensor) else part.to(device)
+        )
 
     def select(self, rows: Tensor) -> Self:
         """The same for these sequences of the batch; its tensors have the batch first."""

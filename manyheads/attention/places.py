@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import Interval, Number, pooled
+from manyheads.devices import send
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Grid:
         return Grid(order, axes, sizes, self.first if runs_on else None)
 
     def to(self, device: torch.device | str) -> Grid:
-        return self.each(lambda x: x.to(device, non_blocking=True))
+        return self.each(lambda x: send(x, device))
 
     def select(self, rows: Tensor) -> Grid:
         """The places of these sequences of the batch, in this order."""
@@ -129,7 +130,7 @@ class Graph:
         return Graph(change(self.hops), None if self.edges is None else change(self.edges))
 
     def to(self, device: torch.device | str) -> Graph:
-        return self.each(lambda x: x.to(device))
+        return self.each(lambda x: send(x, device))
 
     def select(self, rows: Tensor) -> Graph:
         return self if len(self.hops) == 1 else self.each(lambda x: x[rows])
@@ -198,13 +199,11 @@ def grid(
     return Grid(raster.to(device), tuple(axis.to(device) for axis in axes), sizes, 0)
 
 
-def packed(
-    lengths: Sequence[Sequence[int]], width: int, device: torch.device | str | None = None
-) -> Grid:
+def packed(lengths: Sequence[Sequence[int]], width: int, *, longest: int = 0) -> Grid:
     """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
     times, _ = end_to_end(lengths, width)
-    longest = max((length for row in lengths for length in row), default=1)
-    return Grid(torch.arange(width).to(device), (times.to(device),), (longest,), 0, documents=True)
+    longest = longest or max((length for row in lengths for length in row), default=1)
+    return Grid(torch.arange(width), (times,), (longest,), 0, documents=True)
 
 
 def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Tensor]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import le, sub
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+OPEN = 8  # rows that are filled at once
 Row = list[int]  # the examples that lie end to end in one row
 
 
@@ -34,20 +36,29 @@ class Packing:
         return [packed[i : i + self.rows] for i in range(0, len(packed), self.rows)]
 
     def fill(self, table: NDArray[np.int64], examples: NDArray[np.int64]) -> list[Row]:
-        """Each row takes the examples that come next, until one has no room on some side.
+        """An example goes into the first of a few open rows that has room for it on all sides; if
+        none has, the one with the least room left is closed.
 
-        Placing the longest first where they fit would fill a row by a hundredth more, and take
-        thirty times as long, which a fast device would have to wait for.
+        Placing the longest first would fill a row by a hundredth more, and take thirty times as
+        long, which a fast device would have to wait for.
         """
         rows: list[Row] = []
-        totals = table[examples].cumsum(0)
-        start, before = 0, np.zeros(len(self.widths), dtype=np.int64)
-        while start < len(examples):
-            limits = zip(totals.T, before + self.widths, strict=True)
-            end = min(int(np.searchsorted(total, most, side="right")) for total, most in limits)
-            rows.append(examples[start:end].tolist())
-            start, before = end, totals[end - 1]
-        return rows
+        left: list[list[int]] = []  # room of each open row, one number a side
+        lying: list[Row] = []
+        for example, sizes in zip(examples.tolist(), table[examples].tolist(), strict=True):
+            for room, row in zip(left, lying, strict=True):
+                if all(map(le, sizes, room)):
+                    room[:] = map(sub, room, sizes)
+                    row.append(example)
+                    break
+            else:
+                if len(left) == OPEN:
+                    least = min(range(OPEN), key=lambda i: min(left[i]))
+                    rows.append(lying.pop(least))
+                    left.pop(least)
+                left.append([*map(sub, self.widths, sizes)])
+                lying.append([example])
+        return rows + lying
 
     def checked(self, lengths: ArrayLike) -> NDArray[np.int64]:
         table = np.asarray(lengths, dtype=np.int64)

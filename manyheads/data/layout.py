@@ -18,6 +18,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 Ints = NDArray[np.int64]
 WIDTH = 512  # tokens of a packed row, where no example is longer
+SHORT = 128  # the same where all examples are short: a row is then one tile of attention
 NOTHING = -100  # where nothing is wanted: what torch's losses leave out
 
 
@@ -40,14 +41,19 @@ def split(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
     return [[next(flat) for _ in range(size)] for size in sizes]
 
 
-def lay_out(ids: Tensor, counts: Ints, sizes: Sequence[int] | None = None) -> Tokens:
-    """Rows (R, T) of examples of so many tokens: one a row, or so many end to end in each."""
+def lay_out(
+    ids: Tensor, counts: Ints, sizes: Sequence[int] | None = None, longest: int = 0
+) -> Tokens:
+    """Rows (R, T) of examples of so many tokens: one a row, or so many end to end in each.
+
+    No example of any batch is longer than the `longest`: said, all batches are of one kind.
+    """
     width = ids.shape[1]
     if sizes is None:
         same = bool((counts == width).all())
         return Tokens(ids, line(width), Everything() if same else Lengths(torch.from_numpy(counts)))
     lengths = split(counts, sizes)
-    return Tokens(ids, packed(lengths, width), Segments.of(lengths, width))
+    return Tokens(ids, packed(lengths, width, longest=longest), Segments.of(lengths, width))
 
 
 def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:

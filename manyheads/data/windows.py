@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.places import line
@@ -19,6 +18,7 @@ from manyheads.codecs.text import PAD, Text
 from manyheads.data.batches import Packing, Padding
 from manyheads.data.layout import NOTHING, WIDTH, Ints, lay_out, within_rows
 from manyheads.data.shards import Shard, in_chunks
+from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     wanted: Tensor  # (R, T), NOTHING where nothing is
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.tokens.to(device), self.wanted.to(device))
+        return Batch(self.tokens.to(device), send(self.wanted, device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,14 +179,7 @@ class Windows:
         if isinstance(self.plan, Packing):
             (width,), sizes = self.plan.widths, rows.counts.tolist()
         ids, wanted = placed(self.read, rows, width, self.pad)
-        return Batch(lay_out(ids, rows.lengths, sizes), wanted)
-
-
-def sum_losses(scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Scores (..., V) and what was wanted (...) -> the sum over all that is."""
-    return F.cross_entropy(
-        scores.flatten(0, -2).float(), wanted.flatten(), label_smoothing=smoothing, reduction="sum"
-    )
+        return Batch(lay_out(ids, rows.lengths, sizes, self.longest), wanted)
 
 
 def pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:

@@ -17,6 +17,7 @@ from manyheads.attention.cache import Cache, Growing
 from manyheads.attention.evaluate import looks_ahead
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Segments, all_of
 from manyheads.attention.places import Places, line, packed
+from manyheads.devices import send
 from manyheads.inspect.record import recording
 from manyheads.modules.init import init_table
 from manyheads.modules.stack import Memory, Stack
@@ -56,8 +57,8 @@ class Tokens:
         return Tokens(ids, packed(lengths, width), segments)
 
     def to(self, device: torch.device | str) -> Tokens:
-        types = None if self.types is None else self.types.to(device)
-        return Tokens(self.ids.to(device), self.at.to(device), self.seen.to(device), types)
+        types = None if self.types is None else send(self.types, device)
+        return Tokens(send(self.ids, device), self.at.to(device), self.seen.to(device), types)
 
 
 def rows_of(value: Any, example: str) -> Any:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.data.shards import Shard
-from manyheads.data.windows import Batch, Windows, sum_losses
+from manyheads.data.windows import Batch, Windows
+from manyheads.modules.losses import sum_losses
 from manyheads.tasks.task import Sample, Task, Validation
 
 Codec = TypeVar("Codec")

@@ -37,6 +37,9 @@ class Preset(NamedTuple):
     rates: Mapping[str, float] = NOTHING  # of other kinds of networks
 
 
+COMPILE_FROM = 4e16  # operations: some four minutes of a GPU of today
+
+
 class TrainingPlan(NamedTuple):
     """How steps are shared out, whatever the preset; and other settings of training."""
 
@@ -66,6 +69,15 @@ class TrainingPlan(NamedTuple):
         chosen |= {**self.settings, **preset.training}
         half = chosen["steps"] // 2  # a warm-up takes no more
         return Training(**{**chosen, "warmup_steps": min(chosen["warmup_steps"], half)})
+
+
+def pays_to_compile(network: Any, training: Training) -> bool:
+    """Whether a GPU computes so long that what it saves by compiled blocks, about a third, is more
+    than the minute that compiling takes.
+    """
+    weights = 12 * network.width**2 * sum(network.depths)  # of the blocks, about
+    operations = 6 * weights * training.tokens_per_batch * training.steps
+    return bool(network.packs) and operations > COMPILE_FROM
 
 
 class Options:
@@ -129,7 +141,10 @@ class Recipe:
         preset = preset._replace(
             network=network, learning_rate=preset.rates.get(network.kind, preset.learning_rate)
         )
-        chosen = {"network": network, "training": cls.plan.training(preset, tokens, cuda)}
+        training = cls.plan.training(preset, tokens, cuda)
+        if cuda and pays_to_compile(network, training):
+            training = replace(training, compile=True)
+        chosen = {"network": network, "training": training}
         if start is not None:
             chosen["training"] = cls.fine_tune(chosen["training"], network)
         if preset.codec is not None:

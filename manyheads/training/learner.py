@@ -16,6 +16,7 @@ from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import fitting
 from manyheads.training.optimizers import make_optimizers
+from manyheads.training.recorded import RecordedStep, planned_by_host, sum_of
 from manyheads.training.weights import Average, load_weights, weights_of
 
 B = TypeVar("B")
@@ -37,6 +38,7 @@ class Learner:
         self.taken = 0  # steps
         self.optimizers = make_optimizers(network, training)
         self.average = Average(network, training.ema) if training.ema else None
+        self.recorded: RecordedStep | None = None
         self.shared: nn.Module = network
         if world.size > 1:
             self.shared = DistributedDataParallel(network)
@@ -48,16 +50,37 @@ class Learner:
         """
         self.network.train()
         torch.manual_seed(self.seed_of(self.taken))
+        recorded = self.recorded
+        if recorded is not None and len(batches) == 1 and recorded.fits(batches[0]):
+            total = recorded.play(batches[0], count)
+            recorded.step(self.training.rate(self.taken))
+        else:
+            total = self.learn(batches, count)
+            self.move()
+        self.taken += 1
+        if self.average is not None:
+            self.average.update(self.taken)
+        return total
+
+    def learn(self, batches: Sequence[Any], count: int) -> dict[str, Tensor]:
+        """The gradients of the parts of a batch, and the mean of each term for a token."""
         total: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
-            with self.alone(until=i == len(batches) - 1), self.autocast():
-                terms = self.loss_of(self.shared, batch)
-                loss = sum_of(terms) / count
-            # Processes take the mean of their gradients, and the sum is meant.
-            (loss * self.world.size).backward()
+            with self.alone(until=i == len(batches) - 1):
+                terms = self.terms_of(batch)
+                # Processes take the mean of their gradients, and the sum is meant.
+                (sum_of(terms) / count * self.world.size).backward()
             for name, term in terms.items():
                 part = term.detach() / count
                 total[name] = total[name] + part if name in total else part
+        return total
+
+    def terms_of(self, batch: Any) -> dict[str, Tensor]:
+        with self.autocast():
+            return self.loss_of(self.shared, batch)
+
+    def move(self) -> None:
+        """The weights, by their gradients."""
         if self.training.clip_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
         for optimizer in self.optimizers:
@@ -65,15 +88,33 @@ class Learner:
                 group["lr"] = group["initial_lr"] * self.training.rate(self.taken)
             optimizer.step()
             optimizer.zero_grad()
-        self.taken += 1
-        if self.average is not None:
-            self.average.update(self.taken)
-        return total
+
+    def record(self, batch: Any, other: Any, count: int) -> None:
+        """From here on, steps on batches that are laid out as these two are played back.
+
+        The second one is what the recording of the first is tried on; where it does not compute
+        what the network does, that is an error and nothing is learned.
+        """
+        self.network.train()
+        clip = self.training.clip_norm
+        recorded = RecordedStep(self.network, self.optimizers, self.terms_of, batch, clip)
+        if reason := recorded.refuse(other, count):
+            raise ValueError(
+                f"a recorded step is not what the network computes: {reason}; "
+                "training.cuda_graph=false does without"
+            )
+        self.recorded = recorded
+
+    def can_record(self, batch: Any) -> bool:
+        """Alone on a GPU, with an optimizer and a layout that need nothing from the host."""
+        able = all("capturable" in g for one in self.optimizers for g in one.param_groups)
+        cuda = self.training.cuda_graph and self.world.device.type == "cuda"
+        return cuda and able and self.world.size == 1 and not planned_by_host(batch)
 
     def probe_memory(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
-        with self.alone(until=False), self.autocast():
-            loss = sum_of(self.loss_of(self.shared, batch))
+        with self.alone(until=False):
+            loss = sum_of(self.terms_of(batch))
         loss.backward()
         self.network.zero_grad()
 
@@ -171,12 +212,6 @@ class Learner:
             for optimizer in self.optimizers
             for parameter, kept in optimizer.state.items()
         }
-
-
-def sum_of(terms: dict[str, Tensor]) -> Tensor:
-    """What is trained: one term as it is, of several their sum."""
-    first, *others = terms.values()
-    return sum(others, start=first)
 
 
 def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:

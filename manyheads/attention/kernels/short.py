@@ -102,9 +102,9 @@ INPUTS = (
 )
 def short_attention(*inputs: Any) -> Tensor:
     """(B, H, Q, C), two of (B, H, K, C), documents (B, Q) and (B, K) -> (B, H, Q, C)"""
-    from manyheads.attention.kernels.triton.short import run_forward
+    from manyheads.attention.kernels.triton.short import attend_rows
 
-    return run_forward(*inputs)
+    return attend_rows(*inputs)
 
 
 @short_attention.register_fake
@@ -119,9 +119,9 @@ def _(query: Tensor, *others: Any) -> Tensor:
 )
 def short_attention_backward(*inputs: Any) -> list[Tensor]:
     """The gradients of query, key and value."""
-    from manyheads.attention.kernels.triton.short import run_backward
+    from manyheads.attention.kernels.triton.short import gradients_of_rows
 
-    return run_backward(*inputs)
+    return gradients_of_rows(*inputs)
 
 
 @short_attention_backward.register_fake
@@ -129,14 +129,14 @@ def _(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> list[Tensor]:
     return [as_tokens(x) for x in (query, key, value)]
 
 
-def keep(ctx: Any, inputs: Any, output: Any) -> None:
+def keep_inputs(ctx: Any, inputs: Any, output: Any) -> None:
     *tensors, ctx.scale, ctx.causal, ctx.dropout = inputs
     ctx.save_for_backward(*tensors)
 
 
-def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def short_gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     found = short_attention_backward(*ctx.saved_tensors, ctx.scale, ctx.causal, ctx.dropout, grad)
     return (*found, *[None] * 6)
 
 
-short_attention.register_autograd(backward, setup_context=keep)
+short_attention.register_autograd(short_gradients, setup_context=keep_inputs)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from manyheads.data.batches import Padding, PlannedBatches, Row
 from manyheads.data.layout import NOTHING
+from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.corpus import LabelledShard
 from manyheads.tasks.classification.frames import Framer
@@ -27,7 +28,7 @@ class LabelledBatch(NamedTuple):
     wanted: Tensor  # (B) or (B, T) classes, NOTHING where nothing is; or (B) numbers, then NaN
 
     def to(self, device: torch.device | str) -> LabelledBatch:
-        return LabelledBatch(self.tokens.to(device), self.wanted.to(device))
+        return LabelledBatch(self.tokens.to(device), send(self.wanted, device))
 
 
 class LabelledBatches(PlannedBatches):

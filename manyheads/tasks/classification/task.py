@@ -17,10 +17,10 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.data.layout import map_alike
-from manyheads.data.windows import sum_losses
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
+from manyheads.modules.losses import sum_losses
 from manyheads.tasks.classification import corpus
 from manyheads.tasks.classification.batches import LabelledBatch, LabelledBatches
 from manyheads.tasks.classification.corpus import (

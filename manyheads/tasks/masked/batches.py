@@ -17,6 +17,7 @@ from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Padding, PlannedBatches
 from manyheads.data.layout import Ints, lay_out
 from manyheads.data.shards import Shard
+from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.masked.settings import Masking
 
@@ -160,7 +161,9 @@ class MaskedBatch(NamedTuple):
     wanted: Tensor  # (M)
 
     def to(self, device: torch.device | str) -> MaskedBatch:
-        return MaskedBatch(self.tokens.to(device), self.hidden.to(device), self.wanted.to(device))
+        return MaskedBatch(
+            self.tokens.to(device), send(self.hidden, device), send(self.wanted, device)
+        )
 
 
 class MaskedBatches(PlannedBatches):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.shards import Shard
-from manyheads.data.windows import sum_losses
 from manyheads.modules.build import build_masked_lm
+from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Encoder
 from manyheads.tasks.language.corpus import (
     TextCorpus,

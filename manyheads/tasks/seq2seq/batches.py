@@ -17,8 +17,9 @@ from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import Packing, Padding, PlannedBatches, Row
-from manyheads.data.layout import NOTHING, WIDTH, Ints, lay_out, within_rows
+from manyheads.data.layout import NOTHING, SHORT, WIDTH, Ints, lay_out, within_rows
 from manyheads.data.shards import Shard
+from manyheads.devices import send
 from manyheads.modules.config import Layout
 from manyheads.modules.transformer import Tokens
 
@@ -34,7 +35,7 @@ class PairBatch(NamedTuple):
     wanted: Tensor  # (B, T), NOTHING where nothing is
 
     def to(self, device: torch.device) -> PairBatch:
-        return PairBatch(self.source.to(device), self.target.to(device), self.wanted.to(device))
+        return PairBatch(self.source.to(device), self.target.to(device), send(self.wanted, device))
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class PairBatches(PlannedBatches):
             sides.append((shard, starts, (len(rows), width)))
         *both, wanted = three(sides[0], sides[1], examples, pairs.special_tokens)
         source, target = (
-            lay_out(ids, count, sizes if widths else None)
-            for ids, count in zip(both, counts, strict=True)
+            lay_out(ids, count, sizes if widths else None, longest)
+            for ids, count, longest in zip(both, counts, self.lengths.max(0).tolist(), strict=True)
         )
         return PairBatch(source, target, wanted)
 
@@ -112,7 +113,7 @@ class PairBatches(PlannedBatches):
 def packing(lengths: Ints, tokens: int) -> Packing:
     """Rows of as many tokens on the larger side as fit, and on the other by its share of all."""
     longest, total = lengths.max(0), lengths.sum(0)
-    width = max(min(WIDTH, tokens), int(longest.max()))
+    width = max(min(SHORT if longest.max() <= SHORT else WIDTH, tokens), int(longest.max()))
     shares = np.minimum(1.0, SLACK * total / total.max())
     widths = tuple(
         max(int(most), int(np.ceil(width * share / 32)) * 32)

@@ -15,11 +15,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from manyheads.data.windows import sum_losses
 from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus

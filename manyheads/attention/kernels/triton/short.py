@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.attention.kernels.relative import as_tokens
+from manyheads.attention.kernels.triton.launch import beside, wide
 
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
@@ -25,7 +26,7 @@ jit: Any = triton.jit
 
 
 @jit
-def load(
+def load_head(
     tensor, b, h, batch, head, token, count,
     C: tl.constexpr, T: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -36,7 +37,7 @@ def load(
 
 
 @jit
-def store(
+def store_head(
     tensor, x, b, h, batch, head, token, count,
     C: tl.constexpr, T: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -66,7 +67,7 @@ def weigh(
 
 
 @jit
-def keep(
+def kept_share(
     seed, row, dropped, Q: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
     """What each weight is multiplied with: the same number forward and backward."""
@@ -75,7 +76,7 @@ def keep(
 
 
 @jit
-def forward(
+def attend_row(
     query, key, value, ids, key_ids, seed, out,
     query_batch, query_head, query_token, key_batch, key_head, key_token,
     value_batch, value_head, value_token, out_batch, out_head, out_token,
@@ -85,18 +86,18 @@ def forward(
 ):  # fmt: skip
     row = tl.program_id(0)
     b, h = (row // heads).to(tl.int64), row % heads
-    q = load(query, b, h, query_batch, query_head, query_token, queries, C, Q, WIDTH)
-    k = load(key, b, h, key_batch, key_head, key_token, keys, C, K, WIDTH)
-    v = load(value, b, h, value_batch, value_head, value_token, keys, C, K, WIDTH)
+    q = load_head(query, b, h, query_batch, query_head, query_token, queries, C, Q, WIDTH)
+    k = load_head(key, b, h, key_batch, key_head, key_token, keys, C, K, WIDTH)
+    v = load_head(value, b, h, value_batch, value_head, value_token, keys, C, K, WIDTH)
     weights = weigh(q, k, ids, key_ids, b, queries, keys, scale, CAUSAL, Q, K)
     if DROPOUT:
-        weights *= keep(seed, row, dropped, Q, K)
+        weights *= kept_share(seed, row, dropped, Q, K)
     mixed = tl.dot(weights.to(v.dtype), v)
-    store(out, mixed, b, h, out_batch, out_head, out_token, queries, C, Q, WIDTH)
+    store_head(out, mixed, b, h, out_batch, out_head, out_token, queries, C, Q, WIDTH)
 
 
 @jit
-def backward(
+def attend_row_gradients(
     query, key, value, ids, key_ids, seed, grad, to_query, to_key, to_value,
     query_batch, query_head, query_token, key_batch, key_head, key_token,
     value_batch, value_head, value_token, grad_batch, grad_head, grad_token,
@@ -108,44 +109,39 @@ def backward(
     """The weights are computed again: a row is one tile, and nothing has to be added up."""
     row = tl.program_id(0)
     b, h = (row // heads).to(tl.int64), row % heads
-    q = load(query, b, h, query_batch, query_head, query_token, queries, C, Q, WIDTH)
-    k = load(key, b, h, key_batch, key_head, key_token, keys, C, K, WIDTH)
-    v = load(value, b, h, value_batch, value_head, value_token, keys, C, K, WIDTH)
-    g = load(grad, b, h, grad_batch, grad_head, grad_token, queries, C, Q, WIDTH)
+    q = load_head(query, b, h, query_batch, query_head, query_token, queries, C, Q, WIDTH)
+    k = load_head(key, b, h, key_batch, key_head, key_token, keys, C, K, WIDTH)
+    v = load_head(value, b, h, value_batch, value_head, value_token, keys, C, K, WIDTH)
+    g = load_head(grad, b, h, grad_batch, grad_head, grad_token, queries, C, Q, WIDTH)
     weights = weigh(q, k, ids, key_ids, b, queries, keys, scale, CAUSAL, Q, K)
     to_weights = tl.dot(g, tl.trans(v))
     used = weights
     if DROPOUT:
-        kept = keep(seed, row, dropped, Q, K)
+        kept = kept_share(seed, row, dropped, Q, K)
         used = weights * kept
         to_weights *= kept
     to_v = tl.dot(tl.trans(used.to(g.dtype)), g)
-    store(to_value, to_v, b, h, to_key_batch, to_key_head, to_key_token, keys, C, K, WIDTH)
+    store_head(to_value, to_v, b, h, to_key_batch, to_key_head, to_key_token, keys, C, K, WIDTH)
     to_scores = weights * (to_weights - tl.sum(weights * to_weights, 1)[:, None]) * scale
     to_scores = to_scores.to(q.dtype)
     to_q = tl.dot(to_scores, k)
-    store(to_query, to_q, b, h, to_query_batch, to_query_head, to_query_token, queries, C, Q, WIDTH)
+    store_head(
+        to_query, to_q, b, h, to_query_batch, to_query_head, to_query_token, queries, C, Q, WIDTH
+    )
     to_k = tl.dot(tl.trans(to_scores), q)
-    store(to_key, to_k, b, h, to_key_batch, to_key_head, to_key_token, keys, C, K, WIDTH)
+    store_head(to_key, to_k, b, h, to_key_batch, to_key_head, to_key_token, keys, C, K, WIDTH)
 
 
-def tile(count: int) -> int:
-    return max(16, triton.next_power_of_2(count))
-
-
-def beside(x: Tensor) -> Tensor:
-    """Its channels lying side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def numbers(query: Tensor, key: Tensor, causal: bool, dropped: float) -> tuple[Any, dict[str, Any]]:
+def sizes_of(
+    query: Tensor, key: Tensor, causal: bool, dropped: float
+) -> tuple[Any, dict[str, Any]]:
     _, heads, queries, channels = query.shape
     keys = key.shape[2]
     constants = {
         "C": channels,
-        "WIDTH": tile(channels),
-        "Q": tile(queries),
-        "K": tile(keys),
+        "WIDTH": wide(channels),
+        "Q": wide(queries),
+        "K": wide(keys),
         "CAUSAL": causal,
         "DROPOUT": dropped > 0,
         "num_warps": 8 if max(queries, keys) > 64 else 4,
@@ -154,30 +150,30 @@ def numbers(query: Tensor, key: Tensor, causal: bool, dropped: float) -> tuple[A
     return (heads, queries, keys), constants
 
 
-def run_forward(
+def attend_rows(
     query: Tensor, key: Tensor, value: Tensor, ids: Tensor, key_ids: Tensor, seed: Tensor,
     scale: float, causal: bool, dropped: float,
 ) -> Tensor:  # fmt: skip
     """(B, H, Q, C), two of (B, H, K, C), documents (B, Q) and (B, K) -> (B, H, Q, C)"""
     query, key, value = map(beside, (query, key, value))
     out = as_tokens(query)
-    sizes, constants = numbers(query, key, causal, dropped)
+    sizes, constants = sizes_of(query, key, causal, dropped)
     strides = [n for x in (query, key, value, out) for n in x.stride()[:3]]
-    forward[(len(query) * query.shape[1],)](
+    attend_row[(len(query) * query.shape[1],)](
         *(query, key, value, ids, key_ids, seed, out, *strides, *sizes, scale, dropped), **constants
     )
     return out
 
 
-def run_backward(
+def gradients_of_rows(
     query: Tensor, key: Tensor, value: Tensor, ids: Tensor, key_ids: Tensor, seed: Tensor,
     scale: float, causal: bool, dropped: float, grad: Tensor,
 ) -> list[Tensor]:  # fmt: skip
     query, key, value, grad = map(beside, (query, key, value, grad))
     found = [as_tokens(x) for x in (query, key, value)]
-    sizes, constants = numbers(query, key, causal, dropped)
+    sizes, constants = sizes_of(query, key, causal, dropped)
     strides = [n for x in (query, key, value, grad, *found[:2]) for n in x.stride()[:3]]
-    backward[(len(query) * query.shape[1],)](
+    attend_row_gradients[(len(query) * query.shape[1],)](
         *(query, key, value, ids, key_ids, seed, grad, *found, *strides, *sizes, scale, dropped),
         **constants,
     )

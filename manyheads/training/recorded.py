@@ -1,0 +1,198 @@
+"""A step of training, recorded once as a CUDA graph and played back for every batch of its shape.
+
+A small network computes faster than its host can ask: of a step that is played back the host asks
+once. What differs between batches is copied to where the recording reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from manyheads.attention.kernels.short import TILE
+from manyheads.attention.patterns import Segments
+
+WARM = 3  # runs before a recording: what is compiled or chosen at a first call is so by then
+SAME = 1e-2  # of the loss and of the gradients' norm: what bfloat16 rounds is far below it
+
+
+class RecordedStep:
+    """Gradients of a batch, then a move of the weights: two recordings, so that the first can be
+    tried and change nothing.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizers: list[Optimizer],
+        terms_of: Callable[[Any], dict[str, Tensor]],
+        batch: Any,
+        clip_norm: float,
+    ):
+        self.network, self.optimizers, self.terms_of = network, optimizers, terms_of
+        self.clip_norm, self.batch, self.shape = clip_norm, copy_of(batch, {}), shape_of(batch)
+        self.inputs = tensors_of(self.batch)
+        device = next(network.parameters()).device
+        self.share = torch.ones((), device=device)  # of the loss that a token has
+        self.rates = [
+            [torch.zeros((), device=device) for _ in one.param_groups] for one in optimizers
+        ]
+        self.record()
+
+    def record(self) -> None:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM):
+                self.learn()
+                self.network.zero_grad()
+        torch.cuda.current_stream().wait_stream(aside)
+        self.gradients, self.move = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.gradients, capture_error_mode="thread_local"):
+            self.terms = self.learn()
+        # The recording writes to these; the network lets them go, so that a step that is not played
+        # back begins with none.
+        self.held = [p.grad for p in self.network.parameters()]
+        pool = self.gradients.pool()
+        with (
+            rates_of(self.optimizers, self.rates),
+            torch.cuda.graph(self.move, pool=pool, capture_error_mode="thread_local"),
+        ):
+            if self.clip_norm:
+                nn.utils.clip_grad_norm_(self.network.parameters(), self.clip_norm)
+            for optimizer in self.optimizers:
+                optimizer.step()
+        self.network.zero_grad()
+
+    def learn(self) -> dict[str, Tensor]:
+        terms = {name: term * self.share for name, term in self.terms_of(self.batch).items()}
+        sum_of(terms).backward()
+        return {name: term.detach() for name, term in terms.items()}
+
+    def fits(self, batch: Any) -> bool:
+        return shape_of(batch) == self.shape
+
+    def play(self, batch: Any, count: int) -> dict[str, Tensor]:
+        """The gradients of a batch, and its terms for a token; they stand until the next."""
+        for mine, given in zip(self.inputs, tensors_of(batch), strict=True):
+            mine.copy_(given)
+        self.share.fill_(1 / count)
+        self.gradients.replay()
+        return self.terms
+
+    def step(self, rate: float) -> None:
+        """Move the weights by what was last played: this part of each group's first rate."""
+        for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
+            for group, mine in zip(optimizer.param_groups, rates, strict=True):
+                mine.fill_(group["initial_lr"] * rate)
+        self.move.replay()
+
+    def refuse(self, batch: Any, count: int) -> str:
+        """Why what is played is not what the network computes; empty where it is.
+
+        Tried on a batch that was not recorded: what a recording took from the host by mistake, as
+        where documents end, belongs to another one.
+        """
+        torch.manual_seed(0)
+        played = sum(float(term) for term in self.play(batch, count).values())
+        norm = norm_of(self.held)
+        torch.manual_seed(0)
+        loss = sum_of(self.terms_of(batch)) / count
+        loss.backward()
+        wanted = norm_of([p.grad for p in self.network.parameters()])
+        self.network.zero_grad()
+        for what, one, other in (("loss", played, float(loss)), ("gradient", norm, wanted)):
+            if not abs(one - other) <= SAME * max(abs(other), 1e-6):
+                return f"its {what} is {one:.4g} and not {other:.4g}"
+        return ""
+
+
+def sum_of(terms: dict[str, Tensor]) -> Tensor:
+    """What is trained: one term as it is, of several their sum."""
+    first, *others = terms.values()
+    return sum(others, start=first)
+
+
+def norm_of(gradients: list[Tensor | None]) -> float:
+    return float(nn.utils.get_total_norm([g for g in gradients if g is not None]))
+
+
+class rates_of:  # noqa: N801
+    """While a move is recorded, rates are tensors that can be filled anew."""
+
+    def __init__(self, optimizers: list[Optimizer], rates: list[list[Tensor]]):
+        self.groups = [group for one in optimizers for group in one.param_groups]
+        self.rates = [rate for some in rates for rate in some]
+
+    def __enter__(self) -> None:
+        self.before = [(group["lr"], group["capturable"]) for group in self.groups]
+        for group, rate in zip(self.groups, self.rates, strict=True):
+            group["lr"], group["capturable"] = rate, True
+
+    def __exit__(self, *_: object) -> None:
+        for group, (rate, capturable) in zip(self.groups, self.before, strict=True):
+            group["lr"], group["capturable"] = rate, capturable
+
+
+def parts_of(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """All tensors and other values of a batch, however it is built, with where each lies in it.
+
+    Left out is what a class says is no part of what it is: what the host knows beside.
+    """
+    if is_dataclass(batch):
+        yield name, type(batch)
+        for one in fields(batch):
+            if one.compare:
+                yield from parts_of(getattr(batch, one.name), f"{name}.{one.name}")
+    elif isinstance(batch, list | tuple):
+        for i, one in enumerate(batch):
+            yield from parts_of(one, f"{name}.{i}")
+    else:
+        yield name, batch
+
+
+def planned_by_host(batch: Any) -> bool:
+    """Whether it holds documents for which attention is planned by their lengths, batch by batch:
+    a row of those is longer than one tile."""
+    return any(
+        name.endswith(".ids") and kind is Segments and ids.shape[1] > TILE
+        for (_, kind), (name, ids) in pairwise(parts_of(batch))
+    )
+
+
+def tensors_of(batch: Any) -> list[Tensor]:
+    return [part for _, part in parts_of(batch) if isinstance(part, Tensor)]
+
+
+def shape_of(batch: Any) -> list[tuple[Any, ...]]:
+    """What two batches share that one recording can serve."""
+    return [
+        (name, x.shape, x.dtype) if isinstance(x, Tensor) else (name, x)
+        for name, x in parts_of(batch)
+    ]
+
+
+def copy_of(batch: Any, copied: dict[int, Tensor]) -> Any:
+    """The same in memory of its own; what the host knows beside is forgotten, so that no plan can
+    be made from it."""
+    if isinstance(batch, Tensor):
+        return copied.setdefault(id(batch), batch.clone())
+    if is_dataclass(batch):
+        given: Any = batch
+        made = {
+            one.name: copy_of(getattr(batch, one.name), copied) if one.compare else one.default
+            for one in fields(batch)
+            if one.init
+        }
+        return replace(given, **made)
+    if isinstance(batch, tuple) and hasattr(batch, "_make"):
+        return batch._make(copy_of(one, copied) for one in batch)
+    if isinstance(batch, list | tuple):
+        return type(batch)(copy_of(one, copied) for one in batch)
+    return batch
