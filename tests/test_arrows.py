@@ -79,6 +79,7 @@ KNOWS: dict[str, set[str]] = {
         "inspect",
     },
     "tasks.graph": {"tasks.task", "data", "metrics", "modules", "training"},
+    "tasks.image": {"tasks.portable", "tasks.verbs", "data", "metrics", "training"},
     # rooms are found by name, and nothing below here imports one
     "tasks.table": {"tasks.task", "tasks.seq2seq", "tasks.music"},
     "tasks.describing": {"tasks.table"},
@@ -103,6 +104,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.masked.commands": {"tasks.masked", "cli.screen", "cli.incoming"},
     "tasks.classification.commands": {"tasks.classification", "cli.screen", "cli.incoming"},
     "tasks.music.commands": {"tasks.music", "cli.screen"},
+    "tasks.image.commands": {"tasks.image", "cli.screen"},
     "demo": {"models", "learn", "cli.run_screen", "tasks.seq2seq"},
     "cli": {
         "cli.incoming",

@@ -34,6 +34,7 @@ TASKS = {
     "labelling": "manyheads.tasks.classification.settings:ClassificationRecipe",
     "music": "manyheads.tasks.music.settings:MusicRecipe",
     "graph": "manyheads.tasks.graph.settings:GraphRecipe",
+    "image": "manyheads.tasks.image.settings:ImageRecipe",
     "embedding": "manyheads.tasks.masked.settings:EmbeddingRecipe",
 }
 
@@ -52,12 +53,13 @@ ABOUT = {
     "labelling": "A tag for each word of a text.",
     "music": "Music that goes on; learned from MIDI files.",
     "graph": "Numbers or classes of molecules, or of the nodes of a graph.",
+    "image": "Images, drawn pixel by pixel.",
 }
 
 # The commands that models are for: what `manyheads` lists.
 VERBS = {
     "translate": "Translate, summarize or answer: whatever the model has learned.",
-    "generate": "Write text from a prompt, or music.",
+    "generate": "Write text from a prompt, or music, or draw images.",
     "classify": "Give each text its class, its number, or a tag for each word.",
     "embed": "Make a vector for each text.",
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",

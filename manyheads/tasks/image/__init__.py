@@ -1,0 +1,1 @@
+"""Images: drawn pixel by pixel, completed, and found likely or not."""

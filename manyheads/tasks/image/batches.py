@@ -1,0 +1,104 @@
+"""Images in files, and batches of them.
+
+N images, B of a batch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.tasks.image.codec import PixelCodec
+from manyheads.training.files import write_whole
+
+Rows = NDArray[np.int64]  # (B, 2): the number of an image, and its chance
+
+
+class ImageBatch(NamedTuple):
+    """Levels (B, rows, columns, channels), and the classes (B, 1) where there are any."""
+
+    pixels: Tensor
+    classes: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> ImageBatch:
+        classes = None if self.classes is None else self.classes.to(device, non_blocking=True)
+        return ImageBatch(self.pixels.to(device, non_blocking=True), classes)
+
+
+class ImageBatches:
+    """Which images make which batch: all batches are of one size.
+
+    What does not fill one is left out of an epoch, and is in others.
+    """
+
+    def __init__(
+        self,
+        pixels: NDArray[np.uint8],
+        classes: NDArray[np.int64] | None,
+        codec: PixelCodec,
+        tokens: int,
+        *,
+        flip: bool = False,
+        sample: bool = False,
+        seed: int = 0,
+    ):
+        """`pixels` are bytes (N, ...); `sample` draws each level, in between, by chance."""
+        self.pixels, self.classes, self.codec = pixels, classes, codec
+        self.flip, self.sample, self.seed = flip, sample, seed
+        self.rows = max(1, min(tokens // codec.tokens, len(pixels)))
+
+    @property
+    def longest(self) -> int:
+        return self.codec.tokens
+
+    def epoch(self, number: int) -> list[Rows]:
+        random = np.random.default_rng([self.seed, number])
+        chances = random.integers(2**31, size=len(self.pixels))
+        rows = np.stack([random.permutation(len(self.pixels)), chances], 1)
+        return np.split(rows[: len(rows) // self.rows * self.rows], len(rows) // self.rows)
+
+    def whole(self) -> list[Rows]:
+        """Every image once, in their order; the last batch may be smaller."""
+        rows = np.stack([np.arange(len(self.pixels)), np.zeros(len(self.pixels), int)], 1)
+        return [rows[i : i + self.rows] for i in range(0, len(rows), self.rows)]
+
+    def count(self, rows: Rows) -> int:
+        """Values, so that a loss means the same whatever a token is."""
+        return len(rows) * self.codec.values
+
+    def area(self, rows: Rows) -> int:
+        return len(rows) * self.codec.tokens
+
+    def share(self, rows: Rows, part: int, parts: int) -> Rows:
+        return rows[part::parts]
+
+    def batch(self, rows: Rows) -> ImageBatch:
+        numbers, chances = rows.T
+        pixels = self.pixels[numbers]
+        if self.flip:
+            mirrored = chances % 2 == 1
+            pixels[mirrored] = pixels[mirrored, :, ::-1]
+        levels = self.quantize(pixels, int(chances[0]) if len(chances) else 0)
+        classes = None
+        if self.classes is not None:
+            classes = torch.from_numpy(self.classes[numbers][:, None])
+        return ImageBatch(levels, classes)
+
+    def quantize(self, pixels: NDArray[np.uint8], chance: int) -> Tensor:
+        if not self.sample:
+            return self.codec.quantize(torch.from_numpy(pixels))
+        drawn = np.random.default_rng([self.seed, chance]).random(pixels.shape, np.float32)
+        return torch.from_numpy((drawn * 255 < pixels).astype(np.uint8))
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    def write(beside: Path) -> None:
+        with beside.open("wb") as file:
+            np.save(file, array)
+
+    write_whole(path, write)

@@ -1,0 +1,150 @@
+"""Pixels to numbers and back, in the order in which they are drawn.
+
+A token is a value of one channel, or a whole pixel as one number: (red L + green) L + blue.
+
+B images, N tokens, P values of a token, L levels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.places import Grid, grid
+from manyheads.training.files import write_text
+
+
+@dataclass(frozen=True)
+class PixelCodec:
+    """Images of one size; `tile` by tile, or row by row where it is 0."""
+
+    rows: int
+    columns: int
+    channels: int = 1
+    levels: int = 256
+    whole: bool = False  # a token is a pixel, not one of its channels
+    tile: int = 0
+    classes: list[str] = field(default_factory=list)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows, self.columns, self.channels
+
+    @property
+    def values(self) -> int:
+        """Of an image: what bits are counted by."""
+        return math.prod(self.shape)
+
+    @property
+    def parts(self) -> int:
+        """Values of a token."""
+        return self.channels if self.whole else 1
+
+    @property
+    def tokens(self) -> int:
+        return self.values // self.parts
+
+    @property
+    def start(self) -> int:
+        """The number that stands before the first token, and for what lies outside."""
+        return int(self.levels**self.parts)
+
+    @cached_property
+    def places(self) -> Grid:
+        channels = 1 if self.whole else self.channels
+        blocks = (self.tile, self.tile) if self.tile else None
+        with torch.device("cpu"):  # also where a network is built without memory
+            return grid(self.rows, self.columns, channels, blocks=blocks)
+
+    @cached_property
+    def order(self) -> Tensor:
+        """(N,) which token of the rows, from left to right, is the next in turn."""
+        index = torch.zeros_like(self.places.order)
+        for axis, size in zip(self.places.axes, self.places.sizes, strict=True):
+            index = index * size + axis
+        return index
+
+    @cached_property
+    def by_device(self) -> dict[torch.device, tuple[Grid, Tensor]]:
+        return {}
+
+    def on(self, device: torch.device) -> tuple[Grid, Tensor]:
+        """Places and order there: sent once, not with every batch."""
+        if device not in self.by_device:
+            self.by_device[device] = self.places.to(device), self.order.to(device)
+        return self.by_device[device]
+
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Levels (B, rows, columns, channels) -> tokens (B, N)"""
+        each = pixels.long().reshape(len(pixels), -1, self.parts)
+        return self.join(each[:, self.on(pixels.device)[1]])
+
+    def decode(self, ids: Tensor) -> Tensor:
+        """Tokens (B, N) -> levels (B, rows, columns, channels)"""
+        each = torch.empty(*ids.shape, self.parts, dtype=torch.uint8, device=ids.device)
+        each[:, self.on(ids.device)[1]] = self.split(ids).to(torch.uint8)
+        return each.reshape(len(ids), *self.shape)
+
+    def join(self, values: Tensor) -> Tensor:
+        """(..., P) -> (...)"""
+        ids = values[..., 0]
+        for part in range(1, self.parts):
+            ids = ids * self.levels + values[..., part]
+        return ids
+
+    def split(self, ids: Tensor) -> Tensor:
+        """(...) -> (..., P); of the start, each value is one more than there are."""
+        powers = [self.levels**p for p in reversed(range(self.parts))]
+        each = torch.stack([ids // power % self.levels for power in powers], -1)
+        return each.masked_fill((ids == self.start)[..., None], self.levels)
+
+    def shift(self, ids: Tensor) -> Tensor:
+        """What is read while these are written: the start, and all but the last."""
+        return torch.cat([torch.full_like(ids[:, :1], self.start), ids[:, :-1]], 1)
+
+    def nearby(self, radius: int) -> Tensor:
+        """(N, F) for each token the rows of what is read that hold the last one and those within
+        `radius`, as far as they are drawn by then; 0, the start, for what is not.
+        """
+        at, steps = self.places, range(-radius, radius + 1)
+        turn = self.order.argsort()
+        found = [at.order]
+        for down, right in ((i, j) for i in steps for j in steps if (i, j) != (0, 0)):
+            row, column = at.axes[0] + down, at.axes[1] + right
+            inside = (row >= 0) & (row < self.rows) & (column >= 0) & (column < self.columns)
+            index = row * self.columns + column
+            for axis, size in zip(at.axes[2:], at.sizes[2:], strict=True):
+                index = index * size + axis
+            other = turn[torch.where(inside, index, 0)]
+            drawn = inside & (other < at.order)
+            if drawn.any():
+                found.append(torch.where(drawn, other + 1, 0))
+        return torch.stack(found, 1)
+
+    def quantize(self, pixels: Tensor) -> Tensor:
+        """Bytes -> levels: 0, 127, 128, 255 -> 0, 0, 1, 1 of two"""
+        return (pixels.long() * self.levels // 256).to(torch.uint8)
+
+    def brighten(self, levels: Tensor) -> Tensor:
+        """Levels -> bytes, the lowest black and the highest white."""
+        return (levels.long() * 255 // (self.levels - 1)).to(torch.uint8)
+
+    def class_number(self, name: str) -> int:
+        if not self.classes:
+            raise ValueError(f"class {name} was asked for, and the model was trained without any")
+        if name not in self.classes:
+            raise ValueError(f"there is no class {name!r}; there are {', '.join(self.classes)}")
+        return self.classes.index(name)
+
+    def save(self, path: Path) -> None:
+        write_text(path, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> PixelCodec:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

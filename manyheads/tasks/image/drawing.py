@@ -1,0 +1,112 @@
+"""Images drawn token by token.
+
+B images, N tokens, P values of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.cache import Growing
+from manyheads.decoding.config import Sampling
+from manyheads.decoding.sample import pick, weigh_tokens
+from manyheads.decoding.step import CachedStep
+from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.network import ImageDecoder
+
+AT_ONCE = 64  # images
+
+
+class ImageStep(CachedStep):
+    """Keeps what was read, of which a token reads what is near it."""
+
+    decoder: ImageDecoder
+    cache: Growing
+
+    def __init__(self, decoder: ImageDecoder, codec: PixelCodec, classes: Tensor | None):
+        super().__init__(decoder, places=codec.on(decoder.nearby.device)[0])
+        self.classes = classes
+        self.canvas: Tensor | None = None  # (B, N)
+
+    @torch.no_grad()
+    def read(self, ids: Tensor) -> Tensor:
+        """What is new (B, T) -> what the head says of what follows each (B, T, O)."""
+        assert self.places is not None
+        if self.canvas is None:
+            self.canvas = ids.new_zeros(len(ids), len(self.places))
+        end = self.length + ids.shape[1]
+        self.canvas[:, self.length : end] = ids
+        near = self.canvas[:, self.decoder.nearby[self.length : end]]  # (B, T, F)
+        at = self.places[self.length : end]
+        said = self.decoder.states(near, at, self.seen, self.classes, None, self.cache)
+        self.length = end
+        return self.decoder.say(said)
+
+
+@torch.no_grad()
+def draw_images(
+    network: ImageDecoder,
+    codec: PixelCodec,
+    given: Tensor,
+    classes: Tensor | None,
+    how: Sampling,
+    first: int = 0,
+    told: Callable[[float], None] = lambda more: None,
+) -> Tensor:
+    """Tokens (B, N) of images that begin with what is given (B, n); `told` of each token drawn.
+
+    Each draws by its own number, from `first` on, so that nothing depends on the batch.
+    """
+    network.eval()
+    parts = [
+        draw_batch(network, codec, some, kept, how, range(first + i, first + i + len(some)), told)
+        for i, some, kept in split_batch(given, classes)
+    ]
+    return torch.cat(parts)
+
+
+def split_batch(given: Tensor, classes: Tensor | None) -> list[tuple[int, Tensor, Tensor | None]]:
+    return [
+        (i, given[i : i + AT_ONCE], None if classes is None else classes[i : i + AT_ONCE])
+        for i in range(0, len(given), AT_ONCE)
+    ]
+
+
+def draw_batch(
+    network: ImageDecoder,
+    codec: PixelCodec,
+    given: Tensor,
+    classes: Tensor | None,
+    how: Sampling,
+    numbers: Sequence[int],
+    told: Callable[[float], None],
+) -> Tensor:
+    chances = [Random(f"{how.seed} {number}") for number in numbers]
+    step = ImageStep(network, codec, classes)
+    begin = torch.full((len(given), 1), codec.start, device=given.device)
+    ids, new = given, torch.cat([begin, given], 1)
+    while ids.shape[1] < codec.tokens:
+        said = step(new)
+        new = draw_token(network, codec, said, how, chances)[:, None]
+        ids = torch.cat([ids, new], 1)
+        told(len(ids))
+    return ids
+
+
+def draw_token(
+    network: ImageDecoder, codec: PixelCodec, said: Tensor, how: Sampling, chances: Sequence[Random]
+) -> Tensor:
+    """What the head says (B, O) -> a token each (B,), value by value."""
+    values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
+    for _ in range(codec.parts):
+        logs = network.likelihood.next_log_probs(said, values)
+        if how.chosen == "greedy":
+            value = logs.argmax(-1)
+        else:
+            value = pick(weigh_tokens(logs, how), [chance.random() for chance in chances])
+        values = torch.cat([values, value[:, None]], 1)
+    return codec.join(values)

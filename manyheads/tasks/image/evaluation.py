@@ -1,0 +1,60 @@
+"""How likely a model finds images."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sources import Pictures
+from manyheads.tasks.image.task import prepare_pixels, sort_key
+
+
+def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
+    """Of all and of each class: the mean, and how far it may be off (one standard error)."""
+    began, recipe, codec = time.perf_counter(), model.task.recipe, model.task.codec
+    nats = model.score(prepare_pixels(pictures.pixels, recipe), pictures.labels)
+    binary = codec.levels == 2
+    values = nats if binary else nats / codec.values / math.log(2)
+    signature = f"size:{codec.rows}x{codec.columns}x{codec.channels}|levels:{codec.levels}"
+    labels = np.array(pictures.labels)
+    return {
+        "model": model.name,
+        "examples": len(pictures),
+        "seconds": round(time.perf_counter() - began, 2),
+        "scores": {
+            "nats_per_image" if binary else "bits_per_dim": {
+                **describe_mean(values),
+                "signature": signature + f"|binarize:{recipe.data.binarize}" * binary,
+            }
+        },
+        "by_class": {
+            name: {**describe_mean(values[labels == name]), "examples": int((labels == name).sum())}
+            for name in sorted({*pictures.labels}, key=sort_key)
+        },
+    }
+
+
+def describe_mean(values: NDArray[np.float64]) -> dict[str, float]:
+    error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return {"value": round(float(values.mean()), 4), "error": round(error, 4)}
+
+
+def image_table(told: Mapping[str, Any]) -> str:
+    lines = [f"{told['model']}: {told['examples']:,} images in {told['seconds']:.1f} s"]
+    for name, score in told["scores"].items():
+        lines.append(f"  {name:<14} {show_mean(score)}   {score['signature']}")
+    if told["by_class"]:
+        lines.append(f"\n  {'class':<14} {'':18} images")
+    for name, score in told["by_class"].items():
+        lines.append(f"  {name:<14} {show_mean(score)}   {score['examples']:6,}")
+    return "\n".join(lines)
+
+
+def show_mean(score: Mapping[str, float]) -> str:
+    return f"{score['value']:8.4f} ± {score['error']:.4f}"

@@ -1,0 +1,126 @@
+"""How likely the values of a pixel are: what a head says, read as probabilities.
+
+P values of a token, L levels, K logistics.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Likelihood(Protocol):
+    """What the outputs of a head mean."""
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the head says of a token."""
+
+    def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
+        """Outputs (..., O) and values (..., P) -> their log-probabilities (...)"""
+
+    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
+        """Of each level of the next value (..., L), after those that came before it (..., p)."""
+
+    def first_outputs(self) -> Tensor:
+        """What a head says before it has learned anything, (O,)"""
+
+
+class Categorical:
+    """A number for each level of one value."""
+
+    def __init__(self, levels: int):
+        self.levels = self.outputs = levels
+
+    def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
+        flat = F.cross_entropy(
+            outputs.float().flatten(0, -2), values[..., 0].flatten(), reduction="none"
+        )
+        return -flat.view(outputs.shape[:-1])
+
+    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
+        return outputs.log_softmax(-1, dtype=torch.float32)
+
+    def first_outputs(self) -> Tensor:
+        return torch.zeros(self.outputs)
+
+
+class LogisticMixture:
+    """A mixture of logistics over whole pixels, cut into levels (PixelCNN++).
+
+    Of each of them the head says how much it counts and, for each channel, where it lies and how
+    wide it is; a later channel's place moves with the values of those before it. The outermost
+    levels take all that lies beyond, so that probabilities add up to 1.
+    """
+
+    def __init__(self, levels: int, parts: int, count: int):
+        self.levels, self.parts, self.count = levels, parts, count
+        self.sizes = [count, count * parts, count * parts, count * parts * (parts - 1) // 2]
+
+    @property
+    def outputs(self) -> int:
+        return sum(self.sizes)
+
+    def read(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logs of weights (..., K); places, logs of 1 / width and how places move (..., K, n)"""
+        weights, places, widths, moves = outputs.float().split(self.sizes, -1)
+        shape = (self.count, -1)
+        return (
+            weights.log_softmax(-1),
+            places.unflatten(-1, shape),
+            widths.unflatten(-1, shape).clamp(-7.0, 7.0),
+            moves.tanh().unflatten(-1, shape) if self.parts > 1 else moves[..., None],
+        )
+
+    def first_outputs(self) -> Tensor:
+        """Logistics side by side: what is alike at first would stay so for long."""
+        weights, places, widths, moves = torch.zeros(self.outputs).split(self.sizes)
+        apart = torch.linspace(-1, 1, self.count + 2)[1:-1].repeat_interleave(self.parts)
+        return torch.cat([weights, places + apart, widths + 1.5, moves])
+
+    def scale(self, values: Tensor) -> Tensor:
+        """Levels -> -1 to 1"""
+        return values.float() * (2 / (self.levels - 1)) - 1
+
+    def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
+        weights, places, widths, moves = self.read(outputs)
+        each = [
+            self.of_part(places, widths, moves, values[..., None, :part], values[..., None, part])
+            for part in range(self.parts)
+        ]
+        return torch.logsumexp(weights + sum(each), -1)
+
+    def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
+        weights, places, widths, moves = self.read(outputs)
+        part = before.shape[-1]
+        for earlier in range(part):  # what came tells which of the logistics it came from
+            given, value = before[..., None, :earlier], before[..., None, earlier]
+            weights = weights + self.of_part(places, widths, moves, given, value)
+        every = torch.arange(self.levels, device=outputs.device).expand(*outputs.shape[:-1], -1)
+        places, widths, moves = (each[..., None, :, :] for each in (places, widths, moves))
+        given = before[..., None, None, :]
+        logs = self.of_part(places, widths, moves, given, every[..., None])  # (..., L, K)
+        return torch.logsumexp(weights.log_softmax(-1)[..., None, :] + logs, -1)
+
+    def of_part(
+        self, places: Tensor, widths: Tensor, moves: Tensor, before: Tensor, value: Tensor
+    ) -> Tensor:
+        """The log-probability of a value of the next channel by each logistic, (..., K).
+
+        σ(a) - σ(b) = σ(a) σ(-b) (1 - exp(b - a)): no difference of two numbers that are close.
+        """
+        part = before.shape[-1]
+        place = places[..., part]
+        for earlier in range(part):
+            move = moves[..., part * (part - 1) // 2 + earlier]
+            place = place + move * self.scale(before[..., earlier])
+        steep = widths[..., part].exp()
+        half = 1 / (self.levels - 1)
+        away = (self.scale(value) - place) * steep
+        above, below = F.logsigmoid(away + half * steep), F.logsigmoid(half * steep - away)
+        inside = above + below + torch.log(-torch.expm1(-2 * half * steep))
+        lowest, highest = value == 0, value == self.levels - 1
+        return torch.where(lowest, above, torch.where(highest, below, inside))

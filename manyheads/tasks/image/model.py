@@ -1,0 +1,111 @@
+"""Images: drawn, completed, and found likely or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.decoding.config import Sampling, SamplingOptions
+from manyheads.tasks.image.batches import ImageBatches
+from manyheads.tasks.image.drawing import draw_images
+from manyheads.tasks.model import Model, show_options
+from manyheads.tasks.portable import Portable
+
+if TYPE_CHECKING:
+    from manyheads.tasks.image.task import ImageTask
+
+Bytes = NDArray[np.uint8]
+
+
+class ImageModel(Model):
+    """A trained network that draws."""
+
+    task: ImageTask
+
+    @show_options(Sampling, SamplingOptions)
+    def generate(
+        self,
+        count: int = 1,
+        of_class: str | None = None,
+        begin: Bytes | None = None,
+        told: Callable[[float], None] = lambda more: None,
+        **options: Unpack[SamplingOptions],
+    ) -> Bytes:
+        """model.generate(16, of_class="3") -> bytes (16, rows, columns, channels).
+
+        What is to be completed is a beginning, bytes (rows, columns, channels) of which the first
+        rows are there; `told` of each token as it is drawn.
+        """
+        codec = self.task.codec
+        given = torch.zeros(1, 0, dtype=torch.long) if begin is None else self.encode_begin(begin)
+        ids = draw_images(
+            self.network,
+            codec,
+            given.expand(count, -1).to(self.device),
+            self.choose_classes(count, of_class),
+            Sampling(**options),
+            told=told,
+        )
+        return codec.brighten(codec.decode(ids)).cpu().numpy()
+
+    def choose_classes(self, count: int, name: str | None) -> Tensor | None:
+        """All of one, or one after another where none is named."""
+        codec = self.task.codec
+        if name is not None:
+            numbers = torch.full((count,), codec.class_number(name))
+        elif codec.classes:
+            numbers = torch.arange(count) % len(codec.classes)
+        else:
+            return None
+        return numbers[:, None].to(self.device)
+
+    def encode_begin(self, image: Bytes) -> Tensor:
+        """The first tokens (1, n) of an image of which only the first rows are there."""
+        codec, (rows, columns, channels) = self.task.codec, image.shape
+        if columns != codec.columns or not 0 < rows <= codec.rows or channels != codec.channels:
+            raise ValueError(
+                f"an image to complete has the first rows of {codec.rows} x {codec.columns} with "
+                f"{codec.channels} channels, this one is {rows} x {columns} with {channels}"
+            )
+        if codec.tile and rows % codec.tile and rows < codec.rows:
+            raise ValueError(
+                f"the model draws tiles of {codec.tile} x {codec.tile}: an image to complete has "
+                f"whole rows of them, this one has {rows} rows of pixels"
+            )
+        whole = np.zeros(codec.shape, np.uint8)
+        whole[:rows] = image
+        ids = codec.encode(codec.quantize(torch.from_numpy(whole))[None])
+        return ids[:, : codec.tokens * rows // codec.rows]
+
+    def score(self, images: Bytes, labels: Sequence[str] = ()) -> NDArray[np.float64]:
+        """Nats of each image of bytes (N, rows, columns, channels); of a model that knows classes,
+        given its label.
+        """
+        task, codec = self.task, self.task.codec
+        if images.shape[1:] != codec.shape:
+            ours, theirs = (
+                "{} x {} with {}".format(*one) for one in (codec.shape, images.shape[1:])
+            )
+            raise ValueError(
+                f"the model knows images of {ours} channels, these are of {theirs}; --size at "
+                "training would make them alike"
+            )
+        classes = None
+        if codec.classes:
+            if not labels:
+                raise ValueError("the model knows classes, and these images have none")
+            classes = np.array([codec.class_number(label) for label in labels])
+        batches = ImageBatches(images, classes, codec, task.at_once)
+        self.network.eval()
+        return task.measure_nats(self.network, batches).numpy()
+
+    def portable(self) -> Portable:
+        raise ValueError(
+            f"{self.name} is a model for images, whose rows and columns have no counterpart "
+            "elsewhere; models of text are exported and verified"
+        )

@@ -1,0 +1,191 @@
+"""Images that are drawn pixel by pixel: settings, and good ones for those who give none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from manyheads.config.declare import check, setting
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.positions import POSITIONS, PositionValue
+from manyheads.tasks.image.verbs import VERBS
+from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
+from manyheads.training.config import Training
+
+Head = Literal["categorical", "mixture"]
+OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # of a network
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """Where images come from, and what is made of them before they are learned from."""
+
+    images: tuple[Path, ...] = setting(
+        (), "A folder of PNG and JPEG files, an .npz, or an IDX file as MNIST has; also several."
+    )
+    valid_images: tuple[Path, ...] = setting((), "The same, for validation.")
+    size: int | None = setting(
+        None,
+        "Scale and crop all to so many rows and columns; null: all are of one size already.",
+        least=2,
+        most=1024,
+    )
+    levels: int = setting(256, "Values that a channel can have: 256, or 2.", least=2, most=256)
+    grey: bool = setting(False, "Read colours as grey.")
+    classes: bool = setting(
+        False, "Learn what each class looks like: a subfolder each, or the labels of a file."
+    )
+    binarize: Literal["threshold", "sample"] = setting(
+        "threshold",
+        "Of 2 levels: white from the middle up (threshold), or as likely as it is bright (sample), "
+        "drawn anew in each epoch.",
+    )
+    flip: bool = setting(False, "Learn from each image and its mirror image, left and right.")
+    held_out: float = setting(
+        0.1, "Share to validate on, where valid_images has no others.", above=0, below=1
+    )
+
+    def __post_init__(self) -> None:
+        nothing = "nothing to learn from: give images, a folder or an .npz"
+        check(self, () if self.images else (nothing,))
+
+
+@dataclass(frozen=True)
+class LearnedAxesValue(PositionValue):
+    """A vector for each row, column and channel, as many as the images have."""
+
+
+@dataclass(frozen=True)
+class ImageTransformerConfig(TransformerConfig):
+    """One that knows rows and columns, and how likely each colour of a pixel is."""
+
+    positions: ClassVar[Mapping[str, type[PositionValue]]] = {
+        **POSITIONS,
+        "Learned": LearnedAxesValue,
+    }
+    head: Head | None = setting(
+        None,
+        "How likely a value is: a number for each (categorical), or a mixture of logistics for a "
+        "whole pixel (mixture), which makes sequences of colours three times shorter; null: a "
+        "mixture for colours.",
+    )
+    mixtures: int = setting(10, "Logistics of a mixture.", least=1, most=1000)
+    neighbours: int = setting(
+        0,
+        "A pixel reads all that are drawn within so many rows and columns of it; 0: the last one.",
+        least=0,
+        most=8,
+    )
+    tile: int = setting(
+        0,
+        "Draw tile by tile, each of so many rows and columns, so that a tile's pixels lie side by "
+        "side; 0: row by row.",
+        least=0,
+        most=1024,
+    )
+
+
+# ---- presets ---------------------------------------------------------------------------------
+
+
+def image_network(
+    width: int, depth: int, heads: int, dropout: float, neighbours: int = 2
+) -> ImageTransformerConfig:
+    """Where a pixel is matters by itself (skies are above), and so does how far two are apart."""
+    return ImageTransformerConfig(
+        width=width,
+        depth=depth,
+        heads=heads,
+        ffn_width=(8 * width // 3 + 63) // 64 * 64,
+        feed_forward="swiglu",
+        norm="rms",
+        bias=False,
+        init="gpt2",
+        qk_norm=True,
+        position="Learned()",
+        relative="Rotary(100)",
+        dropout=dropout,
+        neighbours=neighbours,
+    )
+
+
+PRESETS = {
+    "tiny": Preset(
+        "For small images on a laptop: minutes.",
+        image_network(96, 4, 4, 0.0),
+        epochs=4,
+        batch=8192,
+        learning_rate=3e-3,
+    ),
+    "small": Preset(
+        "For tens of thousands of small images.",
+        image_network(384, 10, 6, 0.1),
+        epochs=20,
+        batch=65536,
+        learning_rate=1e-3,
+        training={"ema": 0.999},
+    ),
+    "base": Preset(
+        "For more images, or for longer.",
+        image_network(512, 16, 8, 0.1),
+        epochs=40,
+        batch=131072,
+        learning_rate=6e-4,
+        training={"ema": 0.9995},
+    ),
+}
+
+
+# ---- the recipe ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImageRecipe(Recipe):
+    """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.image.task:ImageTask"
+    files = ("images", "valid_images", "size", "levels", "grey", "classes")
+    example = "--images folder --size 32"
+    use = "generate"
+    presets = PRESETS
+    verbs = VERBS
+    plan = TrainingPlan(
+        {
+            "schedule": "cosine",
+            "weight_decay": 0.05,
+            "betas": (0.9, 0.95),
+            "best_by": "loss",
+            "ema": 0.99,
+        },
+        validations=10,
+    )
+    many_tokens = 200_000_000
+
+    task: Literal["image"] = setting(about="What is learned.")
+    data: ImageData = setting(about="Where it is learned from.")
+    network: ImageTransformerConfig = setting(ImageTransformerConfig(), "What learns it.")
+    training: Training = setting(
+        Training(best_by="loss"), "How long, how fast and on how much at a time."
+    )
+    drawn: int = setting(
+        16, "Images that each validation draws into samples.png; 0: none.", least=0, most=1024
+    )
+    start_from: Path | None = setting(None, START_FROM)
+
+    def __post_init__(self) -> None:
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        if self.training.best_by != "loss":
+            yield "what draws images is judged by its loss; training.best_by: loss"
+        if self.network.head == "mixture" and self.data.levels < 8:
+            yield (
+                f"a mixture of logistics is for many levels, data.levels is {self.data.levels}; "
+                "network.head: categorical would do"
+            )
+        for name in OF_WORDS:
+            if getattr(self.network, name, 0):
+                yield f"network.{name} is for words; pixels have none of it: 0 would do"
+        self.network.one_depth()

@@ -1,0 +1,69 @@
+"""Images side by side, in a PNG file."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
+PAPER = 255  # between images
+
+
+def make_sheet(images: Bytes, across: int = 0) -> Bytes:
+    """(N, H, W, C) -> one image of all, `across` of them in a row, as square as it can be else."""
+    count, rows, columns, channels = images.shape
+    across = across or math.ceil(math.sqrt(count * rows / columns))
+    down = math.ceil(count / across)
+    sheet = np.full((down * (rows + 1) + 1, across * (columns + 1) + 1, channels), PAPER, np.uint8)
+    for i, image in enumerate(images):
+        top, left = i // across * (rows + 1) + 1, i % across * (columns + 1) + 1
+        sheet[top : top + rows, left : left + columns] = image
+    return sheet
+
+
+def enlarge(image: Bytes) -> Bytes:
+    """Each pixel as a square of pixels, where the image is small."""
+    times = max(1, SMALLEST // max(image.shape[:2]))
+    return image.repeat(times, 0).repeat(times, 1)
+
+
+def encode_png(image: Bytes) -> bytes:
+    """(H, W, 1 or 3) as a PNG; written here, so that drawing needs no other package."""
+    rows, columns, channels = image.shape
+    lines = np.concatenate(
+        [np.zeros((rows, 1), np.uint8), image.reshape(rows, columns * channels)], 1
+    )
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunks(chunks))
+
+
+def png_chunks(chunks: tuple[tuple[bytes, bytes], ...]) -> Iterator[bytes]:
+    for name, data in chunks:
+        yield (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+
+def save_png(image: Bytes, path: Path) -> None:
+    path.write_bytes(encode_png(image))
+
+
+def find_nearest(images: Bytes, among: Bytes, at_once: int = 4096) -> Bytes:
+    """For each image the one among others that differs least, pixel by pixel."""
+    flat = images.reshape(len(images), -1).astype(np.float32)
+    least, found = np.full(len(images), np.inf), np.zeros(len(images), int)
+    for begin in range(0, len(among), at_once):
+        some = among[begin : begin + at_once].reshape(-1, flat.shape[1]).astype(np.float32)
+        apart = (some**2).sum(1) - 2 * flat @ some.T  # but for what is the same for all
+        nearest = apart.argmin(1)
+        closer = apart[np.arange(len(flat)), nearest] < least
+        least[closer], found[closer] = apart.min(1)[closer], begin + nearest[closer]
+    return among[found]

@@ -1,0 +1,248 @@
+"""Images from files: a folder of pictures, an .npz of arrays, or IDX files as MNIST has them.
+
+N images, H rows, W columns, C channels.
+"""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")  # of 8 bits or fewer, in grey or RGB
+SHOWN = 5  # names of what is left out
+
+
+@dataclass
+class Pictures:
+    """Images of one size, the class of each where there are any, and what was left out."""
+
+    pixels: Bytes  # (N, H, W, C)
+    labels: list[str] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # names by reason
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, some: NDArray[np.int64]) -> Pictures:
+        labels = [self.labels[i] for i in some] if self.labels else []
+        return Pictures(self.pixels[some], labels)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person is told of those left out."""
+        return [
+            f"{len(names):,} left out, {reason}: {', '.join(names[:SHOWN])}"
+            + (", ..." if len(names) > SHOWN else "")
+            for reason, names in self.left_out.items()
+        ]
+
+
+def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = False) -> Pictures:
+    """All images of these files; what cannot be used is named, skipped and counted."""
+    left_out: dict[str, list[str]] = {}
+    found: list[tuple[str, Bytes, str]] = []  # a name, the pixels and the class of each
+    for path in paths:
+        found += read_file(path, size, left_out)
+    if not found:
+        reasons = "; ".join(Pictures(np.empty(0, np.uint8), [], left_out).notes)
+        raise ValueError(
+            f"there are no images in {', '.join(map(str, paths))}"
+            + (f": {reasons}" * bool(reasons))
+        )
+    images = [to_grey(image) if grey else image for _, image, _ in found]
+    images = same_channels([fit(image, size) for image in images])
+    refuse_sizes_that_differ([name for name, _, _ in found], images)
+    labels = [label for *_, label in found]
+    return Pictures(np.stack(images), labels if all(labels) else [], left_out)
+
+
+def read_file(
+    path: Path, size: int | None, left_out: dict[str, list[str]]
+) -> Iterator[tuple[str, Bytes, str]]:
+    if path.is_dir():
+        yield from read_folder(path, size, left_out)
+    elif not path.exists():
+        raise ValueError(f"there is no file or folder {path}")
+    elif path.suffix == ".npz":
+        yield from read_arrays(path)
+    elif path.suffix.lower() in PICTURES:
+        yield str(path), read_picture(path, size), ""
+    elif "ubyte" in path.name or "idx" in path.name:
+        yield from read_idx(path)
+    else:
+        raise ValueError(f"{path} is no folder, no .npz, no IDX file and no picture")
+
+
+def read_folder(
+    folder: Path, size: int | None, left_out: dict[str, list[str]]
+) -> Iterator[tuple[str, Bytes, str]]:
+    """Pictures in a folder and below it; a first subfolder is the class of what is in it."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in PICTURES or not path.is_file():
+            continue
+        parts = path.relative_to(folder).parts
+        try:
+            yield str(path), read_picture(path, size), parts[0] if parts[1:] else ""
+        except ValueError as error:
+            left_out.setdefault(str(error).partition(": ")[2], []).append("/".join(parts))
+
+
+def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
+    """`images` (N, H, W) or (N, H, W, C) of bytes, and `labels` (N,) where there are any."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            arrays = {name: held[name] for name in ("images", "labels") if name in held}
+    except Exception:  # a foreign file fails in as many ways as there are files
+        raise ValueError(f"{path} is cut short, or no .npz of plain arrays") from None
+    if "images" not in arrays:
+        raise ValueError(f"{path} has no array called images")
+    images = arrays["images"]
+    if (
+        images.dtype != np.uint8
+        or images.ndim not in (3, 4)
+        or images.shape[3:] not in ((), (1,), (3,))
+    ):
+        raise ValueError(
+            f"{path}: images are bytes of (N, rows, columns) or (N, rows, columns, 3), "
+            f"got {images.dtype} of {images.shape}"
+        )
+    labels = arrays.get("labels")
+    if labels is not None and labels.shape != images.shape[:1]:
+        raise ValueError(f"{path} has {len(images)} images and labels of {labels.shape}")
+    images = images if images.ndim == 4 else images[..., None]
+    for i, image in enumerate(images):
+        yield f"{path}, {i}", image, "" if labels is None else str(labels[i])
+
+
+def read_idx(path: Path) -> Iterator[tuple[str, Bytes, str]]:
+    """An IDX file, packed or not, with the one of its labels where that lies beside it."""
+    images = read_idx_array(path, 3)
+    name = path.name.replace("images", "labels").replace("idx3", "idx1")
+    beside = path.with_name(name)
+    labels = read_idx_array(beside, 1) if name != path.name and beside.exists() else None
+    if labels is not None and len(labels) != len(images):
+        raise ValueError(f"{path} has {len(images)} images and {beside} {len(labels)} labels")
+    for i, image in enumerate(images):
+        yield f"{path}, {i}", image[..., None], "" if labels is None else str(labels[i])
+
+
+def read_idx_array(path: Path, axes: int) -> Bytes:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError):
+        raise ValueError(f"{path} is cut short, or not packed by gzip") from None
+    head = 4 + 4 * axes
+    if data[:4] != bytes([0, 0, 8, axes]) or len(data) < head:
+        raise ValueError(f"{path} is no IDX file of bytes with {axes} axes")
+    shape = np.frombuffer(data, ">u4", axes, 4).astype(int)
+    if len(data) != head + shape.prod():
+        raise ValueError(f"{path} is cut short: {shape.prod():,} bytes were to come")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+
+
+# ---- one picture -----------------------------------------------------------------------------
+
+
+def import_pillow() -> Any:
+    try:
+        return import_module("PIL.Image"), import_module("PIL.ImageOps")
+    except ImportError:
+        raise ValueError(
+            "pictures are read by Pillow: pip install pillow would do; an .npz needs none"
+        ) from None
+
+
+def read_picture(path: Path, size: int | None = None) -> Bytes:
+    """(H, W, C) of a file, scaled and cropped where a size is asked for; a sentence why not."""
+    pillow, ops = import_pillow()
+    image = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # so that a picture too large is not opened
+            with pillow.open(path) as opened:
+                reason = unusable(path, opened)
+                if not reason:
+                    image = on_white(pillow, ops.exif_transpose(opened))
+    except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
+        reason = f"more than {pillow.MAX_IMAGE_PIXELS:,} pixels"
+    except Exception:  # a broken file fails in as many ways as there are formats
+        reason = "cut short or no picture" if path.stat().st_size else "empty"
+    if image is None:
+        raise ValueError(f"{path}: {reason}")
+    if size is not None and image.size != (size, size):
+        image = ops.fit(image, (size, size), pillow.Resampling.LANCZOS)
+    array = np.asarray(image)
+    return array if array.ndim == 3 else array[..., None]
+
+
+def unusable(path: Path, image: Any) -> str:
+    """Why a picture is not what can be learned from; empty where it is."""
+    with path.open("rb") as file:
+        head = file.read(25)
+    if image.mode not in MODES:
+        return f"in {image.mode}, not grey or RGB of 8 bits"
+    if head[:4] == b"\x89PNG" and head[24] == 16:
+        return "16 bits a channel, not 8"
+    return "animated" if getattr(image, "n_frames", 1) > 1 else ""
+
+
+def on_white(pillow: Any, image: Any) -> Any:
+    """In grey or RGB, on white where it is transparent."""
+    if "A" in image.mode or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = pillow.new("RGBA", image.size, "white")
+        image = pillow.alpha_composite(white, image).convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def fit(image: Bytes, size: int | None) -> Bytes:
+    """Scaled and cropped, where it is not of this size already."""
+    if size is None or image.shape[:2] == (size, size):
+        return image
+    pillow, ops = import_pillow()
+    picture = pillow.fromarray(image if image.shape[2] == 3 else image[..., 0])
+    array = np.asarray(ops.fit(picture, (size, size), pillow.Resampling.LANCZOS))
+    return array if array.ndim == 3 else array[..., None]
+
+
+def to_grey(image: Bytes) -> Bytes:
+    """As bright as an eye sees colours."""
+    if image.shape[-1] == 1:
+        return image
+    weighed = image @ np.array([0.299, 0.587, 0.114])
+    return weighed.round().astype(np.uint8)[..., None]
+
+
+def same_colours(images: Bytes, channels: int) -> Bytes:
+    """(..., C) with as many channels as a model has."""
+    if images.shape[-1] == channels:
+        return images
+    return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)
+
+
+def same_channels(images: list[Bytes]) -> list[Bytes]:
+    """In colour where any is."""
+    if len({image.shape[2] for image in images}) == 1:
+        return images
+    return [np.broadcast_to(image, (*image.shape[:2], 3)) for image in images]
+
+
+def refuse_sizes_that_differ(names: Sequence[str], images: Sequence[Bytes]) -> None:
+    first = images[0].shape[:2]
+    for name, image in zip(names, images, strict=True):
+        if image.shape[:2] != first:
+            raise ValueError(
+                f"images are of one size: {names[0]} has {first[0]} x {first[1]} pixels and "
+                f"{name} {image.shape[0]} x {image.shape[1]}; --size {min(first)} would scale "
+                "and crop them all"
+            )

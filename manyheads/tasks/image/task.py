@@ -1,0 +1,239 @@
+"""Images that are drawn pixel by pixel.
+
+B images, N tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from manyheads.decoding.config import Sampling
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.batches import ImageBatch, ImageBatches, write_array
+from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.drawing import draw_images
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.network import ImageDecoder, build_image_network, build_likelihood
+from manyheads.tasks.image.settings import Head, ImageRecipe
+from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, save_png
+from manyheads.tasks.image.sources import Pictures, read_pictures
+from manyheads.tasks.task import Task, Validation
+from manyheads.training.files import CORPUS, write_text
+
+CODEC, SHEET = "pixels.json", "samples.png"
+
+
+@dataclass
+class ImageCorpus:
+    """Images to learn from and to validate on."""
+
+    train: Pictures
+    valid: Pictures
+    whole: bool  # pixels are one token each
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        return self.train.pixels.size // (self.train.pixels.shape[3] if self.whole else 1)
+
+    def __str__(self) -> str:
+        _, rows, columns, channels = self.train.pixels.shape
+        return (
+            f"{len(self.train):,} images of {rows} x {columns}{' in colour' * (channels == 3)} to "
+            f"learn from, {len(self.valid):,} to validate on"
+        )
+
+
+class ImageTask(Task):
+    """The task with its codec."""
+
+    Recipe = ImageRecipe
+    at_once = 65536
+
+    def __init__(self, recipe: ImageRecipe, codec: PixelCodec, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec = codec
+        self.likelihood = build_likelihood(recipe.network, codec)
+
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def gather(cls, recipe: ImageRecipe) -> ImageCorpus:
+        data = recipe.data
+        train = read_pictures(data.images, data.size, data.grey)
+        notes = train.notes
+        if data.valid_images:
+            valid = read_pictures(data.valid_images, data.size, data.grey)
+            notes = notes + valid.notes
+            refuse_other_shapes(train, valid)
+        else:
+            train, valid = hold_out_images(train, data.held_out, recipe.training.seed)
+        if data.classes and not (train.labels and valid.labels):
+            raise ValueError(
+                "classes were asked for and not all images have one; a subfolder for each class, "
+                "or labels in an .npz would do"
+            )
+        colours = train.pixels.shape[3] == 3
+        return ImageCorpus(train, valid, choose_head(recipe, colours) == "mixture", notes)
+
+    @classmethod
+    def settle(cls, recipe: ImageRecipe, corpus: ImageCorpus) -> ImageRecipe:
+        head = choose_head(recipe, corpus.train.pixels.shape[3] == 3)
+        return replace(recipe, network=replace(recipe.network, head=head))
+
+    @classmethod
+    def prepare(cls, corpus: ImageCorpus, recipe: ImageRecipe, folder: Path) -> None:
+        data, (_, rows, columns, channels) = folder / "data", corpus.train.pixels.shape
+        names = sorted({*corpus.train.labels}, key=sort_key) if recipe.data.classes else []
+        levels, tile = recipe.data.levels, recipe.network.tile
+        codec = PixelCodec(rows, columns, channels, levels, corpus.whole, tile, names)
+        codec.save(folder / CODEC)
+        data.mkdir(exist_ok=True)
+        for split, pictures in (("train", corpus.train), ("valid", corpus.valid)):
+            pixels = pictures.pixels
+            if split == "valid":
+                pixels = prepare_pixels(pixels, recipe)
+            write_array(data / f"{split}.pixels.npy", pixels)
+            if names:
+                numbers = [codec.class_number(label) for label in pictures.labels]
+                write_array(data / f"{split}.classes.npy", np.array(numbers))
+        write_text(folder / CORPUS, "\n".join([str(corpus), *corpus.notes]) + "\n")
+
+    @classmethod
+    def open(cls, recipe: ImageRecipe, folder: Path) -> Self:
+        return cls(recipe, PixelCodec.load(folder / CODEC), folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
+
+    def network(self) -> ImageDecoder:
+        return build_image_network(self.recipe.network, self.codec)
+
+    def batches(self) -> ImageBatches:
+        data, training = self.recipe.data, self.recipe.training
+        return ImageBatches(
+            *self.read_split("train"),
+            self.codec,
+            training.tokens_per_batch,
+            flip=data.flip,
+            sample=data.levels == 2 and data.binarize == "sample",
+            seed=training.seed,
+        )
+
+    def read_split(self, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+        data = self.held_in() / "data"
+        pixels = np.load(data / f"{split}.pixels.npy")
+        classes = data / f"{split}.classes.npy"
+        return pixels, np.load(classes) if self.codec.classes else None
+
+    def loss(self, network: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
+        return {"loss": -self.log_probs(network, batch).sum()}
+
+    def log_probs(self, network: Any, batch: ImageBatch) -> Tensor:
+        """Of each image, (B,)"""
+        ids = self.codec.encode(batch.pixels)
+        at, _ = self.codec.on(ids.device)
+        said = network(Tokens(self.codec.shift(ids), at, types=batch.classes))  # (B, N, O)
+        return self.likelihood.log_probs(said, self.codec.split(ids)).sum(1)
+
+    def model(self, network: nn.Module, name: str = "") -> ImageModel:
+        return ImageModel(self, network, name)
+
+    # ---- validation ----------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def measure_nats(self, network: Any, batches: ImageBatches) -> Tensor:
+        """Of each image of a set, in their order: (N,)"""
+        device = next(network.parameters()).device
+
+        def lose(rows: Any) -> list[float]:
+            nats: list[float] = (-self.log_probs(network, batches.batch(rows).to(device))).tolist()
+            return nats
+
+        each = self.world.spread(lose, batches.whole())
+        return torch.tensor([nats for some in each for nats in some], dtype=torch.float64)
+
+    @cached_property
+    def held_out(self) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+        return self.read_split("valid")
+
+    def validate(self, network: Any) -> Validation:
+        network.eval()
+        kind = next(network.parameters()).device.type
+        quick = kind == "cuda" and self.recipe.training.precision == "bfloat16"
+
+        def measure() -> Tensor:
+            with torch.autocast(kind, torch.bfloat16) if quick else nullcontext():
+                batches = ImageBatches(*self.held_out, self.codec, self.at_once)
+                return self.measure_nats(network, batches)
+
+        nats = self.halve_until_it_fits(measure, self.codec.tokens).mean().item()
+        if self.recipe.drawn and self.world.first:
+            self.draw_samples(network)
+        return Validation({**self.score_nats(nats), "loss": nats / self.codec.values}, [])
+
+    def score_nats(self, nats: float) -> dict[str, float]:
+        """As it is usual: bits for a value, and of two levels nats for an image."""
+        if self.codec.levels == 2:
+            return {"nats_per_image": nats}
+        return {"bits_per_dim": nats / self.codec.values / math.log(2)}
+
+    def draw_samples(self, network: Any) -> None:
+        """A sheet of images drawn, and right of each the one it is nearest to of those learned
+        from: what is known by heart shows.
+        """
+        codec, count = self.codec, self.recipe.drawn
+        device = next(network.parameters()).device
+        given = torch.zeros(count, 0, dtype=torch.long, device=device)
+        classes = None
+        if codec.classes:
+            classes = torch.arange(count, device=device)[:, None] % len(codec.classes)
+        drawn = codec.decode(draw_images(network, codec, given, classes, Sampling()))
+        images = codec.brighten(drawn).cpu().numpy()
+        pairs = np.stack([images, find_nearest(images, self.read_split("train")[0])], 1)
+        sheet = make_sheet(pairs.reshape(-1, *codec.shape), across=2 * math.ceil(count**0.5 / 2))
+        save_png(enlarge(sheet), self.held_in() / SHEET)
+
+
+def choose_head(recipe: ImageRecipe, colours: bool) -> Head:
+    by_kind: Head = "mixture" if colours and recipe.data.levels > 7 else "categorical"
+    return recipe.network.head or by_kind
+
+
+def prepare_pixels(pixels: NDArray[np.uint8], recipe: ImageRecipe) -> NDArray[np.uint8]:
+    """As they are judged: drawn black or white once, where that is left to chance."""
+    if recipe.data.levels > 2 or recipe.data.binarize == "threshold":
+        return pixels
+    drawn = np.random.default_rng(recipe.training.seed).random(pixels.shape, np.float32)
+    return np.where(drawn * 255 < pixels, 255, 0).astype(np.uint8)
+
+
+def hold_out_images(pictures: Pictures, share: float, seed: int) -> tuple[Pictures, Pictures]:
+    count = max(1, round(share * len(pictures)))
+    if len(pictures) <= count:
+        raise ValueError("one image is too few: some are to learn from, some to validate on")
+    order = np.random.default_rng(seed).permutation(len(pictures))
+    return pictures[np.sort(order[count:])], pictures[np.sort(order[:count])]
+
+
+def refuse_other_shapes(train: Pictures, valid: Pictures) -> None:
+    ours, theirs = train.pixels.shape[1:], valid.pixels.shape[1:]
+    if ours != theirs:
+        raise ValueError(
+            f"images to learn from are of {ours}, those to validate on of {theirs} (rows, columns, "
+            "channels); --size and --grey make them alike"
+        )
+
+
+def sort_key(name: str) -> tuple[int, str]:
+    """2 before 10"""
+    return (int(name) if name.isdigit() else -1, name)

@@ -1,0 +1,260 @@
+"""train, generate and evaluate for images, as a person types them; and what is no image."""
+
+import gzip
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typed import Command, Refuses
+
+from manyheads.models import load
+from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
+from manyheads.tasks.image.sources import read_pictures
+
+CPU = ("--device", "cpu")
+LITTLE = (
+    "network.width=16",
+    "network.depth=1",
+    "network.heads=2",
+    "network.ffn_width=16",
+    "training.steps=4",
+    "training.validate_every=4",
+    "training.tokens_per_batch=256",
+    "drawn=4",
+)
+
+
+def squares(count: int, channels: int = 1) -> np.ndarray:
+    """A bright half on a dark ground: the upper one or the lower one."""
+    images = np.random.default_rng(0).integers(0, 100, (count, 8, 8, channels), np.uint8)
+    images[::2, :4] += 150
+    images[1::2, 4:] += 150
+    return images
+
+
+def save_arrays(path: Path, channels: int = 1) -> Path:
+    labels = np.array(["up", "down"] * 20)
+    np.savez(path, images=squares(40, channels).squeeze(), labels=labels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def painter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that knows two classes of images in black and white."""
+    import manyheads
+
+    folder = tmp_path_factory.mktemp("painter")
+    arrays = save_arrays(folder / "squares.npz")
+    settings = {"steps": 60, "validate_every": 60, "tokens_per_batch": 1024, "learning_rate": 0.02}
+    network = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 32}
+    manyheads.train(
+        "image",
+        images=arrays,
+        levels=2,
+        classes=True,
+        out=folder / "run",
+        device="cpu",
+        network=network,
+        training=settings,
+        drawn=4,
+    )
+    return folder / "run"
+
+
+def test_images_are_trained_drawn_completed_and_evaluated(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    assert (painter / "samples.png").read_bytes().startswith(b"\x89PNG")
+    sheets = [tmp_path / f"{i}.png" for i in range(2)]
+    for sheet in sheets:
+        asked = ("--count", 4, "--class", "up", "--seed", 3, "--out", sheet)
+        done = manyheads("generate", "--model", painter, *asked, *CPU)
+        assert done.code == 0, done.err
+    assert done.out.startswith(f"{sheets[1]}: 4 images of 8 x 8 in ")
+    assert sheets[0].read_bytes() == sheets[1].read_bytes()
+    done = manyheads(
+        "evaluate", "--model", painter, "--images", painter.parent / "squares.npz", "--json", *CPU
+    )
+    report = json.loads(done.out)
+    assert report["scores"]["nats_per_image"]["value"] < 40  # of 44 that a coin would take
+    assert [*report["by_class"]] == ["down", "up"]
+    drawn = load(painter, "cpu").generate(16, of_class="up")
+    assert drawn[:, :4].mean() > drawn[:, 4:].mean() + 60
+
+
+def test_what_is_completed_begins_as_it_was_given(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    half = np.where(np.arange(24).reshape(3, 8, 1) % 2, 255, 0).astype(np.uint8)
+    (tmp_path / "half.png").write_bytes(encode_png(half))
+    asked = ("--complete", tmp_path / "half.png", "--class", "up", "--count", 1)
+    done = manyheads("generate", "--model", painter, *asked, "--out", tmp_path / "whole.png", *CPU)
+    assert done.code == 0, done.err
+    whole = np.asarray(Image.open(tmp_path / "whole.png"))[::96, ::96]
+    assert np.array_equal(whole[:3], half[..., 0])
+    assert {*np.unique(whole)} <= {0, 255}
+
+
+def test_colours_are_learned_by_a_mixture_of_whole_pixels(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    arrays = save_arrays(tmp_path / "colours.npz", channels=3)
+    done = manyheads("train", "image", "--images", arrays, "--out", tmp_path / "run", *LITTLE, *CPU)
+    assert done.code == 0, done.err
+    model = load(tmp_path / "run", "cpu")
+    assert (model.task.codec.tokens, model.task.recipe.network.head) == (64, "mixture")
+    done = manyheads("evaluate", "--model", tmp_path / "run", "--images", arrays, *CPU)
+    assert "bits_per_dim" in done.out
+    assert "size:8x8x3|levels:256" in done.out
+
+
+def test_a_run_draws_and_scores_in_tiles_with_local_attention(
+    manyheads: Command, refuses: Refuses, tmp_path: Path
+) -> None:
+    arrays = save_arrays(tmp_path / "squares.npz")
+    local = ("network.tile=4", "network.pattern=Blocks((4, 4), (4, 4))")
+    run = tmp_path / "run"
+    done = manyheads("train", "image", "--images", arrays, "--out", run, *local, *LITTLE, *CPU)
+    assert done.code == 0, done.err
+    (tmp_path / "two.png").write_bytes(encode_png(squares(1)[0, :2]))
+    refuses(
+        "the model draws tiles of 4 x 4: an image to complete has whole rows of them, this one "
+        "has 2 rows of pixels",
+        *("generate", "--model", run, "--complete", tmp_path / "two.png"),
+        *("--out", tmp_path / "out.png", *CPU),
+    )
+
+
+# ---- what is typed wrong ---------------------------------------------------------------------
+
+
+def test_what_no_model_draws_is_refused(refuses: Refuses, painter: Path, tmp_path: Path) -> None:
+    ask = ("generate", "--model", painter, *CPU)
+    refuses("images are drawn into a file: --out sheet.png", *ask)
+    refuses("--out names a .png file, got x.gif", *ask, "--out", "x.gif")
+    out = ("--out", tmp_path / "x.png")
+    refuses("there is no class '7'; there are down, up", *ask, "--class", "7", *out)
+    refuses(
+        "an image is drawn by sample or greedy, got strategy=beam", *ask, "--strategy", "beam", *out
+    )
+    (tmp_path / "large.png").write_bytes(encode_png(np.zeros((9, 9, 1), np.uint8)))
+    refuses(
+        "an image to complete has the first rows of 8 x 8 with 1 channels, this one is 9 x 9 with "
+        "1",
+        *ask,
+        *("--complete", tmp_path / "large.png", *out),
+    )
+    refuses(
+        "the model knows images of 8 x 8 with 1 channels, these are of 9 x 9 with 1; --size at "
+        "training would make them alike",
+        *("evaluate", "--model", painter, "--images", tmp_path / "large.png", *CPU),
+    )
+    refuses("a test set is images: --images folder", *("evaluate", "--model", painter, *CPU))
+
+
+def test_what_cannot_be_learned_from_is_refused(refuses: Refuses, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run", *CPU)
+    one = tmp_path / "one.npz"
+    np.savez(one, images=squares(1))
+    refuses(
+        "one image is too few: some are to learn from, some to validate on",
+        *("train", "image", "--images", one, *out),
+    )
+    refuses(
+        "classes were asked for and not all images have one; a subfolder for each class, or labels "
+        "in an .npz would do",
+        *("train", "image", "--images", one, "--images", one, "--classes", *out),
+    )
+    refuses(
+        f"there is no file or folder {tmp_path}/none",
+        *("train", "image", "--images", tmp_path / "none", *out),
+    )
+    np.savez(tmp_path / "floats.npz", images=np.zeros((2, 4, 4)))
+    refuses(
+        f"{tmp_path}/floats.npz: images are bytes of (N, rows, columns) or (N, rows, columns, 3), "
+        "got float64 of (2, 4, 4)",
+        *("train", "image", "--images", tmp_path / "floats.npz", *out),
+    )
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Pictures of two classes, some of which are none."""
+    for i, image in enumerate(squares(6, 3)):
+        path = tmp_path / "images" / ("a" if i % 2 else "b") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    bad = tmp_path / "images" / "a"
+    good = (bad / "1.png").read_bytes()
+    Image.new("CMYK", (8, 8)).save(bad / "print.jpg")
+    Image.fromarray(np.zeros((8, 8), np.uint16)).save(bad / "deep.png")
+    frames = [Image.new("L", (8, 8), bright) for bright in (0, 255)]
+    frames[0].save(bad / "moving.gif", save_all=True, append_images=frames[1:])
+    (bad / "short.png").write_bytes(good[: len(good) // 2])
+    (bad / "empty.jpg").write_bytes(b"")
+    head = b"IHDR" + struct.pack(">II", 40000, 40000) + good[24:29]
+    crc = struct.pack(">I", zlib.crc32(head))
+    (bad / "bomb.png").write_bytes(good[:12] + head + crc + good[33:])
+    (bad / "notes.txt").write_text("not a picture")
+    return tmp_path / "images"
+
+
+def test_what_is_no_image_is_named_skipped_and_counted(folder: Path) -> None:
+    found = read_pictures([folder])
+    assert found.pixels.shape == (6, 8, 8, 3)
+    assert found.labels == ["a", "a", "a", "b", "b", "b"]
+    assert sorted(found.notes) == [
+        "1 left out, animated: a/moving.gif",
+        "1 left out, cut short or no picture: a/short.png",
+        "1 left out, empty: a/empty.jpg",
+        "1 left out, in CMYK, not grey or RGB of 8 bits: a/print.jpg",
+        "1 left out, in I;16, not grey or RGB of 8 bits: a/deep.png",
+        "1 left out, more than 89,478,485 pixels: a/bomb.png",
+    ]
+
+
+def test_sizes_that_differ_are_refused_or_made_alike(folder: Path) -> None:
+    Image.new("L", (20, 10), 200).save(folder / "b" / "9.png")
+    with pytest.raises(ValueError, match=r"8 x 8 pixels and .*9\.png 10 x 20; --size 8 would"):
+        read_pictures([folder])
+    found = read_pictures([folder], size=4, grey=True)
+    assert found.pixels.shape == (7, 4, 4, 1)
+    assert (found.pixels[-1] == 200).all()
+
+
+def test_idx_files_are_read_with_their_labels(tmp_path: Path) -> None:
+    images = squares(5)[..., 0]
+    head = bytes([0, 0, 8, 3]) + struct.pack(">III", *images.shape)
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(head + images.tobytes()))
+    labels = tmp_path / "train-labels-idx1-ubyte.gz"
+    labels.write_bytes(
+        gzip.compress(bytes([0, 0, 8, 1]) + struct.pack(">I", 5) + bytes([7, 1, 7, 0, 3]))
+    )
+    found = read_pictures([path])
+    assert np.array_equal(found.pixels[..., 0], images)
+    assert found.labels == ["7", "1", "7", "0", "3"]
+    path.write_bytes(gzip.compress((head + images.tobytes())[:-1]))
+    with pytest.raises(ValueError, match="is cut short: 320 bytes were to come"):
+        read_pictures([path])
+
+
+def test_a_picture_is_written_as_others_read_it(tmp_path: Path) -> None:
+    for channels in (1, 3):
+        sheet = make_sheet(squares(3, channels))
+        assert sheet.shape == (19, 19, channels)
+        (tmp_path / "sheet.png").write_bytes(encode_png(sheet))
+        read = np.asarray(Image.open(tmp_path / "sheet.png"))
+        assert np.array_equal(read.reshape(sheet.shape), sheet)
+
+
+def test_the_nearest_of_others_is_found() -> None:
+    images = squares(9)
+    assert np.array_equal(find_nearest(images[[4, 2]], images, at_once=4), images[[4, 2]])

@@ -1,0 +1,201 @@
+"""Images: a likelihood is a likelihood, and drawing is what it says."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.attention.patterns import Causal, Window
+from manyheads.attention.places import grid
+from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
+from manyheads.attention.rules import Every
+from manyheads.decoding.config import Sampling
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.stack import Stack
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.batches import ImageBatch, ImageBatches
+from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.drawing import ImageStep, draw_images
+from manyheads.tasks.image.likelihood import LogisticMixture
+from manyheads.tasks.image.network import ImageDecoder
+from manyheads.tasks.image.settings import ImageData, ImageRecipe, image_network
+from manyheads.tasks.image.task import ImageTask
+
+SMALL = image_network(24, 2, 2, 0.0, neighbours=1)
+BINARY = PixelCodec(2, 2, levels=2)
+COLOUR = PixelCodec(8, 4, 3, levels=16)
+
+
+def task_of(codec: PixelCodec, **network: Any) -> ImageTask:
+    data = ImageData((".",), levels=codec.levels)  # type: ignore[arg-type]
+    head = "mixture" if codec.whole else "categorical"
+    config = replace(SMALL, head=head, mixtures=3, tile=codec.tile, **network)
+    return ImageTask(ImageRecipe("image", data, config), codec)
+
+
+def network_of(task: ImageTask) -> ImageDecoder:
+    """With weights far from where they begin, so that everything matters."""
+    torch.manual_seed(0)
+    network = task.network().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return network
+
+
+def every_image() -> torch.Tensor:
+    """All sixteen of 2 x 2 in black and white."""
+    return torch.tensor([*product((0, 1), repeat=4)], dtype=torch.uint8).view(-1, 2, 2, 1)
+
+
+@pytest.mark.parametrize("tile", [0, 1])
+def test_the_probabilities_of_all_images_add_up_to_one(tile: int) -> None:
+    task = task_of(replace(BINARY, tile=tile))
+    with torch.no_grad():
+        logs = task.log_probs(network_of(task), ImageBatch(every_image()))
+    assert logs.exp().sum().item() == pytest.approx(1, abs=1e-5)
+    assert logs.exp().max() - logs.exp().min() > 0.01
+
+
+def test_images_are_drawn_as_often_as_they_are_likely() -> None:
+    task = task_of(BINARY)
+    network, count = network_of(task), 4000
+    with torch.no_grad():
+        wanted = task.log_probs(network, ImageBatch(every_image())).exp()
+    drawn = draw_images(network, BINARY, torch.zeros(count, 0).long(), None, Sampling())
+    met = Counter(map(tuple, drawn.tolist()))
+    found = torch.tensor([met[tuple(one.flatten().tolist())] / count for one in every_image()])
+    assert (found - wanted).abs().max() < 4 * (0.25 / count) ** 0.5
+
+
+def test_a_mixture_of_logistics_is_a_distribution_over_whole_pixels() -> None:
+    mixture = LogisticMixture(levels=6, parts=3, count=4)
+    torch.manual_seed(0)
+    outputs = torch.randn(2, 1, mixture.outputs) * 3
+    pixels = torch.tensor([*product(range(6), repeat=3)])  # (216, 3)
+    logs = mixture.log_probs(outputs, pixels)  # (2, 216)
+    torch.testing.assert_close(logs.exp().sum(1), torch.ones(2), atol=1e-5, rtol=0)
+    chain = torch.zeros(2, 216)
+    for part in range(3):
+        each = mixture.next_log_probs(
+            outputs.expand(2, 216, -1), pixels[:, :part].expand(2, -1, -1)
+        )
+        torch.testing.assert_close(each.exp().sum(-1), torch.ones(2, 216), atol=1e-5, rtol=0)
+        chain += each.gather(-1, pixels[:, part].expand(2, -1)[..., None])[..., 0]
+    torch.testing.assert_close(chain, logs, atol=1e-4, rtol=0)
+
+
+def test_a_mixture_stays_finite_where_logistics_are_narrow_and_far_away() -> None:
+    mixture = LogisticMixture(levels=256, parts=1, count=2)
+    outputs = torch.tensor([[0.0, 0.0, 50.0, -50.0, 20.0, -20.0]], requires_grad=True)
+    logs = mixture.log_probs(outputs.expand(256, -1), torch.arange(256)[:, None])
+    logs.sum().backward()
+    assert logs.isfinite().all()
+    assert outputs.grad is not None
+    assert outputs.grad.isfinite().all()
+
+
+CODECS = {
+    "values": COLOUR,
+    "values in tiles": replace(COLOUR, tile=2),
+    "pixels": replace(COLOUR, whole=True),
+    "pixels in tiles, of classes": replace(COLOUR, whole=True, tile=4, classes=["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_pixels_become_numbers_and_the_same_pixels_again(kind: str) -> None:
+    codec = CODECS[kind]
+    pixels = torch.randint(codec.levels, (3, *codec.shape), dtype=torch.uint8)
+    assert torch.equal(codec.decode(codec.encode(pixels)), pixels)
+    bright = codec.brighten(pixels)
+    assert torch.equal(codec.quantize(bright), pixels)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize(
+    "network",
+    [{}, {"neighbours": 0}, {"pattern": "Blocks(8, 8)"}, {"pattern": "Blocks((2, 2), (2, 1))"}],
+    ids=str,
+)
+def test_token_by_token_is_the_same_as_all_at_once(kind: str, network: dict[str, Any]) -> None:
+    codec = CODECS[kind]
+    task = task_of(codec, **network)
+    made = network_of(task)
+    ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape))))
+    classes = torch.tensor([[0], [1]]) if codec.classes else None
+    with torch.no_grad():
+        whole = made(Tokens(ids, codec.places, types=classes))
+        step = ImageStep(made, codec, classes)
+        parts = [step.read(ids[:, :5]), *(step.read(one) for one in ids[:, 5:].split(1, 1))]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_what_is_near_is_what_was_drawn_there(kind: str) -> None:
+    """Each token reads of its neighbours those that come before it, and itself never."""
+    codec = CODECS[kind]
+    near, at = codec.nearby(1), codec.places
+    assert (near <= at.order[:, None]).all()
+    for token in range(0, codec.tokens, 7):
+        others = (near[token, 1:][near[token, 1:] > 0] - 1).tolist()
+        for other in others:
+            apart = [abs(int(axis[other] - axis[token])) for axis in at.axes]
+            assert max(apart[:2]) == 1
+            assert not any(apart[2:])
+        rows, columns = (axis - axis[token] for axis in at.axes[:2])
+        close = (rows.abs().maximum(columns.abs()) == 1) & (at.order < token)
+        for axis in at.axes[2:]:
+            close &= axis == axis[token]
+        assert len(others) == int(close.sum())
+
+
+RELATIVES: dict[str, Relative] = {
+    "rotary": Rotary(100),
+    "bias": RelativeBias(2, Every(9), axes=2),
+    "content": RelativeContent(8, Every(9), axes=2),
+}
+
+
+@pytest.mark.parametrize("name", RELATIVES)
+def test_shifting_a_picture_shifts_what_relative_attention_computes(name: str) -> None:
+    """Two layers that see one row and column around; away from what comes in at the edges."""
+    torch.manual_seed(0)
+    config = TransformerConfig(width=16, depth=2, heads=2, dropout=0.0, position=None)
+    stack = Stack.of(config, Causal() & Window(1), relative=RELATIVES[name]).eval()
+    picture = torch.randn(9, 9, 16)
+    moved = picture.roll((1, 2), (0, 1))
+    with torch.no_grad():
+        states = stack(torch.stack([picture, moved]).flatten(1, 2), grid(9, 9)).view(2, 9, 9, 16)
+    inner = states[0, 2:-1, 2:-4], states[1, 3:, 4:-2]
+    torch.testing.assert_close(*inner, atol=1e-4, rtol=1e-4)
+    assert (states[0, 2:-1, 2:-4] - states[1, 2:-1, 2:-4]).abs().max() > 0.1
+
+
+def test_an_epoch_is_the_same_again_and_draws_black_and_white_anew_in_each() -> None:
+    pixels = np.arange(256, dtype=np.uint8).reshape(16, 4, 4, 1)
+    codec = PixelCodec(4, 4, levels=2)
+    batches = ImageBatches(pixels, None, codec, 16 * 5, flip=True, sample=True)
+    first, again, next_one = batches.epoch(0), batches.epoch(0), batches.epoch(1)
+    assert [len(rows) for rows in first] == [5, 5, 5]
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(batches.batch(one).pixels, batches.batch(other).pixels)
+    assert not np.array_equal(first[0], next_one[0])
+    bright = torch.stack([batches.batch(rows).pixels.float().mean() for rows in first]).mean()
+    assert 0.3 < bright < 0.7
+    seen = np.concatenate([rows[:, 0] for rows in batches.whole()])
+    assert np.array_equal(seen, np.arange(16))
+
+
+def test_an_image_and_its_mirror_image_are_both_met() -> None:
+    pixels = np.zeros((64, 1, 2, 1), np.uint8)
+    pixels[:, 0, 1] = 200
+    batches = ImageBatches(pixels, None, PixelCodec(1, 2), 128, flip=True)
+    (rows,) = batches.epoch(0)
+    met = batches.batch(rows).pixels[:, 0, :, 0].tolist()
+    assert {tuple(one) for one in met} == {(0, 200), (200, 0)}
+    assert pixels[:, 0, 1].min() == 200  # what is learned from stays as it is
