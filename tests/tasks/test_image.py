@@ -22,6 +22,7 @@ from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.drawing import ImageStep, draw_images
 from manyheads.tasks.image.likelihood import LogisticMixture
 from manyheads.tasks.image.network import ImageDecoder
+from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.settings import ImageData, ImageRecipe, image_network
 from manyheads.tasks.image.task import ImageTask
 
@@ -133,6 +134,21 @@ def test_token_by_token_is_the_same_as_all_at_once(kind: str, network: dict[str,
         step = ImageStep(made, codec, classes)
         parts = [step.read(ids[:, :5]), *(step.read(one) for one in ids[:, 5:].split(1, 1))]
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("given", [0, 9])
+def test_a_recorded_step_draws_the_same_images(kind: str, given: int) -> None:
+    codec = CODECS[kind]
+    network = network_of(task_of(codec))
+    begin = torch.arange(2 * given).view(2, given)
+    classes = torch.tensor([[0], [1]]) if codec.classes else None
+    how = Sampling(temperature=0.8, top_p=0.9, seed=5)
+    wanted = draw_images(network, codec, begin, classes, how)
+    with torch.no_grad():
+        recorder = ImageRecorder(network, codec, classes, how, 2)
+        drawn = recorder.draw(begin, range(2), lambda more: None)
+    assert torch.equal(drawn, wanted)
 
 
 @pytest.mark.parametrize("kind", CODECS)

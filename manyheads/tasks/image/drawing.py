@@ -17,6 +17,7 @@ from manyheads.decoding.sample import pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import ImageDecoder
+from manyheads.tasks.image.recorded import ImageRecorder
 
 AT_ONCE = 64  # images
 
@@ -62,10 +63,14 @@ def draw_images(
     Each draws by its own number, from `first` on, so that nothing depends on the batch.
     """
     network.eval()
-    parts = [
-        draw_batch(network, codec, some, kept, how, range(first + i, first + i + len(some)), told)
-        for i, some, kept in split_batch(given, classes)
-    ]
+    parts = []
+    for i, some, kept in split_batch(given, classes):
+        numbers = range(first + i, first + i + len(some))
+        if some.is_cuda:
+            recorder = ImageRecorder(network, codec, kept, how, len(some))
+            parts.append(recorder.draw(some, numbers, told))
+        else:
+            parts.append(draw_batch(network, codec, some, kept, how, numbers, told))
     return torch.cat(parts)
 
 

@@ -1,0 +1,262 @@
+"""Images on one GPU: how likely CIFAR-10 and MNIST are, who must see whom, and how fast one draws.
+
+    python bench/images.py best --cifar FOLDER --minutes 6 --json results/images.json
+    python bench/images.py memory --cifar FOLDER            local 1D, 8 to 256 tokens of memory
+    python bench/images.py tiles --cifar FOLDER             local 2D against local 1D and all
+    python bench/images.py mnist --mnist FOLDER --minutes 3
+    python bench/images.py sampling --run runs/images/best  images a second, recorded and not
+    python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
+
+A folder holds train*.npz and test.npz, each with `images` (N, rows, columns[, 3]) of bytes and
+`labels`. Validated on a part of the training images, measured on all test images at the end. Rows
+of the same name in the file of figures are written over, the others stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads.decoding.config import Sampling
+from manyheads.learn import begin, fit_into, go_on
+from manyheads.models import load
+from manyheads.modules.transformer import Tokens
+from manyheads.request import Request, resolve
+from manyheads.tasks.image.drawing import draw_images
+from manyheads.tasks.image.evaluation import evaluate_images
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
+from manyheads.tasks.image.sources import read_pictures
+from manyheads.training.distributed import join
+from manyheads.training.run import Run
+from manyheads.training.trainer import Callback, StepLog
+from manyheads.training.weights import count_parameters
+
+# Deep enough to look far, narrow enough to see each image many times in minutes.
+BEST = [
+    "network.width=384",
+    "network.depth=12",
+    "network.heads=6",
+    "network.ffn_width=1024",
+    "network.neighbours=3",
+    "network.dropout=0.0",
+    "data.flip=true",
+    "training.tokens_per_batch=65536",
+    "training.learning_rate=0.0015",
+    "training.ema=0.999",
+    "training.steps=40000",
+    "training.validate_every=4000",
+    "data.held_out=0.02",
+]
+# One budget for all that are compared, and no pixels beside the last: attention must find them.
+COMPARED = [
+    "network.width=256",
+    "network.depth=8",
+    "network.heads=4",
+    "network.ffn_width=704",
+    "network.neighbours=0",
+    "network.dropout=0.0",
+    "training.tokens_per_batch=65536",
+    "training.learning_rate=0.0015",
+    "training.ema=0.99",
+    "training.steps=1500",
+    "training.validate_every=500",
+    "data.held_out=0.02",
+]
+DIGITS = [
+    "network.width=256",
+    "network.depth=10",
+    "network.heads=4",
+    "network.ffn_width=704",
+    "network.neighbours=3",
+    "network.dropout=0.1",
+    "data.binarize=sample",
+    "training.tokens_per_batch=50176",
+    "training.learning_rate=0.0015",
+    "training.ema=0.999",
+    "training.steps=40000",
+    "training.validate_every=4000",
+    "data.held_out=0.02",
+]
+TOY = [
+    "network.width=32",
+    "network.depth=2",
+    "network.heads=2",
+    "network.ffn_width=64",
+    "training.tokens_per_batch=4096",
+    "training.steps=4",
+]
+LOCAL_1D = {
+    f"local 1D, memory {m}": [f"network.pattern=Blocks({m}, {m})"] for m in (8, 16, 64, 256)
+}
+LOCAL_2D = {
+    "all that was drawn": [],
+    "local 1D, 8 rows": ["network.pattern=Blocks(256, 256)"],
+    "local 2D, 8 x 8 and 8 around, row by row": ["network.pattern=Blocks((8, 8), (8, 8))"],
+    "local 2D, 8 x 8 and 8 around, tile by tile": [
+        "network.pattern=Blocks((8, 8), (8, 8))",
+        "network.tile=8",
+    ],
+}
+
+
+class Told(Callback):
+    """A line for each log and validation."""
+
+    def say(self, text: str) -> None:
+        print(f"  {text}", flush=True)
+
+    def on_log(self, note: StepLog) -> None:
+        speed = f"{note.tokens_per_second:,.0f} values/s"
+        print(f"  step {note.step} of {note.steps}  loss {note.loss:.4f}  {speed}", flush=True)
+
+    def on_validate(self, step: int, scores: dict[str, float], samples: Any) -> None:
+        print(f"  step {step}: {scores}", flush=True)
+
+
+def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namespace) -> Run:
+    """By the name of its folder; one that is there is begun anew."""
+    world = join(asked.device)
+    settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
+    levels = {"levels": 2} if "data.binarize=sample" in settings else {}
+    files = {"images": tuple(sorted(data.glob("train*.npz"))), **levels}
+    run = Run(asked.out / name.replace(" ", "-").replace(",", ""))
+    shutil.rmtree(run.folder, ignore_errors=True)
+    request = Request("image", settings, files, world.device.type, None, "small")
+    recipe, corpus = resolve(request)
+    deadline = math.inf
+    begin(recipe, run, corpus, world)
+    if asked.minutes is not None:
+        deadline = time.monotonic() + 60 * asked.minutes
+        print(f"  {fit_into(asked.minutes, recipe, run, world)}", flush=True)
+    with suppress(ModuleNotFoundError):  # a picture of the curves needs matplotlib
+        go_on(run, world, Told(), deadline=deadline)
+    return run
+
+
+def measure_run(
+    part: str, name: str, data: Path, settings: list[str], asked: argparse.Namespace
+) -> dict[str, Any]:
+    print(f"== {name}", flush=True)
+    began = time.perf_counter()
+    run = train_run(name, data, settings, asked)
+    trained = time.perf_counter() - began
+    model = load(run.folder, asked.device)
+    test = read_pictures([data / "test.npz"])
+    report = evaluate_images(model, test)  # type: ignore[arg-type]
+    steps = model.task.recipe.training.steps
+    return {
+        "part": part,
+        "name": name,
+        "parameters": count_parameters(model.network),
+        "steps": steps,
+        "epochs": round(steps * model.task.batches().rows / len(model.task.batches().pixels), 1),
+        "minutes": round(trained / 60, 2),
+        "settings": settings,
+        **report["scores"],
+        "by_class": report["by_class"],
+    }
+
+
+# ---- drawing ---------------------------------------------------------------------------------
+
+
+def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Images a second: with a cache and a recorded step, and by reading all anew at each token."""
+    model: ImageModel = load(asked.run, asked.device)  # type: ignore[assignment]
+    codec, network, device = model.task.codec, model.network, model.device
+    batch = 4 if asked.quick else 64
+    given = torch.zeros(batch, 0, dtype=torch.long, device=device)
+    classes = model.choose_classes(batch, None)
+    times = []
+    for seed in range(1 if asked.quick else 3):
+        settle(device)
+        began = time.perf_counter()
+        drawn = draw_images(network, codec, given, classes, Sampling(seed=seed))
+        settle(device)
+        times.append(time.perf_counter() - began)
+    images = codec.brighten(codec.decode(drawn)).cpu().numpy()
+    save_png(enlarge(make_sheet(images)), asked.run / "sheet.png")
+    cached = batch / min(times)
+    yield {"part": "sampling", "name": "with a cache", "batch": batch, "images_per_second": cached}
+    anew = batch / read_anew(model, batch)
+    yield {"part": "sampling", "name": "all read anew", "batch": batch, "images_per_second": anew}
+    print(f"{cached:.2f} images a second, {cached / anew:.0f} times as many as read anew")
+
+
+@torch.no_grad()
+def read_anew(model: ImageModel, batch: int) -> float:
+    """Seconds of a batch: a pass at four lengths stands for all of their quarter."""
+    codec, device = model.task.codec, model.device
+    at, _ = codec.on(device)
+    total = 0.0
+    for eighth in (1, 3, 5, 7):
+        length = max(1, codec.tokens * eighth // 8)
+        ids = torch.full((batch, length), codec.start, device=device)
+        tokens = Tokens(ids, at[:length], types=model.choose_classes(batch, None))
+        model.network(tokens)
+        settle(device)
+        began = time.perf_counter()
+        for _ in range(3):
+            model.network(tokens)
+        settle(device)
+        total += (time.perf_counter() - began) / 3 * codec.tokens / 4
+    return total
+
+
+def settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+# ---- what is asked for -----------------------------------------------------------------------
+
+
+def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    if asked.part == "best":
+        yield measure_run("best", "best", asked.cifar, BEST, asked)
+    if asked.part == "mnist":
+        yield measure_run("mnist", "mnist", asked.mnist, DIGITS, asked)
+    for name, more in {"memory": LOCAL_1D, "tiles": LOCAL_2D}.get(asked.part, {}).items():
+        yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
+    if asked.part == "sampling":
+        yield from draw_rows(asked)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("part", choices=["best", "memory", "tiles", "mnist", "sampling"])
+    options.add_argument("setting", nargs="*", help="settings of a recipe, over those here")
+    options.add_argument("--cifar", type=Path, help="a folder with train*.npz and test.npz")
+    options.add_argument("--mnist", type=Path, help="the same, of MNIST")
+    options.add_argument("--run", type=Path, help="a run to draw with")
+    options.add_argument("--minutes", type=float, help="train for so long, instead of by steps")
+    options.add_argument("--out", type=Path, default=Path("runs/images"), help="where runs lie")
+    options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options.add_argument("--json", type=Path, help="keep the figures in this file")
+    options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
+    asked = options.parse_intermixed_args()
+    torch.set_float32_matmul_precision("high")
+    name = torch.cuda.get_device_name() if asked.device.startswith("cuda") else "CPU"
+    kept: dict[str, Any] = {"machine": f"{name}, torch {torch.__version__}", "rows": []}
+    if asked.json and asked.json.exists():
+        kept["rows"] = json.loads(asked.json.read_text())["rows"]
+    for row in make_rows(asked):
+        print({key: value for key, value in row.items() if key not in ("settings", "by_class")})
+        key = row["part"], row["name"]
+        kept["rows"] = [one for one in kept["rows"] if (one["part"], one["name"]) != key] + [row]
+        if asked.json:  # after each: a run that is cut short keeps what it has
+            asked.json.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

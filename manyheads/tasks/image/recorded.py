@@ -1,0 +1,121 @@
+"""Images drawn with a step that is recorded once, as a CUDA graph, and played back.
+
+Elsewhere the same code runs as it stands.
+
+B images, N tokens, P values of a token, F tokens that are read for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.cache import Static
+from manyheads.attention.kernels import Fastest
+from manyheads.attention.kernels.single import Single
+from manyheads.attention.layer import Attention
+from manyheads.attention.places import Grid, Pairs
+from manyheads.decoding.config import Sampling
+from manyheads.decoding.cuda_graph import attention_of, pick, swap_kernel, weigh_on_device
+from manyheads.modules.stack import Block
+from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.network import ImageDecoder
+
+WARM_UPS = 3  # steps before the one that is recorded
+
+
+class ImageRecorder:
+    """A batch of images, and one step that draws a token of each: all of it on the device."""
+
+    def __init__(
+        self,
+        network: ImageDecoder,
+        codec: PixelCodec,
+        classes: Tensor | None,
+        how: Sampling,
+        batch: int,
+    ):
+        self.network, self.codec, self.classes, self.how = network, codec, classes, how
+        device = network.nearby.device
+        self.places, _ = codec.on(device)
+        self.canvas = torch.full((batch, codec.tokens + 1), codec.start, device=device)
+        self.place = torch.zeros(1, dtype=torch.long, device=device)
+        self.shares = torch.zeros(
+            batch, codec.tokens * codec.parts, dtype=torch.double, device=device
+        )
+        self.cache = Static(self.places)
+
+    def draw(self, given: Tensor, numbers: Sequence[int], told: Callable[[float], None]) -> Tensor:
+        """Tokens (B, N) of images that begin with what is given (B, n), by their numbers."""
+        begun = given.shape[1]
+        chances = [Random(f"{self.how.seed} {number}") for number in numbers]
+        drawn = (self.codec.tokens - begun) * self.codec.parts
+        rows = [[chance.random() for _ in range(drawn)] for chance in chances]
+        self.shares[:, begun * self.codec.parts :] = torch.tensor(rows, dtype=torch.double)
+        self.canvas[:, 1 : begun + 1] = given
+        self.place.zero_()
+        if begun == self.codec.tokens:
+            return given
+        if begun:  # all but the last, which is read by the first step
+            self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun])
+            self.place.fill_(begun)
+        play = self.record()
+        for _ in range(begun, self.codec.tokens):
+            play()
+            told(len(given))
+        return self.canvas[:, 1:]
+
+    def read(self, near: Tensor, at: Grid) -> Tensor:
+        """(B, T, F) -> what the head says after the last, (B, O)"""
+        states = self.network.states(near, at, types=self.classes, cache=self.cache)
+        return self.network.say(states[:, -1])
+
+    def step(self) -> None:
+        near = self.network.nearby.index_select(0, self.place)  # (1, F)
+        axes = tuple(axis.index_select(0, self.place) for axis in self.places.axes)
+        at = Grid(self.place, axes, self.places.sizes)
+        said = self.read(self.canvas[:, near], at)
+        parts = self.codec.parts
+        values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
+        for part in range(parts):
+            logs = self.network.likelihood.next_log_probs(said, values)
+            share = self.shares.index_select(1, self.place * parts + part)
+            chosen = logs.argmax(-1, keepdim=True)
+            if self.how.chosen != "greedy":
+                chosen = pick(weigh_on_device(logs, self.how), share)
+            values = torch.cat([values, chosen], 1)
+        self.canvas.index_copy_(1, self.place + 1, self.codec.join(values)[:, None])
+        self.place.add_(1)
+
+    def record(self) -> Callable[[], None]:
+        if self.place.device.type != "cuda":
+            return self.step
+        before = self.place.clone()
+        with swap_kernel(self.network, self.choose_kernel()):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UPS):
+                    self.step()
+                    self.place.copy_(before)  # what else it wrote is written again
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.step()
+        self.place.copy_(before)
+        return graph.replay
+
+    def choose_kernel(self) -> Fastest | Single:
+        """One that reads only what is filled of the cache, where it can do all layers' work."""
+        stack, single = self.network.stack, Single()
+        at = Grid(self.place, self.places.axes, self.places.sizes)
+        for block, pattern in zip(cast(list[Block], stack.blocks), stack.patterns, strict=True):
+            layer: Attention = attention_of(block)
+            pairs = Pairs(len(self.canvas), layer.heads, at, self.places)
+            if single.refuses(layer.work(pattern, pairs, layer.out.weight)):
+                return Fastest()
+        return single
