@@ -4,6 +4,7 @@
     python bench/images.py memory --cifar FOLDER            local 1D, 8 to 256 tokens of memory
     python bench/images.py tiles --cifar FOLDER             local 2D against local 1D and all
     python bench/images.py mnist --mnist FOLDER --minutes 3
+    python bench/images.py upscale --cifar FOLDER --minutes 4
     python bench/images.py sampling --run runs/images/best  images a second, recorded and not
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
 
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from manyheads.decoding.config import Sampling
 from manyheads.learn import begin, fit_into, go_on
@@ -127,8 +129,8 @@ def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namesp
     """By the name of its folder; one that is there is begun anew."""
     world = join(asked.device)
     settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
-    levels = {"levels": 2} if "data.binarize=sample" in settings else {}
-    files = {"images": tuple(sorted(data.glob("train*.npz"))), **levels}
+    more = {"mnist": {"levels": 2}, "upscale": {"upscale": "8:32"}}.get(asked.part, {})
+    files = {"images": tuple(sorted(data.glob("train*.npz"))), **more}
     run = Run(asked.out / name.replace(" ", "-").replace(",", ""))
     shutil.rmtree(run.folder, ignore_errors=True)
     request = Request("image", settings, files, world.device.type, None, "small")
@@ -167,6 +169,46 @@ def measure_run(
     }
 
 
+# ---- small images made large -----------------------------------------------------------------
+
+
+@torch.no_grad()
+def measure_upscaled(
+    asked: argparse.Namespace, images: int = 64, samples: int = 16
+) -> dict[str, float]:
+    """In dB: a sample, the mean of several and bicubic against the image; and a sample that is
+    made small again against what it was made of.
+    """
+    model: ImageModel = load(asked.out / "upscale", asked.device)  # type: ignore[assignment]
+    codec, task = model.task.codec, model.task
+    images, samples = (4, 2) if asked.quick else (images, samples)
+    test = read_pictures([asked.cifar / "test.npz"]).pixels[:images]
+    large = codec.quantize(torch.from_numpy(test))
+    small = codec.shrink(large)
+    condition = task.condition(model.network, images, None, small)
+    given = torch.zeros(images, 0, dtype=torch.long, device=model.device)
+    drawn = []
+    for number in range(samples):
+        ids = draw_images(model.network, codec, given, condition, Sampling(), number * images)
+        drawn.append(codec.decode(ids).cpu())
+    save_png(enlarge(make_sheet(codec.brighten(drawn[0]).numpy())), asked.out / "upscale.png")
+    wide = small.permute(0, 3, 1, 2).float()
+    cubic = F.interpolate(wide, (codec.rows, codec.columns), mode="bicubic").clamp(0, 255)
+    mean = torch.stack(drawn).float().mean(0)
+    return {
+        "sample": decibels(drawn[0], large),
+        f"mean of {samples}": decibels(mean, large),
+        "bicubic": decibels(cubic.permute(0, 2, 3, 1), large),
+        "sample made small": decibels(codec.shrink(drawn[0]), small),
+    }
+
+
+def decibels(one: torch.Tensor, other: torch.Tensor) -> float:
+    """PSNR, the mean over images."""
+    errors = (one.float() - other.float()).square().flatten(1).mean(1).clamp(min=1e-9)
+    return round(float((10 * torch.log10(255**2 / errors)).mean()), 2)
+
+
 # ---- drawing ---------------------------------------------------------------------------------
 
 
@@ -176,12 +218,12 @@ def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     codec, network, device = model.task.codec, model.network, model.device
     batch = 4 if asked.quick else 64
     given = torch.zeros(batch, 0, dtype=torch.long, device=device)
-    classes = model.choose_classes(batch, None)
+    condition = model.task.condition(network, batch, None, None)
     times = []
     for seed in range(1 if asked.quick else 3):
         settle(device)
         began = time.perf_counter()
-        drawn = draw_images(network, codec, given, classes, Sampling(seed=seed))
+        drawn = draw_images(network, codec, given, condition, Sampling(seed=seed))
         settle(device)
         times.append(time.perf_counter() - began)
     images = codec.brighten(codec.decode(drawn)).cpu().numpy()
@@ -198,11 +240,12 @@ def read_anew(model: ImageModel, batch: int) -> float:
     """Seconds of a batch: a pass at four lengths stands for all of their quarter."""
     codec, device = model.task.codec, model.device
     at, _ = codec.on(device)
+    classes = torch.zeros(batch, 1, dtype=torch.long, device=device) if codec.classes else None
     total = 0.0
     for eighth in (1, 3, 5, 7):
         length = max(1, codec.tokens * eighth // 8)
         ids = torch.full((batch, length), codec.start, device=device)
-        tokens = Tokens(ids, at[:length], types=model.choose_classes(batch, None))
+        tokens = Tokens(ids, at[:length], types=classes)
         model.network(tokens)
         settle(device)
         began = time.perf_counter()
@@ -221,9 +264,15 @@ def settle(device: torch.device) -> None:
 # ---- what is asked for -----------------------------------------------------------------------
 
 
+PARTS = ["best", "memory", "tiles", "mnist", "upscale", "sampling"]
+
+
 def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if asked.part == "best":
         yield measure_run("best", "best", asked.cifar, BEST, asked)
+    if asked.part == "upscale":
+        row = measure_run("upscale", "upscale", asked.cifar, BEST, asked)
+        yield {**row, "psnr": measure_upscaled(asked)}
     if asked.part == "mnist":
         yield measure_run("mnist", "mnist", asked.mnist, DIGITS, asked)
     for name, more in {"memory": LOCAL_1D, "tiles": LOCAL_2D}.get(asked.part, {}).items():
@@ -234,7 +283,7 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("part", choices=["best", "memory", "tiles", "mnist", "sampling"])
+    options.add_argument("part", choices=PARTS)
     options.add_argument("setting", nargs="*", help="settings of a recipe, over those here")
     options.add_argument("--cifar", type=Path, help="a folder with train*.npz and test.npz")
     options.add_argument("--mnist", type=Path, help="the same, of MNIST")

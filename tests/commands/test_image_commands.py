@@ -129,6 +129,33 @@ def test_a_run_draws_and_scores_in_tiles_with_local_attention(
     )
 
 
+def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_path: Path) -> None:
+    arrays, run = save_arrays(tmp_path / "colours.npz", channels=3), tmp_path / "run"
+    asked = ("--images", arrays, "--upscale", "4:8", "--out", run)
+    done = manyheads("train", "image", *asked, *LITTLE, *CPU)
+    assert done.code == 0, done.err
+    assert (run / "samples.png").exists()
+    small, out = tmp_path / "small.png", ("--out", tmp_path / "large.png", *CPU)
+    small.write_bytes(encode_png(squares(1, 3)[0, ::2, ::2]))
+    done = manyheads("generate", "--model", run, "--upscale", small, "--count", 2, *out)
+    assert done.code == 0, done.err
+    assert "2 images of 8 x 8" in done.out
+    assert manyheads("evaluate", "--model", run, "--images", arrays, *CPU).code == 0
+    refuses(
+        "the model enlarges images of 4 x 4, and none came; --upscale small.png would do",
+        *("generate", "--model", run, *out),
+    )
+    small.write_bytes(encode_png(squares(1, 3)[0]))
+    refuses(
+        "the model enlarges images of 4 x 4 with 3 channels, this one is 8 x 8 with 3",
+        *("generate", "--model", run, "--upscale", small, *out),
+    )
+    refuses(
+        "upscale is two sizes, of which the first divides the second, as 8:32, got 3:8",
+        *("train", "image", "--images", arrays, "--upscale", "3:8", "--out", tmp_path / "x", *CPU),
+    )
+
+
 # ---- what is typed wrong ---------------------------------------------------------------------
 
 

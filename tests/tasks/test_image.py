@@ -105,7 +105,15 @@ CODECS = {
     "values in tiles": replace(COLOUR, tile=2),
     "pixels": replace(COLOUR, whole=True),
     "pixels in tiles, of classes": replace(COLOUR, whole=True, tile=4, classes=["a", "b"]),
+    "pixels of small images": PixelCodec(8, 8, 3, levels=16, whole=True, small=2),
 }
+
+
+def asked_of(codec: PixelCodec) -> tuple[torch.Tensor | None, list[Tokens]]:
+    """Classes and small images of two, where there are any."""
+    small = torch.randint(codec.levels, (2, codec.small, codec.small, 3), dtype=torch.uint8)
+    classes = torch.tensor([[0], [1]]) if codec.classes else None
+    return classes, [codec.read_small(small)] if codec.small else []
 
 
 @pytest.mark.parametrize("kind", CODECS)
@@ -128,10 +136,10 @@ def test_token_by_token_is_the_same_as_all_at_once(kind: str, network: dict[str,
     task = task_of(codec, **network)
     made = network_of(task)
     ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape))))
-    classes = torch.tensor([[0], [1]]) if codec.classes else None
+    classes, small = asked_of(codec)
     with torch.no_grad():
-        whole = made(Tokens(ids, codec.places, types=classes))
-        step = ImageStep(made, codec, classes)
+        whole = made(*small, Tokens(ids, codec.places, types=classes))
+        step = ImageStep(made, codec, made.condition(classes, *small or [None]))
         parts = [step.read(ids[:, :5]), *(step.read(one) for one in ids[:, 5:].split(1, 1))]
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
 
@@ -142,13 +150,23 @@ def test_a_recorded_step_draws_the_same_images(kind: str, given: int) -> None:
     codec = CODECS[kind]
     network = network_of(task_of(codec))
     begin = torch.arange(2 * given).view(2, given)
-    classes = torch.tensor([[0], [1]]) if codec.classes else None
+    classes, small = asked_of(codec)
     how = Sampling(temperature=0.8, top_p=0.9, seed=5)
-    wanted = draw_images(network, codec, begin, classes, how)
     with torch.no_grad():
-        recorder = ImageRecorder(network, codec, classes, how, 2)
+        condition = network.condition(classes, *small or [None])
+        wanted = draw_images(network, codec, begin, condition, how)
+        recorder = ImageRecorder(network, codec, condition, how, 2)
         drawn = recorder.draw(begin, range(2), lambda more: None)
     assert torch.equal(drawn, wanted)
+
+
+def test_a_pixel_lies_in_the_small_one_that_is_the_mean_of_its_square() -> None:
+    codec = replace(CODECS["pixels of small images"], tile=4)
+    small = torch.randint(16, (1, 2, 2, 3), dtype=torch.uint8)
+    large = small.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    assert torch.equal(codec.shrink(large), small)
+    below = codec.read_small(small).ids[:, codec.below()]
+    assert torch.equal(below, codec.encode(large))
 
 
 @pytest.mark.parametrize("kind", CODECS)

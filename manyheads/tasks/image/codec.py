@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.places import Grid, grid
+from manyheads.modules.transformer import Tokens
 from manyheads.training.files import write_text
 
 
@@ -31,6 +32,7 @@ class PixelCodec:
     whole: bool = False  # a token is a pixel, not one of its channels
     tile: int = 0
     classes: list[str] = field(default_factory=list)
+    small: int = 0  # rows and columns of the images that these are made from
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -126,6 +128,29 @@ class PixelCodec:
             if drawn.any():
                 found.append(torch.where(drawn, other + 1, 0))
         return torch.stack(found, 1)
+
+    @cached_property
+    def small_codec(self) -> PixelCodec:
+        return PixelCodec(self.small, self.small, self.channels, self.levels, whole=True)
+
+    def below(self) -> Tensor:
+        """(N,) which pixel of the small image each token lies in; where there is none, 0."""
+        row, column = (
+            axis * self.small // size
+            for axis, size in zip(self.places.axes[:2], self.shape[:2], strict=True)
+        )
+        return row * self.small + column
+
+    def shrink(self, pixels: Tensor) -> Tensor:
+        """Levels of images -> those of small ones, (B, small, small, channels): means."""
+        down, across = self.rows // self.small, self.columns // self.small
+        cut = pixels.view(-1, self.small, down, self.small, across, self.channels)
+        return cut.float().mean((2, 4)).round().to(torch.uint8)
+
+    def read_small(self, small: Tensor) -> Tokens:
+        """Levels (B, small, small, channels) as an encoder reads them."""
+        at, _ = self.small_codec.on(small.device)
+        return Tokens(self.small_codec.encode(small), at)
 
     def quantize(self, pixels: Tensor) -> Tensor:
         """Bytes -> levels: 0, 127, 128, 255 -> 0, 0, 1, 1 of two"""

@@ -21,12 +21,13 @@ from manyheads.tasks.image.verbs import DrawOptions, EvaluateImagesOptions
 def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     assert options.out is not None
     codec, began = model.task.codec, time.perf_counter()
-    begin = None
-    if options.complete is not None:
-        begin = same_colours(read_picture(options.complete), codec.channels)
+    begin, small = (
+        None if path is None else same_colours(read_picture(path), codec.channels)
+        for path in (options.complete, options.upscale)
+    )
     how = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     with count_amount(options.count * codec.tokens, "tokens", "drawn") as told:
-        images = model.generate(options.count, options.of_class, begin, told, **how)
+        images = model.generate(options.count, options.of_class, begin, small, told, **how)
     took = time.perf_counter() - began
     save_png(enlarge(on_sheet(images)), options.out)
     size = f"{codec.rows} x {codec.columns}"
@@ -39,7 +40,7 @@ def on_sheet(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None:
     data, codec = model.task.recipe.data, model.task.codec
-    pictures = read_pictures(options.images, data.size, codec.channels == 1)
+    pictures = read_pictures(options.images, data.scaled, codec.channels == 1)
     for note in pictures.notes:
         print(note, file=sys.stderr)
     pictures.pixels = same_colours(pictures.pixels, codec.channels)

@@ -28,9 +28,9 @@ class ImageStep(CachedStep):
     decoder: ImageDecoder
     cache: Growing
 
-    def __init__(self, decoder: ImageDecoder, codec: PixelCodec, classes: Tensor | None):
+    def __init__(self, decoder: ImageDecoder, codec: PixelCodec, condition: Tensor | None):
         super().__init__(decoder, places=codec.on(decoder.nearby.device)[0])
-        self.classes = classes
+        self.condition = condition  # (B, 1 or N, D)
         self.canvas: Tensor | None = None  # (B, N)
 
     @torch.no_grad()
@@ -43,7 +43,10 @@ class ImageStep(CachedStep):
         self.canvas[:, self.length : end] = ids
         near = self.canvas[:, self.decoder.nearby[self.length : end]]  # (B, T, F)
         at = self.places[self.length : end]
-        said = self.decoder.states(near, at, self.seen, self.classes, None, self.cache)
+        added = self.condition
+        if added is not None and added.shape[1] > 1:
+            added = added[:, self.length : end]
+        said = self.decoder.states(near, at, self.seen, added, None, self.cache)
         self.length = end
         return self.decoder.say(said)
 
@@ -53,18 +56,19 @@ def draw_images(
     network: ImageDecoder,
     codec: PixelCodec,
     given: Tensor,
-    classes: Tensor | None,
+    condition: Tensor | None,
     how: Sampling,
     first: int = 0,
     told: Callable[[float], None] = lambda more: None,
 ) -> Tensor:
-    """Tokens (B, N) of images that begin with what is given (B, n); `told` of each token drawn.
+    """Tokens (B, N) of images that begin with what is given (B, n), as the network's `condition`
+    says; `told` of each token drawn.
 
     Each draws by its own number, from `first` on, so that nothing depends on the batch.
     """
     network.eval()
     parts = []
-    for i, some, kept in split_batch(given, classes):
+    for i, some, kept in split_batch(given, condition):
         numbers = range(first + i, first + i + len(some))
         if some.is_cuda:
             recorder = ImageRecorder(network, codec, kept, how, len(some))
@@ -74,9 +78,9 @@ def draw_images(
     return torch.cat(parts)
 
 
-def split_batch(given: Tensor, classes: Tensor | None) -> list[tuple[int, Tensor, Tensor | None]]:
+def split_batch(given: Tensor, condition: Tensor | None) -> list[tuple[int, Tensor, Tensor | None]]:
     return [
-        (i, given[i : i + AT_ONCE], None if classes is None else classes[i : i + AT_ONCE])
+        (i, given[i : i + AT_ONCE], None if condition is None else condition[i : i + AT_ONCE])
         for i in range(0, len(given), AT_ONCE)
     ]
 
@@ -85,13 +89,13 @@ def draw_batch(
     network: ImageDecoder,
     codec: PixelCodec,
     given: Tensor,
-    classes: Tensor | None,
+    condition: Tensor | None,
     how: Sampling,
     numbers: Sequence[int],
     told: Callable[[float], None],
 ) -> Tensor:
     chances = [Random(f"{how.seed} {number}") for number in numbers]
-    step = ImageStep(network, codec, classes)
+    step = ImageStep(network, codec, condition)
     begin = torch.full((len(given), 1), codec.start, device=given.device)
     ids, new = given, torch.cat([begin, given], 1)
     while ids.shape[1] < codec.tokens:

@@ -27,42 +27,37 @@ class ImageModel(Model):
 
     task: ImageTask
 
+    @torch.no_grad()
     @show_options(Sampling, SamplingOptions)
     def generate(
         self,
         count: int = 1,
         of_class: str | None = None,
         begin: Bytes | None = None,
+        small: Bytes | None = None,
         told: Callable[[float], None] = lambda more: None,
         **options: Unpack[SamplingOptions],
     ) -> Bytes:
         """model.generate(16, of_class="3") -> bytes (16, rows, columns, channels).
 
         What is to be completed is a beginning, bytes (rows, columns, channels) of which the first
-        rows are there; `told` of each token as it is drawn.
+        rows are there. A model that enlarges images makes them of a small one, bytes as well.
+        `told` of each token as it is drawn.
         """
         codec = self.task.codec
+        shrunk = self.encode_small(small)
+        if shrunk is not None:
+            shrunk = shrunk.expand(count, -1, -1, -1)
         given = torch.zeros(1, 0, dtype=torch.long) if begin is None else self.encode_begin(begin)
         ids = draw_images(
             self.network,
             codec,
             given.expand(count, -1).to(self.device),
-            self.choose_classes(count, of_class),
+            self.task.condition(self.network, count, of_class, shrunk),
             Sampling(**options),
             told=told,
         )
         return codec.brighten(codec.decode(ids)).cpu().numpy()
-
-    def choose_classes(self, count: int, name: str | None) -> Tensor | None:
-        """All of one, or one after another where none is named."""
-        codec = self.task.codec
-        if name is not None:
-            numbers = torch.full((count,), codec.class_number(name))
-        elif codec.classes:
-            numbers = torch.arange(count) % len(codec.classes)
-        else:
-            return None
-        return numbers[:, None].to(self.device)
 
     def encode_begin(self, image: Bytes) -> Tensor:
         """The first tokens (1, n) of an image of which only the first rows are there."""
@@ -81,6 +76,25 @@ class ImageModel(Model):
         whole[:rows] = image
         ids = codec.encode(codec.quantize(torch.from_numpy(whole))[None])
         return ids[:, : codec.tokens * rows // codec.rows]
+
+    def encode_small(self, image: Bytes | None) -> Tensor | None:
+        """The levels (1, rows, columns, channels) of the image that is to be enlarged."""
+        codec = self.task.codec
+        if image is None and not codec.small:
+            return None
+        if image is None:
+            raise ValueError(
+                f"the model enlarges images of {codec.small} x {codec.small}, and none came; "
+                "--upscale small.png would do"
+            )
+        if not codec.small:
+            raise ValueError("an image to enlarge came to a model that draws from nothing")
+        if image.shape != codec.small_codec.shape:
+            ours, theirs = (
+                "{} x {} with {}".format(*s) for s in (codec.small_codec.shape, image.shape)
+            )
+            raise ValueError(f"the model enlarges images of {ours} channels, this one is {theirs}")
+        return codec.quantize(torch.from_numpy(image.copy()))[None]
 
     def score(self, images: Bytes, labels: Sequence[str] = ()) -> NDArray[np.float64]:
         """Nats of each image of bytes (N, rows, columns, channels); of a model that knows classes,

@@ -5,6 +5,9 @@ B images, N tokens, T of them, F tokens that are read for one, P values of a tok
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +21,7 @@ from manyheads.modules.build import build_position, build_relative, causal_patte
 from manyheads.modules.init import init_normal, init_table
 from manyheads.modules.positions import RelativeBiasValue, RelativeContentValue
 from manyheads.modules.stack import Memory, Stack
-from manyheads.modules.transformer import Decoder, Tokens
+from manyheads.modules.transformer import Decoder, Encoder, Tokens
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.likelihood import Categorical, Likelihood, LogisticMixture
 from manyheads.tasks.image.settings import ImageTransformerConfig, LearnedAxesValue
@@ -35,15 +38,15 @@ class PixelEmbedding(nn.Module):
         self.tables = nn.ModuleList(nn.Embedding(codec.levels + 1, width) for _ in range(parts))
         self.near = nn.Linear(near * (parts + 1), width) if near else None
         self.mix = nn.Linear(width, width) if near else None
-        self.classes = nn.Embedding(len(codec.classes), width) if codec.classes else None
-        for table in (*self.tables, *([] if self.classes is None else [self.classes])):
-            init_table(table)
+        for table in self.tables:
+            init_table(cast(nn.Embedding, table))
         if self.near is not None and self.mix is not None:
             init_normal(self.near, std=self.near.in_features**-0.5)
             init_normal(self.mix)
 
-    def forward(self, ids: Tensor, classes: Tensor | None = None) -> Tensor:
-        """ids (B, T, F), the last one first, and classes (B, 1) -> (B, T, D)"""
+    def forward(self, ids: Tensor, condition: Tensor | None = None) -> Tensor:
+        """ids (B, T, F), the last one first; what is to be drawn, (B, 1 or T, D) -> (B, T, D)"""
+        ids = ids if ids.dim() == 3 else ids[..., None]
         values = self.codec.split(ids)  # (B, T, F, P)
         x = sum(table(values[:, :, 0, part]) for part, table in enumerate(self.tables))
         if self.near is not None and self.mix is not None:
@@ -51,11 +54,7 @@ class PixelEmbedding(nn.Module):
             bright = values[:, :, 1:] * (2 / (self.codec.levels - 1)) - 1
             seen = torch.cat([bright * there, there], -1).flatten(2)
             x = x + self.mix(nn.functional.gelu(self.near(seen)))
-        if self.classes is None:
-            return x
-        if classes is None:
-            raise ValueError("a network that knows classes draws one of them, and none came")
-        return x + self.classes(classes)
+        return x if condition is None else x + condition
 
 
 class ImageDecoder(Decoder):
@@ -66,6 +65,7 @@ class ImageDecoder(Decoder):
     """
 
     nearby: Tensor
+    below: Tensor
 
     def __init__(
         self,
@@ -74,10 +74,32 @@ class ImageDecoder(Decoder):
         head: nn.Module,
         likelihood: Likelihood,
         nearby: Tensor,
+        below: Tensor,
+        *,
+        classes: int = 0,
+        encoder: Encoder | None = None,
     ):
+        """`below` says of each token (N,) which pixel of the small image it lies in."""
         super().__init__(embedding, stack, head)
-        self.likelihood = likelihood
+        self.likelihood, self.encoder = likelihood, encoder
+        self.classes = nn.Embedding(classes, stack.width) if classes else None
+        if self.classes is not None:
+            init_table(self.classes)
         self.register_buffer("nearby", nearby, persistent=False)
+        self.register_buffer("below", below, persistent=False)
+
+    def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
+        """What is to be drawn: classes (B, 1) and a small image -> (B, 1 or N, D), to be added."""
+        parts = []
+        if self.classes is not None:
+            if classes is None:
+                raise ValueError("a network that knows classes draws one of them, and none came")
+            parts.append(self.classes(classes))
+        if self.encoder is not None:
+            if small is None:
+                raise ValueError("a network that enlarges images needs a small one, and none came")
+            parts.append(self.encoder(small)[:, self.below])
+        return sum(parts[1:], start=parts[0]) if parts else None
 
     def states(
         self,
@@ -92,11 +114,11 @@ class ImageDecoder(Decoder):
             ids = ids[:, self.nearby[: ids.shape[1]]]
         return super().states(ids, at, seen, types, memory, cache)
 
-    def forward(
-        self, tokens: Tokens, memory: Memory | None = None, cache: Cache | None = None
-    ) -> Tensor:
-        states = self.states(tokens.ids, tokens.at, tokens.seen, tokens.types, memory, cache)
-        return self.say(states)
+    def forward(self, *inputs: Any) -> Tensor:
+        """Of images with their classes as types; behind the small ones they are made from."""
+        *small, tokens = inputs
+        condition = self.condition(tokens.types, next(iter(small), None))
+        return self.say(self.states(tokens.ids, tokens.at, tokens.seen, condition))
 
     def say(self, states: Tensor) -> Tensor:
         """What the head says, in 32 bits: the logarithm of a small probability has many digits."""
@@ -107,6 +129,7 @@ class ImageDecoder(Decoder):
 
 def build_image_network(network: ImageTransformerConfig, codec: PixelCodec) -> ImageDecoder:
     near = codec.nearby(network.neighbours)
+    network = replace(network, depth=network.depths[1])
     stack = Stack.of(
         network,
         causal_patterns(network),
@@ -118,8 +141,25 @@ def build_image_network(network: ImageTransformerConfig, codec: PixelCodec) -> I
     init_normal(head)
     with torch.no_grad():
         head.bias.copy_(likelihood.first_outputs())
-    embedding = PixelEmbedding(codec, network.width, near.shape[1] - 1)
-    return ImageDecoder(embedding, stack, head, likelihood, near)
+    return ImageDecoder(
+        PixelEmbedding(codec, network.width, near.shape[1] - 1),
+        stack,
+        head,
+        likelihood,
+        near,
+        codec.below(),
+        classes=len(codec.classes),
+        encoder=build_small_encoder(network, codec.small_codec) if codec.small else None,
+    )
+
+
+def build_small_encoder(network: ImageTransformerConfig, small: PixelCodec) -> Encoder:
+    """All pixels of a small image see each other."""
+    depth, _ = network.depths
+    config = replace(network, depth=depth, pattern="Everything()")
+    position, relative = build_below(config, small), build_between(config, small)
+    stack = Stack.of(config, Everything(), position=position, relative=relative)
+    return Encoder(PixelEmbedding(small, network.width, 0), stack)
 
 
 def build_likelihood(network: ImageTransformerConfig, codec: PixelCodec) -> Likelihood:

@@ -35,11 +35,11 @@ class ImageRecorder:
         self,
         network: ImageDecoder,
         codec: PixelCodec,
-        classes: Tensor | None,
+        condition: Tensor | None,
         how: Sampling,
         batch: int,
     ):
-        self.network, self.codec, self.classes, self.how = network, codec, classes, how
+        self.network, self.codec, self.how = network, codec, how
         device = network.nearby.device
         self.places, _ = codec.on(device)
         self.canvas = torch.full((batch, codec.tokens + 1), codec.start, device=device)
@@ -48,6 +48,7 @@ class ImageRecorder:
             batch, codec.tokens * codec.parts, dtype=torch.double, device=device
         )
         self.cache = Static(self.places)
+        self.condition = condition  # (B, 1 or N, D)
 
     def draw(self, given: Tensor, numbers: Sequence[int], told: Callable[[float], None]) -> Tensor:
         """Tokens (B, N) of images that begin with what is given (B, n), by their numbers."""
@@ -61,7 +62,8 @@ class ImageRecorder:
         if begun == self.codec.tokens:
             return given
         if begun:  # all but the last, which is read by the first step
-            self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun])
+            first = torch.arange(begun, device=given.device)
+            self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun], first)
             self.place.fill_(begun)
         play = self.record()
         for _ in range(begun, self.codec.tokens):
@@ -69,16 +71,19 @@ class ImageRecorder:
             told(len(given))
         return self.canvas[:, 1:]
 
-    def read(self, near: Tensor, at: Grid) -> Tensor:
-        """(B, T, F) -> what the head says after the last, (B, O)"""
-        states = self.network.states(near, at, types=self.classes, cache=self.cache)
+    def read(self, near: Tensor, at: Grid, rows: Tensor) -> Tensor:
+        """(B, T, F) in these rows (T,) -> what the head says after the last, (B, O)"""
+        added = self.condition
+        if added is not None and added.shape[1] > 1:
+            added = added.index_select(1, rows)
+        states = self.network.states(near, at, types=added, cache=self.cache)
         return self.network.say(states[:, -1])
 
     def step(self) -> None:
         near = self.network.nearby.index_select(0, self.place)  # (1, F)
         axes = tuple(axis.index_select(0, self.place) for axis in self.places.axes)
         at = Grid(self.place, axes, self.places.sizes)
-        said = self.read(self.canvas[:, near], at)
+        said = self.read(self.canvas[:, near], at, self.place)
         parts = self.codec.parts
         values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
         for part in range(parts):

@@ -37,6 +37,9 @@ class ImageData:
     classes: bool = setting(
         False, "Learn what each class looks like: a subfolder each, or the labels of a file."
     )
+    upscale: str | None = setting(
+        None, "Learn to make large images of small ones: 8:32 makes 32 x 32 pixels of 8 x 8."
+    )
     binarize: Literal["threshold", "sample"] = setting(
         "threshold",
         "Of 2 levels: white from the middle up (threshold), or as likely as it is bright (sample), "
@@ -48,8 +51,34 @@ class ImageData:
     )
 
     def __post_init__(self) -> None:
-        nothing = "nothing to learn from: give images, a folder or an .npz"
-        check(self, () if self.images else (nothing,))
+        check(self, self.misfits())
+
+    def misfits(self) -> Iterator[str]:
+        if not self.images:
+            yield "nothing to learn from: give images, a folder or an .npz"
+        if self.upscale is None:
+            return
+        small, large = self.sizes
+        if not 0 < small < large <= 1024 or large % small:
+            yield (
+                "upscale is two sizes, of which the first divides the second, as 8:32, "
+                f"got {self.upscale}"
+            )
+        elif self.size not in (None, large):
+            yield f"upscale: {self.upscale} makes images of {large}, and size asks for {self.size}"
+        if self.levels == 2:
+            yield "what is made smaller is grey: upscale with levels: 256 would do"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of small images, and of large ones; 0 for what is not said."""
+        small, _, large = (self.upscale or "").partition(":")
+        return (int(small), int(large)) if small.isdigit() and large.isdigit() else (0, 0)
+
+    @property
+    def scaled(self) -> int | None:
+        """Rows and columns that all are scaled to."""
+        return self.size or self.sizes[1] or None
 
 
 @dataclass(frozen=True)
@@ -146,7 +175,7 @@ class ImageRecipe(Recipe):
     """What to learn, from what, with what."""
 
     implementation = "manyheads.tasks.image.task:ImageTask"
-    files = ("images", "valid_images", "size", "levels", "grey", "classes")
+    files = ("images", "valid_images", "size", "levels", "grey", "classes", "upscale")
     example = "--images folder --size 32"
     use = "generate"
     presets = PRESETS
@@ -188,4 +217,5 @@ class ImageRecipe(Recipe):
         for name in OF_WORDS:
             if getattr(self.network, name, 0):
                 yield f"network.{name} is for words; pixels have none of it: 0 would do"
-        self.network.one_depth()
+        if not self.data.upscale:
+            self.network.one_depth()

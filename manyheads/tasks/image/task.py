@@ -70,10 +70,10 @@ class ImageTask(Task):
     @classmethod
     def gather(cls, recipe: ImageRecipe) -> ImageCorpus:
         data = recipe.data
-        train = read_pictures(data.images, data.size, data.grey)
+        train = read_pictures(data.images, data.scaled, data.grey)
         notes = train.notes
         if data.valid_images:
-            valid = read_pictures(data.valid_images, data.size, data.grey)
+            valid = read_pictures(data.valid_images, data.scaled, data.grey)
             notes = notes + valid.notes
             refuse_other_shapes(train, valid)
         else:
@@ -96,7 +96,8 @@ class ImageTask(Task):
         data, (_, rows, columns, channels) = folder / "data", corpus.train.pixels.shape
         names = sorted({*corpus.train.labels}, key=sort_key) if recipe.data.classes else []
         levels, tile = recipe.data.levels, recipe.network.tile
-        codec = PixelCodec(rows, columns, channels, levels, corpus.whole, tile, names)
+        small, _ = recipe.data.sizes
+        codec = PixelCodec(rows, columns, channels, levels, corpus.whole, tile, names, small)
         codec.save(folder / CODEC)
         data.mkdir(exist_ok=True)
         for split, pictures in (("train", corpus.train), ("valid", corpus.valid)):
@@ -142,7 +143,11 @@ class ImageTask(Task):
         """Of each image, (B,)"""
         ids = self.codec.encode(batch.pixels)
         at, _ = self.codec.on(ids.device)
-        said = network(Tokens(self.codec.shift(ids), at, types=batch.classes))  # (B, N, O)
+        tokens = Tokens(self.codec.shift(ids), at, types=batch.classes)
+        small = []
+        if self.codec.small:
+            small = [self.codec.read_small(self.codec.shrink(batch.pixels))]
+        said = network(*small, tokens)  # (B, N, O)
         return self.likelihood.log_probs(said, self.codec.split(ids)).sum(1)
 
     def model(self, network: nn.Module, name: str = "") -> ImageModel:
@@ -187,21 +192,43 @@ class ImageTask(Task):
             return {"nats_per_image": nats}
         return {"bits_per_dim": nats / self.codec.values / math.log(2)}
 
+    @torch.no_grad()
     def draw_samples(self, network: Any) -> None:
-        """A sheet of images drawn, and right of each the one it is nearest to of those learned
-        from: what is known by heart shows.
+        """A sheet of images drawn. Beside each is the one it is nearest to among those learned
+        from, so that what is known by heart shows; or the small image it is made from.
         """
-        codec, count = self.codec, self.recipe.drawn
+        codec, count = self.codec, min(self.recipe.drawn, len(self.held_out[0]))
         device = next(network.parameters()).device
-        given = torch.zeros(count, 0, dtype=torch.long, device=device)
-        classes = None
-        if codec.classes:
-            classes = torch.arange(count, device=device)[:, None] % len(codec.classes)
-        drawn = codec.decode(draw_images(network, codec, given, classes, Sampling()))
+        levels = codec.quantize(torch.from_numpy(self.held_out[0][:count]))
+        given = torch.zeros(len(levels), 0, dtype=torch.long, device=device)
+        small = codec.shrink(levels) if codec.small else None
+        condition = self.condition(network, len(levels), None, small)
+        drawn = codec.decode(draw_images(network, codec, given, condition, Sampling()))
         images = codec.brighten(drawn).cpu().numpy()
-        pairs = np.stack([images, find_nearest(images, self.read_split("train")[0])], 1)
-        sheet = make_sheet(pairs.reshape(-1, *codec.shape), across=2 * math.ceil(count**0.5 / 2))
+        if small is None:
+            beside = [find_nearest(images, self.read_split("train")[0])]
+        else:
+            times = codec.rows // codec.small
+            large = small.repeat_interleave(times, 1).repeat_interleave(times, 2)
+            beside = [codec.brighten(large).numpy(), codec.brighten(levels).numpy()]
+        rows = np.stack([images, *beside], 1)
+        across = rows.shape[1] * math.ceil((len(images) / rows.shape[1]) ** 0.5)
+        sheet = make_sheet(rows.reshape(-1, *codec.shape), across)
         save_png(enlarge(sheet), self.held_in() / SHEET)
+
+    def condition(
+        self, network: ImageDecoder, count: int, name: str | None, small: Tensor | None
+    ) -> Tensor | None:
+        """What so many images are drawn by: a class, or all in turn where none is named; and the
+        levels of small images.
+        """
+        codec, device, classes = self.codec, network.nearby.device, None
+        if name is not None:
+            classes = torch.full((count, 1), codec.class_number(name), device=device)
+        elif codec.classes:
+            classes = (torch.arange(count, device=device) % len(codec.classes))[:, None]
+        read = None if small is None else codec.read_small(small.to(device))
+        return network.condition(classes, read)
 
 
 def choose_head(recipe: ImageRecipe, colours: bool) -> Head:

@@ -29,6 +29,7 @@ class DrawOptions(Sampling, Options):
     complete: Path | None = setting(
         None, "A picture with the first rows of an image: draw the rest of it."
     )
+    upscale: Path | None = setting(None, "A small picture: make it large.")
     out: Path | None = setting(None, "The .png file to write.")
 
     @classmethod
