@@ -39,7 +39,8 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
 def load(model: str | Path, device: str | None = None, *, precision: str = "float32") -> Model:
     """manyheads.load("de-en"), manyheads.load("runs/de-en"): what it offers is its task's own.
 
-    With precision="int8" its products are computed in 8 bits, which is faster on a CPU.
+    With precision="int8" its products are computed in 8 bits, which is faster on a CPU, with
+    "bfloat16" all of it in 16, which is faster on a GPU.
     """
     folder = find_model(model)
     recipe = read_recipe(folder)
@@ -59,9 +60,11 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
 
 
 def set_precision(model: Model, precision: str) -> None:
-    """Let a model compute in 8 bits from now on; float32 leaves it as it is."""
-    if precision not in ("float32", "int8"):
-        raise ValueError(f"a precision is float32 or int8, got {precision!r}")
+    """Let a model compute in fewer bits from now on; float32 leaves it as it is."""
+    if precision not in ("float32", "bfloat16", "int8"):
+        raise ValueError(f"a precision is float32, bfloat16 or int8, got {precision!r}")
+    if precision == "bfloat16":
+        model.network.bfloat16()
     if precision == "int8":
         from manyheads.modules.quantized import quantize
 

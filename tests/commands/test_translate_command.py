@@ -128,7 +128,7 @@ def test_in_8_bits_the_same_is_written(manyheads: Command, refuses: Refuses, run
     assert (done.code, done.out) == (0, "one two\n")
     assert cast(Translator, load(run, "cpu", precision="int8")).translate("ba du") == "one two"
     refuses(
-        "a precision is float32 or int8, got 'int4'",
+        "a precision is float32, bfloat16 or int8, got 'int4'",
         *("translate", "--model", run, "--precision", "int4", "ba du"),
     )
 

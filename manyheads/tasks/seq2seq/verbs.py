@@ -44,7 +44,9 @@ class TranslateOptions(DecodingConfig, Options):
         instead="split for translations, else truncate",
     )
     precision: str = setting(
-        "float32", "int8: products in 8 bits, which is faster on a CPU and costs little."
+        "float32",
+        "int8: products in 8 bits, which is faster on a CPU; bfloat16: all in 16 bits, which is "
+        "faster on a GPU. Either costs little.",
     )
     beam: int = with_default(DecodingConfig, "beam", BEAM)
     nbest: int = setting(

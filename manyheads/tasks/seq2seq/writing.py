@@ -12,6 +12,7 @@ from manyheads.data.layout import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
+from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
@@ -50,15 +51,15 @@ def write_targets(
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
             memory = network.encode(read)
-        step = make_step(network.decoder, memory, how)
-        if how.repetition_penalty != 1:
-            step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
             min(find_longest(how, len(sources[i]), len(begun)), find_room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
+        step = make_step(network.decoder, memory, how, start.shape[1] + max(longest))
+        if how.repetition_penalty != 1:
+            step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         loop = LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0
         bounds = Bounds(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
@@ -69,8 +70,11 @@ def write_targets(
     return map_alike(write, sources, tokens // max(1, how.beam), spread)
 
 
-def make_step(decoder: Any, memory: Memory, how: DecodingConfig) -> RewindableStep:
-    """On a CPU the beams of a sentence are branches, which takes a mask and saves the copies."""
+def make_step(decoder: Any, memory: Memory, how: DecodingConfig, longest: int) -> RewindableStep:
+    """On a GPU it is recorded; on a CPU the beams of a sentence are branches, which takes a mask
+    and saves the copies. No sequence reads more than the `longest`."""
+    if can_be_graphed(decoder, memory):
+        return GraphedStep(decoder, memory, longest)
     branched = how.chosen == "beam" and memory.states.is_cpu
     if branched and isinstance(decoder, Decoder) and decoder.causal:
         return BranchedStep(decoder, memory, how.beam)

@@ -1,0 +1,259 @@
+"""A step of any strategy, recorded once as a CUDA graph and played back for each token.
+
+A decoder of six layers starts hundreds of kernels for a token, each of which runs for less time
+than its start takes. Recorded, the host starts them all at once; greedy, beam and sampling go on as
+they are, over a step that is only faster. Elsewhere than on CUDA the same code runs as it stands.
+
+R rows there is room for, S slots of the cache, M tokens of the memory, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.cache import Growing, KeyValue, Static
+from manyheads.attention.kernels import KERNELS, Fastest, Plan, Work, choose
+from manyheads.attention.kernels.base import make_plan
+from manyheads.attention.kernels.single import Single
+from manyheads.attention.patterns import Everything, Lengths
+from manyheads.attention.places import Grid, line
+from manyheads.decoding.bounds import find_room
+from manyheads.decoding.cuda_graph import WARM_UPS, swap_kernel
+from manyheads.decoding.step import CachedStep
+from manyheads.modules.stack import Block, Memory
+from manyheads.modules.transformer import Decoder, Tokens
+
+SLOTS = 64  # a cache has a multiple of it
+MEMORY = 32  # the same of a memory
+SHARE = 8  # of the device's memory, one part is for what recordings keep
+
+
+class FastestStep(Fastest):
+    """The fastest kernel, and that for one query over the filled slots of a cache among them."""
+
+    def prepare(self, work: Work) -> Plan:
+        return make_plan(choose(work, {**KERNELS, "single": Single()}).kernel, work)
+
+
+class StepSize(NamedTuple):
+    """What a recording has room for."""
+
+    rows: int
+    slots: int
+    memory: int
+
+    @staticmethod
+    def around(rows: int, slots: int, memory: int) -> StepSize:
+        """The next size of a few, so that sentences of many lengths share recordings."""
+        return StepSize(
+            1 << max(0, rows - 1).bit_length(),
+            -(-slots // SLOTS) * SLOTS,
+            -(-memory // MEMORY) * MEMORY,
+        )
+
+
+class GraphedRows:
+    """The buffers of a recording, and the recording."""
+
+    def __init__(self, decoder: Decoder, size: StepSize):
+        self.decoder, self.size = decoder, size
+        weight = next(decoder.parameters())
+        rows, slots, tokens = size
+        blocks = cast(list[Block], decoder.stack.blocks)
+
+        def make_buffers(parts: list[Any], count: int) -> dict[int, KeyValue]:
+            made = [(rows, part.part.key_heads, count, part.part.channels) for part in parts]
+            return {i: (weight.new_zeros(x), weight.new_zeros(x)) for i, x in enumerate(made)}
+
+        whole: Any = {"dtype": torch.long, "device": weight.device}
+        self.ids, self.place = torch.zeros(rows, 1, **whole), torch.zeros(1, **whole)
+        self.parents = torch.zeros(rows, **whole)
+        self.lengths = torch.ones(rows, **whole)
+        self.cache = Static(line(slots, device=weight.device))
+        self.cache.own = make_buffers([block.self_attention for block in blocks], slots)
+        self.cache.memory = make_buffers([block.cross_attention for block in blocks], tokens)
+        # Its keys and values are in the cache: the states themselves are not read again.
+        states = weight.new_zeros(1, 1, decoder.stack.width).expand(rows, tokens, -1)
+        self.memory = Memory(states, line(tokens, device=weight.device), Lengths(self.lengths))
+        self.at = Grid(self.place, (self.place,), (slots,))
+        self.logits = weight.new_zeros(0)
+        self.play = self.record(self.compute)
+        self.move = self.record(self.reorder)
+
+    @property
+    def bytes(self) -> int:
+        held = [*self.cache.own.values(), *self.cache.memory.values()]
+        return sum(x.numel() * x.element_size() for pair in held for x in pair)
+
+    def compute(self) -> None:
+        self.logits = self.decoder(Tokens(self.ids, self.at), self.memory, self.cache)[:, -1]
+
+    def reorder(self) -> None:
+        self.cache.reorder(self.parents)
+
+    @torch.no_grad()
+    def record(self, run: Callable[[], None]) -> Callable[[], None]:
+        if not self.ids.is_cuda:
+            return run
+        with swap_kernel(self.decoder, FastestStep()):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UPS):
+                    run()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                run()
+        return graph.replay
+
+    def fill(self, own: Any, memory: Any, lengths: Tensor, rows: Tensor, length: int) -> None:
+        """These rows of what another cache holds, into the first rows of this one."""
+        for mine, theirs in ((self.cache.own, own), (self.cache.memory, memory)):
+            for layer, pair in theirs.items():
+                for slots, held in zip(mine[layer], pair, strict=True):
+                    tokens = length if mine is self.cache.own else held.shape[2]
+                    tokens = min(tokens, slots.shape[2])
+                    slots[: len(rows), :, :tokens] = held[:, :, :tokens].index_select(0, rows)
+        self.lengths.fill_(1)
+        self.lengths[: len(rows)] = lengths.index_select(0, rows)
+
+    def take(self, rows: Tensor) -> None:
+        """These rows in this order become the first; who is left over goes on unread."""
+        self.parents[: len(rows)] = rows
+        self.cache.select(self.parents)
+        self.lengths.copy_(self.lengths.index_select(0, self.parents))
+
+
+class GraphedStep(CachedStep):
+    """A step that is recorded from the second token on: the first is read by all at once, and a
+    beam then has more rows.
+    """
+
+    def __init__(self, decoder: Decoder, memory: Memory, longest: int):
+        """Where `longest` are the tokens that it will read, those of the start among them."""
+        super().__init__(decoder, memory)
+        self.longest, self.rows = longest, 0
+        self.graphed: GraphedRows | None = None
+
+    @torch.no_grad()
+    def read(self, ids: Tensor) -> Tensor:
+        if self.graphed is None and (self.length == 0 or ids.shape[1] != 1):
+            logits = super().read(ids)
+            self.rows = len(ids)
+            return logits
+        if ids.shape[1] != 1 or self.length >= self.longest:
+            raise ValueError(
+                f"a recorded step reads one token at a time, up to {self.longest}; "
+                f"{ids.shape[1]} came after {self.length}"
+            )
+        graphed = self.graphed or self.begin()
+        graphed.ids[: len(ids)] = ids
+        graphed.place.fill_(self.length)
+        graphed.play()
+        self.length += 1
+        return graphed.logits[: len(ids), None]
+
+    def begin(self) -> GraphedRows:
+        """From the cache that grew into one that a recording reads."""
+        grown = cast(Growing, self.cache)
+        assert self.memory is not None
+        own = {i: (key.held(), value.held()) for i, (key, value) in grown.own.items()}
+        tokens = self.memory.states.shape[1]
+        lengths = lengths_of(self.memory, self.rows)
+        every = torch.arange(self.rows, device=lengths.device)
+        graphed = self.find(self.rows, tokens)
+        graphed.fill(own, grown.memory, lengths, every, self.length)
+        self.graphed = graphed
+        return graphed
+
+    def find(self, rows: int, tokens: int) -> GraphedRows:
+        decoder = cast(Decoder, self.decoder)
+        size = StepSize.around(rows, self.longest, tokens)
+        slots = min(size.slots, find_room(decoder))  # learned places end
+        return find_recording(decoder, size._replace(slots=slots))
+
+    def select(self, rows: Tensor) -> None:
+        self.rows, graphed = len(rows), self.graphed
+        if graphed is None:
+            super().select(rows)
+            return
+        smaller = self.find(self.rows, graphed.size.memory)
+        if smaller is graphed:
+            graphed.take(rows)
+        else:
+            own, memory, lengths = graphed.cache.own, graphed.cache.memory, graphed.lengths
+            smaller.fill(own, memory, lengths, rows, self.length)
+            self.graphed = smaller
+
+    def reorder(self, rows: Tensor) -> None:
+        if self.graphed is None:
+            super().reorder(rows)
+            return
+        self.graphed.parents[: len(rows)] = rows
+        self.graphed.move()
+
+    def crop(self, length: int) -> None:
+        """What comes next says its place, and sees nothing behind it."""
+        if self.graphed is None:
+            super().crop(length)
+        else:
+            self.length = length
+
+
+def lengths_of(memory: Memory, rows: int) -> Tensor:
+    """How many tokens of its memory each row sees."""
+    if isinstance(memory.seen, Lengths):
+        return memory.seen.lengths.long()
+    return torch.full((rows,), memory.states.shape[1], device=memory.states.device)
+
+
+# ---- recordings are kept with the decoder that they are of ---------------------------------------
+
+
+class Recordings:
+    """Those of a decoder, and where its weights lay when they were made."""
+
+    def __init__(self, places: tuple[int, ...]):
+        self.places = places
+        self.held: dict[StepSize, GraphedRows] = {}  # the last one used at the end
+
+    def find(self, decoder: Decoder, size: StepSize) -> GraphedRows:
+        found = self.held.pop(size, None)
+        if found is None:
+            found = GraphedRows(decoder, size)
+            while (
+                self.held and found.bytes + sum(x.bytes for x in self.held.values()) > most_bytes()
+            ):
+                self.held.pop(next(iter(self.held)))
+        self.held[size] = found
+        return found
+
+
+KEPT: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
+
+
+def find_recording(decoder: Decoder, size: StepSize) -> GraphedRows:
+    """The one for this size; made anew when the weights are elsewhere, as after `.to()`."""
+    places = tuple(p.data_ptr() for p in decoder.parameters())
+    if decoder not in KEPT or KEPT[decoder].places != places:
+        KEPT[decoder] = Recordings(places)
+    return KEPT[decoder].find(decoder, size)
+
+
+def most_bytes() -> int:
+    """What the buffers of recordings may take: a part of the device's memory."""
+    cuda = torch.cuda.is_available()
+    total = torch.cuda.get_device_properties("cuda").total_memory if cuda else 2**33
+    return int(total) // SHARE
+
+
+def can_be_graphed(decoder: Any, memory: Memory) -> bool:
+    """A causal decoder of attention on CUDA, over a memory that is seen whole or to a length."""
+    plain = memory.seen == Everything() or isinstance(memory.seen, Lengths)
+    return isinstance(decoder, Decoder) and decoder.causal and plain and memory.states.is_cuda

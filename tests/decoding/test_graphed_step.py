@@ -1,0 +1,102 @@
+"""A step that is recorded writes what a plain one does; on a CPU the same code runs unrecorded."""
+
+import copy
+from typing import Any, cast
+
+import pytest
+import torch
+from writers import SOURCES, STOP, TRANSFORMERS, begin, model_of, translator
+
+from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, beam, greedy
+from manyheads.attention.patterns import Everything, Lengths
+from manyheads.decoding.graphed_step import (
+    KEPT,
+    GraphedStep,
+    StepSize,
+    can_be_graphed,
+    find_recording,
+)
+from manyheads.decoding.sample import sample
+from manyheads.modules.transformer import Decoder, EncoderDecoder
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+COUNT = len(SOURCES.ids)
+LONGEST = [min(2 + 3 * i, 11) for i in range(COUNT)]  # they leave one after another
+SLOTS = 1 + max(LONGEST)
+
+
+def on(device: str, kind: str) -> tuple[EncoderDecoder, Any]:
+    network = copy.deepcopy(model_of(kind)).to(device).eval()
+    return network, network.encode(SOURCES.to(device))
+
+
+def assert_same(found: list[Any], wanted: list[Any]) -> None:
+    assert [one.ids for one in found] == [one.ids for one in wanted]
+    logs = [one.log_prob for one in wanted]
+    assert [one.log_prob for one in found] == pytest.approx(logs, abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_each_strategy_writes_the_same(kind: str, device: str) -> None:
+    network, memory = on(device, kind)
+    start, bounds, how = begin(COUNT).to(device), Bounds(STOP, LONGEST), Sampling(temperature=1.0)
+
+    def steps() -> tuple[GraphedStep, CachedStep]:
+        decoder = cast(Decoder, network.decoder)
+        return GraphedStep(decoder, memory, SLOTS), CachedStep(decoder, memory)
+
+    found, wanted = (greedy(step, start, bounds) for step in steps())
+    assert_same(found, wanted)
+    numbers = [*range(COUNT)]
+    found, wanted = (sample(step, start, bounds, how, numbers, None) for step in steps())
+    assert_same(found, wanted)
+    for width in (1, 3):
+        config = DecodingConfig(beam=width, nbest=width)
+        both = [beam(step, start, bounds, config) for step in steps()]
+        for some, others in zip(*both, strict=True):
+            assert_same(some, others)
+
+
+def test_sizes_are_few() -> None:
+    assert StepSize.around(5, 70, 33) == (8, 128, 64)
+    assert StepSize.around(1, 1, 1) == (1, 64, 32)
+
+
+def test_a_recording_is_made_once_and_anew_for_other_weights() -> None:
+    decoder, size = cast(Decoder, copy.deepcopy(translator(0)).decoder), StepSize(2, 64, 32)
+    first = find_recording(decoder, size)
+    assert find_recording(decoder, size) is first
+    decoder.float()
+    assert find_recording(decoder, size) is not first
+    assert len(KEPT[decoder].held) == 1
+
+
+def test_of_many_sizes_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, sizes = cast(Decoder, copy.deepcopy(translator(0)).decoder), [1, 2, 4]
+    one = find_recording(decoder, StepSize(4, 64, 32)).bytes
+    monkeypatch.setattr("manyheads.decoding.graphed_step.most_bytes", lambda: 2 * one)
+    for rows in sizes:
+        find_recording(decoder, StepSize(rows, 128, 32))
+    assert [size.rows for size in KEPT[decoder].held] == [2, 4] or len(KEPT[decoder].held) < 4
+    assert [*KEPT[decoder].held][-1].rows == 4
+
+
+def test_it_reads_a_token_at_a_time_to_its_end() -> None:
+    network = translator(0)
+    decoder = cast(Decoder, network.decoder)
+    step = GraphedStep(decoder, network.encode(SOURCES), 3)
+    step(begin(COUNT))
+    step(begin(COUNT))
+    with pytest.raises(ValueError, match="one token at a time, up to 3; 2 came after 2"):
+        step(begin(COUNT).expand(-1, 2))
+    step(begin(COUNT))
+    with pytest.raises(ValueError, match="up to 3; 1 came after 3"):
+        step(begin(COUNT))
+
+
+def test_only_what_is_seen_whole_or_to_a_length_is_recorded() -> None:
+    network = translator(0)
+    memory = network.encode(SOURCES)
+    assert isinstance(memory.seen, Lengths | Everything)
+    assert can_be_graphed(network.decoder, memory) == memory.states.is_cuda
