@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import Interval, Number, pooled
+from manyheads.attention.tables import PairTable, pool_blocks, select_graphs, send_pairs
 from manyheads.devices import send
 
 
@@ -95,15 +96,15 @@ class Grid:
 class Graph:
     """Nodes known by their distances, and by the kind of edge between two of them."""
 
-    hops: Tensor  # (B, T, T) edges on the shortest path
-    edges: Tensor | None = None  # (B, T, T) a label for every pair, "no edge" being one of them
+    hops: Tensor | PairTable  # (B, T, T) edges on the shortest path
+    edges: Tensor | PairTable | None = None  # (B, T, T) a label for every pair, "no edge" is one
 
     name = "a graph"
     axes, sizes, first, straight = (), (), None, True
 
     def __post_init__(self) -> None:
         for name, table in (("hops", self.hops), ("edges", self.edges)):
-            if table is not None and (table.dim() != 3 or table.shape[1] != table.shape[2]):
+            if table is not None and (len(table.shape) != 3 or table.shape[1] != table.shape[2]):
                 raise ValueError(
                     f"a graph's {name} are a square for each graph of the batch, (B, T, T), "
                     f"got {tuple(table.shape)}"
@@ -126,14 +127,14 @@ class Graph:
     def __len__(self) -> int:
         return self.hops.shape[-1]
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Graph:
+    def each(self, change: Callable[[Any], Tensor | PairTable]) -> Graph:
         return Graph(change(self.hops), None if self.edges is None else change(self.edges))
 
     def to(self, device: torch.device | str) -> Graph:
-        return self.each(lambda x: send(x, device))
+        return self.each(lambda x: send_pairs(x, device))
 
     def select(self, rows: Tensor) -> Graph:
-        return self if len(self.hops) == 1 else self.each(lambda x: x[rows])
+        return self if len(self.hops) == 1 else self.each(lambda x: select_graphs(x, rows))
 
     def misfit(self, batch: int) -> str:
         fits = len(self.hops) in (1, batch)
@@ -354,21 +355,19 @@ def span_of(first: int, count: int) -> Interval:
     return Interval(first, first + max(count, 1) - 1)
 
 
-def of_batch(table: Tensor, b: Tensor) -> Tensor:
+def of_batch(table: Tensor | PairTable, b: Tensor) -> Tensor:
     """The sequence's own entry, or the one that all share."""
     return b if len(table) > 1 else torch.zeros_like(b)
 
 
-def between(table: Tensor, q: Place, k: Place) -> Number:
+def between(table: Tensor | PairTable, q: Place, k: Place) -> Number:
     """A pair's entry in a table with an entry per pair: (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
         return table[of_batch(table, q.b), q.row, k.row]
     if not (isinstance(q, RowBlocks) and isinstance(k, RowBlocks)):
         raise LookupError("a table of pairs is not known without reading it")
-    along = pooled(table, k.size)  # (B, T, runs)
-    low = pooled(along.low.mT, q.size).low.mT
-    high = pooled(along.high.mT, q.size).high.mT
-    return Interval(low[:, None], high[:, None])
+    found = pool_blocks(table, q.size, k.size)
+    return Interval(found.low[:, None], found.high[:, None])
 
 
 def time_of(place: Place) -> Number:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.places import Graph, Pair, Pairs
+from manyheads.attention.tables import PairTable
 
 
 class Rule(Protocol):
@@ -128,9 +129,10 @@ class Edges(Rule):
             return (
                 f"{self} reads the labels of a graph's edges, but {at.name} without labels arrived"
             )
-        if not at.edges.is_cpu or not at.edges.numel():  # a GPU is not waited for
+        labels = at.edges.values if isinstance(at.edges, PairTable) else at.edges
+        if not labels.is_cpu or not labels.numel():  # a GPU is not waited for
             return ""
-        low, high = map(int, at.edges.aminmax())
+        low, high = map(int, labels.aminmax())
         if low >= 0 and high < self.count:
             return ""
         wrong = high if high >= self.count else low

@@ -26,6 +26,7 @@ from manyheads import (
     grid,
     line,
 )
+from manyheads.attention.graphs import neighbours
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid, Places
 from manyheads.attention.relatives import Relative
@@ -41,6 +42,13 @@ def random_graph(batch: int = B, nodes: int = T) -> Graph:
     return Graph(hops, edges)
 
 
+def random_edges(batch: int = B, nodes: int = T) -> Graph:
+    """Labelled edges, some of them loops and some told twice."""
+    count = 3 * batch * nodes
+    ends = [torch.randint(most, (count,)) for most in (batch, nodes, nodes, 6)]
+    return neighbours(torch.stack(ends, 1), nodes, batch)
+
+
 GEOMETRIES: dict[str, Places] = {
     "line": line(T),
     "late line": line(T, start=7),
@@ -50,6 +58,7 @@ GEOMETRIES: dict[str, Places] = {
     "image with channels": grid(3, 4, channels=3),
     "image by blocks": grid(6, 6, blocks=(3, 2)),
     "graph": random_graph(),
+    "graph by its edges": random_edges(),
 }
 
 PATTERNS: dict[str, Pattern] = {
@@ -65,6 +74,9 @@ PATTERNS: dict[str, Pattern] = {
     "prefixes": Prefix(torch.tensor([5, 0])),
     "union": Window(1) | Prefix(3),
     "complement": ~Window(2),
+    "neighbours": Window(1),
+    "neighbours in lengths": Window(1) & Lengths(torch.tensor([T, 17])),
+    "neighbours but oneself": Window(1) & ~Window(0),
     "lengths": Lengths(torch.tensor([T, 17])),
     "an empty sequence": Lengths(torch.tensor([T, 0])),
     "causal lengths": Causal() & Lengths(torch.tensor([20, T])),

@@ -15,11 +15,12 @@ from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.relative import Skewed
 from manyheads.attention.kernels.sdpa import Sdpa
 from manyheads.attention.kernels.short import Short
+from manyheads.attention.kernels.sparse import Sparse
 from manyheads.attention.kernels.varlen import Varlen
 
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
-    for kernel in (Reference(), Sdpa(), Short(), Varlen(), Flex(), Skewed(), Blockwise())
+    for kernel in (Reference(), Sdpa(), Short(), Varlen(), Flex(), Skewed(), Blockwise(), Sparse())
 }
 
 

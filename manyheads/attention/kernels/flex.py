@@ -23,6 +23,7 @@ from manyheads.attention.patterns import Everything, Pattern, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
+from manyheads.attention.tables import PairTable
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
 OWN_PROGRAMS = 8  # shapes of one structure that get a program of their own
@@ -37,6 +38,8 @@ class Flex:
     def refuses(self, work: Work) -> str:
         if not len(work.pairs.queries) or not len(work.pairs.keys):
             return "there are no pairs to attend"
+        if isinstance(getattr(work.pairs.queries, "hops", None), PairTable):
+            return "it reads no list of edges"
         able: set[Feature] = {"distance bias", "content bias"}
         if work.device.type != "cpu":
             able.add("gradient")

@@ -46,6 +46,10 @@ class Reference:
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)
         return masked.softmax(-1).masked_fill(~plan.form, 0).to(query.dtype)
 
+    def mix(self, weights: Tensor, value: Tensor, plan: Plan) -> Tensor:
+        """(B, H, Q, K), (B, H, K, C) -> (B, H, Q, C)"""
+        return weights @ value
+
     def __call__(
         self,
         query: Tensor,
@@ -58,7 +62,7 @@ class Reference:
         dropout: float,
     ) -> Tensor:
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
-        out = weights @ repeat_heads(value, plan.groups)
+        out = self.mix(weights, repeat_heads(value, plan.groups), plan)
         for bias in biases:
             if isinstance(bias, ContentBias) and bias.value_tables is not None:
                 out = out + bias.mixed(weights, plan.work.pairs.everywhere())

@@ -1,0 +1,33 @@
+"""Graphs that know their edges alone: room and time grow with these, not with all pairs.
+
+B graphs, T nodes, E edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.places import Graph
+from manyheads.attention.tables import PairTable
+
+FAR = 2  # hops between two nodes that are not neighbours, or more
+
+
+def neighbours(edges: Tensor, nodes: int, graphs: int = 1) -> Graph:
+    """(E, 4): which graph, two of its nodes, and a label; each is an edge both ways.
+
+    Of an edge that is told twice the last label counts. No edge is 0, nor has a node one to itself
+    where none is told.
+    """
+    graph, one, other, label = edges.T
+    own = torch.arange(graphs * nodes, device=edges.device)
+    both = torch.stack([one, other]), torch.stack([other, one])
+    there = (graph * nodes + both[0]) * nodes + both[1]  # (2, E)
+    places = torch.cat([own * nodes + own % nodes, there.T.flatten()])
+    told = torch.cat([torch.zeros_like(own), label.repeat_interleave(2)])
+    labels = PairTable.of(places, told, (graphs, nodes, nodes), 0)
+    _, q, k = labels.pairs
+    return Graph(replace(labels, values=(q != k).long(), other=FAR), labels)

@@ -1,0 +1,94 @@
+"""A number for each pair of nodes, kept for the few pairs that have one of their own.
+
+B graphs, T nodes, E pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.intervals import Interval, pooled
+from manyheads.devices import send
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """What a tensor (B, T, T) would hold, where nearly all of it is `other`."""
+
+    places: Tensor  # (E,) in that tensor laid flat, the first before the next
+    values: Tensor  # (E,)
+    shape: tuple[int, int, int]
+    other: int
+
+    @staticmethod
+    def of(places: Tensor, values: Tensor, shape: tuple[int, int, int], other: int) -> PairTable:
+        """In any order; of what is told twice the last counts."""
+        places, order = places.sort(stable=True)
+        last = torch.ones_like(places, dtype=torch.bool)
+        last[:-1] = places[1:] != places[:-1]
+        return PairTable(places[last], values[order][last], shape, other)
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    @property
+    def pairs(self) -> tuple[Tensor, ...]:
+        """Graph, query and key of each, (E,)"""
+        return torch.unravel_index(self.places, self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, pair: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """Of graph, query and key, as of a tensor: indices that broadcast."""
+        if not len(self.places):
+            return torch.full_like(pair[0] + pair[1] + pair[2], self.other)
+        _, rows, columns = self.shape
+        asked = (pair[0] * rows + pair[1]) * columns + pair[2]
+        near = torch.searchsorted(self.places, asked).clamp(max=len(self.places) - 1)
+        return torch.where(self.places[near] == asked, self.values[near], self.other)
+
+    def to(self, device: torch.device | str) -> PairTable:
+        return replace(self, places=send(self.places, device), values=send(self.values, device))
+
+    def select(self, graphs: Tensor) -> PairTable:
+        """Of these graphs, in this order."""
+        b, q, k = self.pairs
+        chosen, which = (graphs[:, None] == b).nonzero(as_tuple=True)
+        shape = (len(graphs), *self.shape[1:])
+        places = (chosen * shape[1] + q[which]) * shape[2] + k[which]
+        return PairTable.of(places, self.values[which], shape, self.other)
+
+    def pool(self, rows: int, columns: int) -> Interval:
+        """Bounds for blocks of so many pairs, (B, blocks, blocks): loose where a block is full."""
+        b, q, k = self.pairs
+        blocks = len(self), -(-self.shape[1] // rows), -(-self.shape[2] // columns)
+        flat = (b * blocks[1] + q // rows) * blocks[2] + k // columns
+        empty = self.values.new_full((blocks[0] * blocks[1] * blocks[2],), self.other)
+        low, high = (
+            empty.scatter_reduce(0, flat, self.values, which).view(blocks)
+            for which in ("amin", "amax")
+        )
+        return Interval(low, high)
+
+
+def send_pairs(table: Tensor | PairTable, device: torch.device | str) -> Tensor | PairTable:
+    return table.to(device) if isinstance(table, PairTable) else send(table, device)
+
+
+def select_graphs(table: Tensor | PairTable, graphs: Tensor) -> Tensor | PairTable:
+    return table.select(graphs) if isinstance(table, PairTable) else table[graphs]
+
+
+def pool_blocks(table: Tensor | PairTable, rows: int, columns: int) -> Interval:
+    """Bounds for blocks of rows x columns pairs: (B, Q, K) -> (B, Q/rows, K/columns)"""
+    if isinstance(table, PairTable):
+        return table.pool(rows, columns)
+    along = pooled(table, columns)  # (B, Q, blocks)
+    low = pooled(along.low.mT, rows).low.mT
+    high = pooled(along.high.mT, rows).high.mT
+    return Interval(low, high)
