@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from manyheads.learn import begin, go_on
 from manyheads.metrics.labels import roc_auc
 from manyheads.models import load
 from manyheads.request import Request, resolve
-from manyheads.tasks.graph.batches import GraphBatches, read_graphs, write_graphs
+from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk, write_graphs
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
 from manyheads.tasks.graph.sources import LeftOut, parse_smiles, read_molecules, read_nodes
+from manyheads.tasks.graph.task import GraphTask, differ
 from manyheads.training.run import Run
 
 DATA = GraphData(molecules=Path("x.csv"), target=("y",))
@@ -26,6 +28,17 @@ CHAIN = RawGraph(
 RING = RawGraph(
     {"atom": ["C", "C", "O"]}, [(0, 1, "single"), (1, 2, "single"), (2, 0, "double")], ["-2"]
 )
+NEAR = replace(SMALL, pattern="Window(1)")
+OTHERS: list[dict[str, Any]] = [
+    {},
+    {"readout": "sum"},
+    {"readout": "node"},
+    {"distance": "walks"},
+    {"network": NEAR},
+    {"network": NEAR, "readout": "node"},
+    {"network": NEAR, "rounds": 3},
+    {"rounds": 3},
+]
 
 
 def renumbered(graph: RawGraph, order: list[int]) -> RawGraph:
@@ -37,17 +50,17 @@ def renumbered(graph: RawGraph, order: list[int]) -> RawGraph:
 
 
 @pytest.mark.parametrize("relations", ["none", "hops", "edges", "both"])
-@pytest.mark.parametrize("readout", ["mean", "sum"])
+@pytest.mark.parametrize("others", OTHERS, ids=str)
 def test_a_graph_is_the_same_however_its_nodes_are_numbered_and_whatever_lies_beside_it(
-    relations: str, readout: str
+    relations: str, others: dict[str, Any]
 ) -> None:
-    recipe = GraphRecipe("graph", DATA, relations=relations, readout=readout, network=SMALL)
+    recipe = GraphRecipe("graph", DATA, relations=relations, **{"network": SMALL, **others})
     schema = Schema.learn([CHAIN, RING], ["y"], None)
     torch.manual_seed(0)
     made = GraphNetwork(recipe, schema, of_nodes=False).eval()
     turned = renumbered(CHAIN, [2, 0, 3, 1])
     encoded = [schema.encode(one) for one in (CHAIN, RING, turned)]
-    batches = GraphBatches(encoded, recipe.hops, 99)
+    batches = GraphBatches(encoded, recipe, 99)
     with torch.no_grad():
         together = made(batches.lay_out([0, 1, 2]))
         alone = torch.cat([made(batches.lay_out([i])) for i in range(3)])
@@ -56,13 +69,63 @@ def test_a_graph_is_the_same_however_its_nodes_are_numbered_and_whatever_lies_be
     assert (together[0] - together[1]).abs().max() > 1e-5
 
 
+@pytest.mark.parametrize("others", [{}, {"readout": "node"}, {"rounds": 3}], ids=str)
+def test_a_graph_by_its_edges_is_the_same_as_by_all_pairs(others: dict[str, Any]) -> None:
+    recipe = GraphRecipe("graph", DATA, network=NEAR, **others)
+    schema = Schema.learn([CHAIN, RING], ["y"], None)
+    torch.manual_seed(0)
+    made = GraphNetwork(recipe, schema, of_nodes=False).eval()
+    batches = GraphBatches([schema.encode(one) for one in (CHAIN, RING)], recipe, 99)
+    assert batches.near
+    by_edges = made(batches.lay_out([0, 1]))
+    batches.near = False
+    torch.testing.assert_close(by_edges, made(batches.lay_out([0, 1])), atol=1e-5, rtol=0)
+    farther = replace(recipe, network=replace(NEAR, pattern=("Window(1)", "Window(2)")))
+    assert not GraphBatches(batches.graphs, farther, 99).near
+
+
+def test_a_walk_is_the_farther_the_rarer_it_arrives() -> None:
+    joined = torch.zeros(4, 4)  # a path of three nodes, and one by itself
+    joined[0, 1] = joined[1, 0] = joined[1, 2] = joined[2, 1] = 1.0
+    assert walk(joined, 2).tolist() == [[0, 2, 3, 3], [3, 0, 3, 3], [3, 2, 0, 3], [3, 3, 3, 0]]
+    with pytest.raises(ValueError, match=r"Window\(1\) counts hops, and distance: walks has none"):
+        GraphRecipe("graph", DATA, distance="walks", network=NEAR)
+
+
+def test_several_targets_with_gaps_count_where_they_are_known() -> None:
+    graphs = [replace(CHAIN, targets=["1.5", ""]), replace(RING, targets=["", "4"]), CHAIN]
+    graphs[2] = replace(CHAIN, targets=["2.5", "8"])
+    schema = Schema.learn(graphs, ["y", "z"], None)
+    recipe = GraphRecipe("graph", DATA, network=SMALL, members=2)
+    task = GraphTask(recipe, schema)
+    torch.manual_seed(0)
+    network, batches = task.network(), GraphBatches([*map(schema.encode, graphs)], recipe, 99)
+    assert sum(map(batches.count, batches.epoch(0))) == 4
+    said = network.eval()(batches.lay_out([0, 1, 2]))
+    assert said.shape == (2, 3, 2)
+    wanted = torch.tensor([[-1.0, 0], [0, -1], [1, 1]])  # scaled; 0 is where nothing is known
+    known = torch.tensor([[1, 0], [0, 1], [1, 1]])
+    errors = ((said - wanted).square() * known).sum() / 2  # of two networks
+    torch.testing.assert_close(task.loss(network, batches.lay_out([0, 1, 2]))["loss"], errors)
+    one, *_ = task.answer(network, batches)
+    torch.testing.assert_close(
+        one, said.mean(1 - 1)[0] * torch.tensor([0.5, 2]) + torch.tensor([2, 6])
+    )
+
+
+def test_a_consistent_network_has_nothing_to_lose_by_it() -> None:
+    sure = torch.tensor([[[[20.0, 0.0]]]])
+    assert differ(torch.cat([sure, sure])) < 1e-6
+    assert differ(torch.cat([sure, sure.flip(-1)])) > 0.4
+
+
 def test_relations_tell_graphs_apart_that_have_the_same_nodes() -> None:
     other = replace(CHAIN, edges=[(0, 1, "single"), (1, 2, "single"), (2, 3, "double")])
     schema = Schema.learn([CHAIN, other], ["y"], "numbers")
-    batches = GraphBatches([schema.encode(one) for one in (CHAIN, other)], 6, 99)
     apart = {}
     for relations in ("hops", "edges"):
         recipe = GraphRecipe("graph", DATA, relations=relations, network=SMALL)
+        batches = GraphBatches([schema.encode(one) for one in (CHAIN, other)], recipe, 99)
         torch.manual_seed(0)
         said = GraphNetwork(recipe, schema, of_nodes=False).eval()(batches.lay_out([0, 1]))
         apart[relations] = float((said[0] - said[1]).detach().abs().max())

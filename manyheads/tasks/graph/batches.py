@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.attention.patterns import Lengths
+from manyheads.attention.graphs import neighbours
+from manyheads.attention.patterns import Lengths, Window
 from manyheads.attention.places import Graph, graph
+from manyheads.attention.tables import PairTable
 from manyheads.data.batches import Padding, PlannedBatches, Row
-from manyheads.tasks.graph.network import GraphBatch
+from manyheads.modules.build import read_patterns
+from manyheads.modules.config import TransformerConfig
+from manyheads.tasks.graph.network import HUB, PADDING, GraphBatch
 from manyheads.tasks.graph.schema import Array, EncodedGraph
+from manyheads.tasks.graph.settings import GraphRecipe
 
+NEAR = (Window(0), Window(1))
 PARTS = [one.name for one in fields(EncodedGraph)]
 
 
@@ -46,49 +52,103 @@ class GraphBatches(PlannedBatches):
 
     unit = "targets"
 
-    def __init__(self, graphs: Sequence[EncodedGraph], hops: int, tokens: int, seed: int = 0):
-        self.graphs, self.hops = graphs, hops
-        lengths = np.array([len(one) for one in graphs])
+    def __init__(
+        self, graphs: Sequence[EncodedGraph], recipe: GraphRecipe, tokens: int, seed: int = 0
+    ):
+        self.graphs, self.recipe = graphs, recipe
+        self.near = sees_neighbours(recipe.network)
+        self.hub = int(recipe.readout == "node" and recipe.data.nodes is None)
+        lengths = np.array([len(one) + self.hub for one in graphs])
         weights = np.array([np.isfinite(one.wanted).sum() for one in graphs])
-        self.joined = cache(self.join)
+        self.joined, self.kept = cache(self.join), lru_cache(1)(self.lay_out)
         room = max(tokens, int(lengths.max()))  # one graph is not cut
         super().__init__(lengths[:, None], weights, Padding(room), seed)
 
     def batch(self, rows: Sequence[Row]) -> GraphBatch:
-        return self.lay_out([row[0] for row in rows])
-
-    def join(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Of a graph its hops and its edges' labels, (T, T), and its nodes' degrees."""
-        one = self.graphs[number]
-        pairs = [(int(i), int(j)) for i, j, _ in one.edges]
-        hops = graph(pairs, len(one), far=self.hops + 1).hops[0]
-        labels = torch.zeros(len(one), len(one), dtype=torch.long)
-        for i, j, label in one.edges.tolist():
-            labels[i, j] = labels[j, i] = label
-        return hops, labels, (hops == 1).sum(1)
+        return self.kept(tuple(row[0] for row in rows))
 
     def lay_out(self, numbers: Sequence[int]) -> GraphBatch:
         some = [self.graphs[i] for i in numbers]
-        width = max(map(len, some))
-        rows = len(some)
-        hops = torch.full((rows, width, width), self.hops + 1)
-        labels = torch.zeros(rows, width, width, dtype=torch.long)
-        degrees = torch.full((rows, width), -1)
-        for row, number in enumerate(numbers):
-            size = len(self.graphs[number])
-            near, own, degree = self.joined(number)
-            hops[row, :size, :size], labels[row, :size, :size] = near, own
-            degrees[row, :size] = degree
+        sizes = torch.tensor([len(one) for one in some])
+        width = int(sizes.max()) + self.hub
         words = [one.words + np.array([i * width, 0]) for i, one in enumerate(some)]
+        at, degrees = self.place_edges(some, width) if self.near else self.place(numbers, width)
+        beyond = torch.arange(width) - sizes[:, None]  # from 0 on it is no node of the graph
+        degrees = degrees.masked_fill(beyond >= 0, PADDING)
         return GraphBatch(
             fill([one.nodes for one in some], width),
             fill([one.numbers for one in some], width),
             torch.from_numpy(np.concatenate(words)),
-            degrees,
-            Graph(hops, labels),
-            Lengths(torch.tensor([len(one) for one in some])),
+            degrees.masked_fill(beyond == 0, HUB) if self.hub else degrees,
+            at,
+            Lengths(sizes + self.hub),
             torch.from_numpy(np.stack([one.wanted for one in some])),
         )
+
+    def place(self, numbers: Sequence[int], width: int) -> tuple[Graph, Tensor]:
+        """How far apart any two nodes are, and how many edges each has, (B, T)."""
+        hops = torch.full((len(numbers), width, width), self.recipe.hops + 1)
+        labels, degrees = torch.zeros_like(hops), torch.zeros_like(hops[:, 0])
+        for row, number in enumerate(numbers):
+            size = len(self.graphs[number])
+            apart, own, degrees[row, :size] = self.joined(number)
+            hops[row, :size, :size], labels[row, :size, :size] = apart, own
+            if self.hub:
+                hops[row, size, :size] = hops[row, :size, size] = 1
+                hops[row, size, size] = 0
+        return Graph(hops, labels), degrees
+
+    def join(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of a graph how far its nodes are apart and its edges' labels, (T, T), and degrees."""
+        one, steps = self.graphs[number], self.recipe.hops
+        labels = torch.zeros(len(one), len(one), dtype=torch.long)
+        for i, j, label in one.edges.tolist():
+            labels[i, j] = labels[j, i] = label
+        pairs = [(int(i), int(j)) for i, j, _ in one.edges]
+        hops = graph(pairs, len(one), far=steps + 1).hops
+        assert isinstance(hops, Tensor)
+        joined = hops[0] == 1
+        walks = self.recipe.distance == "walks"
+        return walk(joined.float(), steps) if walks else hops[0], labels, joined.sum(1)
+
+    def place_edges(self, some: Sequence[EncodedGraph], width: int) -> tuple[Graph, Tensor]:
+        """The same by their edges alone."""
+        parts = [np.insert(one.edges, 0, row, axis=1) for row, one in enumerate(some)]
+        edges = np.concatenate(parts)
+        degrees = count_neighbours(neighbours(torch.from_numpy(edges), width, len(some)))
+        if self.hub:
+            each = [(row, i, len(one), 0) for row, one in enumerate(some) for i in range(len(one))]
+            edges = np.concatenate([edges, each])
+        return neighbours(torch.from_numpy(edges), width, len(some)), degrees
+
+
+def count_neighbours(at: Graph) -> Tensor:
+    """(B, T)"""
+    assert isinstance(at.hops, PairTable)
+    b, q, _ = at.hops.pairs
+    rows, width, _ = at.hops.shape
+    counts = torch.zeros(rows * width, dtype=torch.long)
+    return counts.index_add(0, b * width + q, at.hops.values).view(rows, width)
+
+
+def walk(joined: Tensor, steps: int) -> Tensor:
+    """How rarely a walk of up to so many steps gets from node to node: 0 for itself, 1 where it
+    does every other time or more, one more for each half of that; (T, T)
+    """
+    onward = joined / joined.sum(1, keepdim=True).clamp(min=1)
+    at, met = onward, onward.clone()
+    for _ in range(steps - 1):
+        at = at @ onward
+        met += at
+    apart = 1 + (-(met / steps).log2()).floor().clamp(0, steps).long()
+    return apart.fill_diagonal_(0)
+
+
+def sees_neighbours(network: TransformerConfig) -> bool:
+    """Whether no layer looks farther than along an edge: then edges are all there is to know."""
+    patterns = read_patterns(network)
+    some = patterns if isinstance(patterns, list) else [patterns]
+    return all(any(part in NEAR for part in pattern.parts()) for pattern in some)
 
 
 def fill(parts: Sequence[Array], width: int) -> Tensor:

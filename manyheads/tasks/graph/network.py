@@ -5,24 +5,30 @@ B graphs, T nodes, D width, F columns, K outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads.attention.kernels import Work, plan
+from manyheads.attention.kernels.reference import Reference
+from manyheads.attention.kernels.sparse import Sparse
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.places import Graph
+from manyheads.attention.places import Graph, Pairs
 from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Together
 from manyheads.attention.rules import Clipped, Edges
+from manyheads.attention.scores import Dot
 from manyheads.modules.build import read_patterns
-from manyheads.modules.checks import mean
+from manyheads.modules.config import TransformerConfig
 from manyheads.modules.init import init_normal
 from manyheads.modules.stack import Stack
 from manyheads.tasks.graph.schema import Schema
 from manyheads.tasks.graph.settings import GraphRecipe
 
 DEGREES = 32  # edges of a node that are told apart
+PADDING, HUB = -1, -2  # in the place of a degree: no node, and one that stands for its graph
 
 
 class GraphBatch(NamedTuple):
@@ -30,8 +36,8 @@ class GraphBatch(NamedTuple):
 
     nodes: Tensor  # (B, T, F)
     numbers: Tensor  # (B, T, N)
-    words: Tensor  # (W, 2): a node, counted over all rows, and a word
-    degrees: Tensor  # (B, T)
+    words: Tensor  # (W, 2): a node, counted over all rows, one after the other, and a word
+    degrees: Tensor  # (B, T), or what is no node of a graph
     at: Graph
     seen: Pattern
     wanted: Tensor  # (B, K) or (B, T)
@@ -49,11 +55,15 @@ class NodeEmbedding(nn.Module):
         sizes = [len(values) + 1 for values in schema.columns.values()]
         self.columns = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
         self.degree = nn.Embedding(DEGREES, width)
+        self.hub = nn.Parameter(torch.zeros(width))
         self.numbers = nn.Linear(len(schema.numbers), width) if schema.numbers else None
         words = sum(map(len, schema.words.values()))
-        self.words = nn.Linear(words, width, bias=False) if words else None
+        self.words = nn.Parameter(torch.empty(words, width)) if words else None
         for table in (*self.columns, self.degree):
             nn.init.normal_(table.weight, std=(len(sizes) + 1) ** -0.5)
+        if self.words is not None:
+            nn.init.xavier_uniform_(self.words)
+            nn.init.zeros_(self.degree.weight)  # the mean of many words is small beside it
 
     def forward(self, batch: GraphBatch, dropout: float) -> Tensor:
         x = self.degree(batch.degrees.clamp(0, DEGREES - 1))
@@ -62,17 +72,54 @@ class NodeEmbedding(nn.Module):
         if self.numbers is not None:
             x = x + self.numbers(batch.numbers)
         if self.words is not None:
-            x = x + self.words(F.dropout(self.bags(batch), dropout, self.training))
-        return x  # (B, T, D)
+            x = x + self.add_words(batch, dropout)
+        return torch.where((batch.degrees == HUB)[..., None], self.hub, x)  # (B, T, D)
 
-    def bags(self, batch: GraphBatch) -> Tensor:
-        """The share of each word among a node's, (B, T, words)."""
+    def add_words(self, batch: GraphBatch, dropout: float) -> Tensor:
+        """The mean of the vectors of a node's words; some words are left out while it learns."""
         assert self.words is not None
-        rows, width = batch.degrees.shape
-        bags = torch.zeros(rows * width, self.words.in_features, device=batch.degrees.device)
-        bags[batch.words[:, 0], batch.words[:, 1]] = 1.0
-        bags = bags / bags.sum(1, keepdim=True).clamp(min=1)
-        return bags.view(rows, width, -1)
+        (rows, width), (nodes, words) = batch.degrees.shape, batch.words.T
+        one = torch.ones_like(nodes)
+        counts = one.new_zeros(rows * width).index_add(0, nodes, one)
+        shares = F.dropout(1 / counts[nodes], dropout, self.training).to(self.words.dtype)
+        begins = counts.cumsum(0) - counts
+        taken = F.embedding_bag(words, self.words, begins, mode="sum", per_sample_weights=shares)
+        return taken.view(rows, width, -1)
+
+
+class Rounds(nn.Module):
+    """Attention without matrices: each node takes from those it sees, again and again, and ends
+    with the mean over all rounds.
+
+    How much, the relations say, and nothing else: few labels leave little to learn by heart.
+    """
+
+    def __init__(self, config: TransformerConfig, rounds: int, relative: Relative | None):
+        super().__init__()
+        self.rounds, self.heads, self.dropout = rounds, config.heads, config.attention_dropout
+        patterns = read_patterns(config)
+        self.pattern = patterns[0] if isinstance(patterns, list) else patterns
+        self.relative = relative or Relative()
+
+    def forward(self, x: Tensor, at: Graph, seen: Pattern) -> Tensor:
+        value = x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (B, H, T, C)
+        take = self.attend(value, Pairs(len(x), self.heads, at, at), self.pattern & seen)
+        total = value
+        for _ in range(self.rounds):
+            value = take(value)
+            total = total + value
+        return F.relu(total.transpose(1, 2).flatten(2) / (self.rounds + 1))
+
+    def attend(self, value: Tensor, pairs: Pairs, pattern: Pattern) -> Callable[[Tensor], Tensor]:
+        """From values to what is taken of them, by weights that stay."""
+        asked = torch.zeros_like(value)
+        biases, kinds = self.relative.biases(asked), self.relative.kinds()
+        work = Work(pattern, pairs, dtype=value.dtype, channels=value.shape[-1], kinds=kinds)
+        kernel = Reference() if Sparse().refuses(work) else Sparse()
+        made = plan(kernel, work)
+        weights = kernel.weights(asked, asked, made, Dot(), biases)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return lambda taken: kernel.mix(weights, taken, made)
 
 
 class GraphNetwork(nn.Module):
@@ -82,22 +129,48 @@ class GraphNetwork(nn.Module):
         super().__init__()
         config = recipe.network
         self.embedding = NodeEmbedding(schema, config.width)
-        patterns = read_patterns(config)
         relative = build_relations(recipe, schema)
-        self.stack = Stack.of(config, patterns, relative=relative)
+        if recipe.rounds:
+            self.stack: nn.Module = Rounds(config, recipe.rounds, relative)
+        else:
+            self.stack = Stack.of(config, read_patterns(config), relative=relative)
         self.dropout, self.head = config.dropout, nn.Linear(config.width, schema.outputs)
         self.of_nodes, self.readout = of_nodes, recipe.readout
+        self.drop_nodes = recipe.drop_nodes
         init_normal(self.head)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """(B, K), or (B, T, K) where each node has an answer."""
         x = self.embedding(batch, self.dropout)
-        states = self.stack(x, batch.at, batch.seen)
+        if self.training and self.drop_nodes:
+            x = x * F.dropout(x.new_ones(*x.shape[:2], 1), self.drop_nodes)
+        if isinstance(self.stack, Rounds):
+            # What has many neighbours says less to each of them, and hears more: as in GCN.
+            heard = (batch.degrees.clamp(min=0) + 1).sqrt()[..., None].to(x.dtype)
+            states = heard * self.stack(x / heard, batch.at, batch.seen)
+        else:
+            states = self.stack(x, batch.at, batch.seen)
         if not self.of_nodes:
-            states = mean(states, batch.seen, batch.at)
-            if self.readout == "sum":
-                states = states * batch.degrees.ge(0).sum(1, keepdim=True)
+            states = self.read_out(states, batch.degrees)
         return self.head(F.dropout(states, self.dropout, self.training))
+
+    def read_out(self, states: Tensor, degrees: Tensor) -> Tensor:
+        """(B, T, D) -> (B, D)"""
+        counted = degrees == HUB if self.readout == "node" else degrees >= 0
+        summed = (states * counted[..., None]).sum(1)
+        return summed / counted.sum(1, keepdim=True) if self.readout == "mean" else summed
+
+
+class SideBySide(nn.Module):
+    """Networks that learn the same from different beginnings, and what each of them says."""
+
+    def __init__(self, members: Iterable[GraphNetwork]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """(M, B, K), or (M, B, T, K)"""
+        return torch.stack([member(batch) for member in self.members])
 
 
 def build_relations(recipe: GraphRecipe, schema: Schema) -> Relative | None:
@@ -107,5 +180,9 @@ def build_relations(recipe: GraphRecipe, schema: Schema) -> Relative | None:
     if recipe.relations in ("hops", "both"):
         parts.append(RelativeBias(heads, Clipped(recipe.hops)))
     if recipe.relations in ("edges", "both"):
-        parts.append(RelativeContent(channels, Edges(len(schema.edges) + 1), values=True))
+        labels = Edges(len(schema.edges) + 1)
+        if recipe.rounds:  # queries that say nothing meet no embedding of a label
+            parts.append(RelativeBias(heads, labels))
+        else:
+            parts.append(RelativeContent(channels, labels, values=True))
     return Together(*parts) if len(parts) > 1 else next(iter(parts), None)

@@ -41,7 +41,7 @@ class EncodedGraph:
 
     nodes: Array  # (T, F) which value each column has, 0 for one never met
     numbers: Array  # (T, N)
-    words: Array  # (W, 2) node and word
+    words: Array  # (W, 2) node and word, node by node
     edges: Array  # (E, 3) two nodes and a label, from 1 up
     wanted: Array  # (K) or (T): NaN where nothing is known
 
@@ -111,7 +111,7 @@ class Schema:
         return EncodedGraph(
             nodes,
             np.array(scaled, np.float32).reshape(len(scaled), size).T,
-            np.array(met, np.int64).reshape(-1, 2),
+            np.array(sorted(met), np.int64).reshape(-1, 2),
             np.array(edges, np.int64).reshape(-1, 3),
             self.encode_targets(graph.targets),
         )

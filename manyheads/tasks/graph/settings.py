@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from manyheads.config.declare import check, setting
 from manyheads.modules.config import TransformerConfig
-from manyheads.tasks.recipe import Preset, Recipe, TrainingPlan
+from manyheads.tasks.graph.verbs import VERBS
+from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
 
 Relations = Literal["none", "hops", "edges", "both"]
-Readout = Literal["mean", "sum"]
+Readout = Literal["mean", "sum", "node"]
+Distance = Literal["hops", "walks"]
 Goal = Literal["numbers", "labels", "classes"]
 
 
 @dataclass(frozen=True)
 class GraphData:
-    """Where graphs come from: a table of molecules, or one of nodes and one of edges."""
+    """Where graphs come from: a table of molecules, JSON, or a table of nodes and one of edges."""
 
     molecules: Path | None = setting(None, "Molecules, one a line: .csv or .tsv with a head.")
     valid_molecules: Path | None = setting(None, "The same, for validation.")
     smiles: str = setting("smiles", "The column that holds a molecule, as SMILES.")
+    graphs: Path | None = setting(None, "Graphs of any kind, as JSON, one a line.")
+    valid_graphs: Path | None = setting(None, "The same, for validation.")
     nodes: Path | None = setting(None, "Of one graph: its nodes, one a line, first their names.")
     edges: Path | None = setting(None, "Its edges: two names of nodes, and a label if they have.")
     target: tuple[str, ...] = setting((), "The column to learn; of molecules also several.")
@@ -40,8 +44,8 @@ class GraphData:
     def misfits(self) -> Iterator[str]:
         if (self.nodes is None) != (self.edges is None):
             yield "nodes and edges are given together"
-        if (self.molecules is None) == (self.nodes is None):
-            yield "give molecules, or nodes with edges, and not both"
+        if sum(one is not None for one in (self.molecules, self.graphs, self.nodes)) != 1:
+            yield "give molecules, or graphs, or nodes with edges, and only one of them"
         if self.nodes is not None and len(self.target) > 1:
             yield f"nodes have one target, got {', '.join(self.target)}"
 
@@ -77,12 +81,22 @@ PRESETS = {
 # One graph is one batch; few of its nodes have labels.
 OF_NODES = Preset(
     "For one graph.",
-    replace(small_network(64, 2, 8, 0.6), pattern="Window(1)", ffn_width=64),
+    replace(small_network(64, 1, 8, 0.5), pattern="Window(1)"),
     epochs=200,
     batch=1,
-    learning_rate=5e-3,
-    training={"steps": 200, "tokens_per_batch": 10**6, "weight_decay": 0.3, "ema": 0.0},
+    learning_rate=1e-2,
+    training={
+        "steps": 200,
+        "tokens_per_batch": 10**6,
+        "warmup_steps": 10,
+        "weight_decay": 1.0,
+        "ema": 0.0,
+        "validate_every": 5,
+        "checkpoint_every": 100,
+        "precision": "float32",
+    },
 )
+FEW_LABELS: dict[str, Any] = {"rounds": 8, "drop_nodes": 0.5, "consistency": 1.0}
 
 
 @dataclass(frozen=True)
@@ -90,9 +104,19 @@ class GraphRecipe(Recipe):
     """What to learn, from what, with what."""
 
     implementation = "manyheads.tasks.graph.task:GraphTask"
-    files = ("molecules", "valid_molecules", "smiles", "nodes", "edges", "target")
+    files = (
+        "molecules",
+        "valid_molecules",
+        "smiles",
+        "graphs",
+        "valid_graphs",
+        "nodes",
+        "edges",
+        "target",
+    )
     example = "--molecules train.csv --target solubility"
     use = "predict"
+    verbs = VERBS
     presets = PRESETS
     plan = TrainingPlan(
         {"schedule": "cosine", "ema": 0.99, "weight_decay": 0.05},
@@ -111,7 +135,38 @@ class GraphRecipe(Recipe):
         "the label of their own edge (edges), both or none.",
     )
     hops: int = setting(6, "Hops that are told apart; farther ones are alike.", least=1, most=100)
-    readout: Readout = setting("mean", "What stands for a graph: the mean or the sum of its nodes.")
+    distance: Distance = setting(
+        "hops",
+        "How far two nodes are apart: the edges on the shortest path, or how rarely a random walk "
+        "of up to so many hops comes from one to the other (walks).",
+    )
+    readout: Readout = setting(
+        "mean",
+        "What stands for a graph: the mean or the sum of its nodes, or a node of its own that is "
+        "joined to all.",
+    )
+    rounds: int = setting(
+        0,
+        "In the place of layers, so many rounds of attention without matrices: for one graph with "
+        "few labels; 0: layers as network says.",
+        least=0,
+        most=100,
+    )
+    drop_nodes: float = setting(
+        0.0, "Share of the nodes that are empty at a step of training.", least=0, below=1
+    )
+    consistency: float = setting(
+        0.0,
+        "How much it counts in training that what is said of a node, labelled or not, is the same "
+        "whatever is dropped; of classes alone.",
+        least=0,
+    )
+    members: int = setting(
+        1,
+        "Networks that are trained side by side; what counts is the mean of what they say.",
+        least=1,
+        most=100,
+    )
     network: TransformerConfig = setting(small_network(64, 4, 8, 0.1), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     start_from: Path | None = setting(None, "A run: its network and its weights.")
@@ -122,6 +177,19 @@ class GraphRecipe(Recipe):
                 "nodes have no place on a line; network.position: null and network.relative: null "
                 "would do, and relations says what attention knows of two nodes"
             )
+        if self.rounds:  # they have no feed-forward layers, and so none that is wider
+            narrow = min(self.network.ffn_width, self.network.width)
+            object.__setattr__(self, "network", replace(self.network, ffn_width=narrow))
+        if self.distance == "walks" and "Window" in str(self.network.pattern):
+            raise ValueError(
+                f"{self.network.pattern} counts hops, and distance: walks has none; distance: hops "
+                "would do"
+            )
+
+    @classmethod
+    def choose(cls, task: Any, data: GraphData, tokens: int, choice: Choice = Choice()) -> Self:
+        chosen = super().choose(task, data, tokens, choice)
+        return chosen if data.nodes is None else replace(chosen, **FEW_LABELS)
 
     @classmethod
     def presets_for(cls, data: GraphData) -> Mapping[str, Preset]:

@@ -16,13 +16,15 @@ SHOWN = 3  # of what is left out
 
 ATOMS = {
     "atom": lambda atom: atom.GetSymbol(),
-    "charge": lambda atom: str(atom.GetFormalCharge()),
-    "hydrogens": lambda atom: str(atom.GetTotalNumHs()),
-    "degree": lambda atom: str(atom.GetDegree()),
-    "aromatic": lambda atom: str(int(atom.GetIsAromatic())),
-    "ring": lambda atom: str(int(atom.IsInRing())),
-    "hybrid": lambda atom: str(atom.GetHybridization()),
-    "chirality": lambda atom: str(atom.GetChiralTag()),
+    "charge": lambda atom: atom.GetFormalCharge(),
+    "hydrogens": lambda atom: atom.GetTotalNumHs(),
+    "degree": lambda atom: atom.GetDegree(),
+    "valence": lambda atom: atom.GetTotalValence(),
+    "aromatic": lambda atom: int(atom.GetIsAromatic()),
+    "ring": lambda atom: min(atom.GetOwningMol().GetRingInfo().AtomRingSizes(atom.GetIdx()) or [0]),
+    "rings": lambda atom: atom.GetOwningMol().GetRingInfo().NumAtomRings(atom.GetIdx()),
+    "hybrid": lambda atom: atom.GetHybridization(),
+    "chirality": lambda atom: atom.GetChiralTag(),
 }
 
 
@@ -75,7 +77,7 @@ def parse_smiles(text: str) -> RawGraph:
     if molecule is None or not molecule.GetNumAtoms():
         raise ValueError(f"{text!r} is not a molecule in SMILES")
     atoms = [*molecule.GetAtoms()]
-    columns = {name: [of(atom) for atom in atoms] for name, of in ATOMS.items()}
+    columns = {name: [str(of(atom)) for atom in atoms] for name, of in ATOMS.items()}
     edges = [
         (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), describe_bond(bond))
         for bond in molecule.GetBonds()
@@ -84,7 +86,15 @@ def parse_smiles(text: str) -> RawGraph:
 
 
 def describe_bond(bond: Any) -> str:
-    return f"{bond.GetBondType()}{' conjugated' if bond.GetIsConjugated() else ''}"
+    """DOUBLE conjugated ring STEREOE"""
+    stereo = str(bond.GetStereo())
+    told = (
+        str(bond.GetBondType()),
+        "conjugated" if bond.GetIsConjugated() else "",
+        "ring" if bond.IsInRing() else "",
+        stereo if stereo != "STEREONONE" else "",
+    )
+    return " ".join(filter(None, told))
 
 
 def import_rdkit() -> Any:
@@ -100,21 +110,35 @@ def import_rdkit() -> Any:
 
 def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[str]]:
     """One graph, and the names of its nodes."""
-    rows = [row for _, row in read_table(nodes)]
+    rows = read_node_rows(nodes, target)
+    _, *others = next(iter(rows.values()))
+    columns = {name: [row[name] for row in rows.values()] for name in others if name != target}
+    number = {name: i for i, name in enumerate(rows)}
+    targets = [row[target] for row in rows.values()]
+    return RawGraph(columns, [*read_edges(edges, number)], targets), [*rows]
+
+
+def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
+    """The rows of a table by what stands first in each: the name of a node."""
+    rows = [row for _, row in read_table(path)]
     if not rows:
-        raise ValueError(f"{nodes} has no nodes")
+        raise ValueError(f"{path} has no nodes")
     key, *others = rows[0]
     if target not in others:
-        raise ValueError(f"{nodes} has no column {target!r}; its columns are {', '.join(rows[0])}")
-    number = {row[key]: i for i, row in enumerate(rows)}
-    if len(number) < len(rows):
-        raise ValueError(f"{nodes} names a node twice; the first column is a name for each")
-    columns = {name: [row[name] for row in rows] for name in others if name != target}
-    return RawGraph(columns, [*read_edges(edges, number)], [row[target] for row in rows]), [*number]
+        raise ValueError(f"{path} has no column {target!r}; its columns are {', '.join(rows[0])}")
+    named = {row[key]: row for row in rows}
+    if len(named) < len(rows):
+        raise ValueError(f"{path} names a node twice; the first column is a name for each")
+    return named
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:
     for at, row in read_table(path):
+        if len(row) < 2:
+            raise ValueError(
+                f"{path} has one column, {', '.join(row)}; edges have two names of nodes on a "
+                "line, and a label if they have one"
+            )
         one, other, *label = row.values()
         if wrong := next((name for name in (one, other) if name not in number), None):
             raise ValueError(f"{path}:{at}: there is no node {wrong!r}")

@@ -1,0 +1,312 @@
+"""Molecules, papers that cite each other, and what edges cost: by the commands that a user types.
+
+    python bench/graphs.py --prepare-only --molecules FOLDER --papers FOLDER --folder .data/graphs
+    python bench/graphs.py --folder .data/graphs --jobs 5 --cpu-jobs 10 --json results/graphs.json
+    python bench/graphs.py --folder .data/graphs --quick      two seeds, a few steps: does it run?
+
+The first reads esol, freesolv, lipo and bbbp.csv.xz and cora and citeseer.npz, and needs RDKit and
+scikit-learn; the second needs neither. Every tenth molecule, counted from the tenth, is to test on.
+Molecules are trained on the GPU where there is one, papers on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+TARGETS = {
+    "esol": "measured log solubility in mols per litre",
+    "freesolv": "expt",
+    "lipo": "exp",
+    "bbbp": "p_np",
+}
+PAPERS = ("cora", "citeseer")
+SEEDS, PAPER_SEEDS, SWITCH_SEEDS = 5, 20, 5
+RELATIONS = ("none", "hops", "edges", "both")
+NODES, EDGES = 10_000, (25_000, 50_000, 100_000, 200_000, 400_000)
+COST_STEPS = (20, 60)  # between these it is timed
+TOGETHER = "mean of the networks of all seeds"
+
+
+class Job(NamedTuple):
+    """A run: what is trained and on what it is measured."""
+
+    row: dict[str, Any]
+    train: list[str]
+    test: Path | None
+    device: str = "cpu"
+
+    @property
+    def name(self) -> str:
+        return "-".join(str(value) for value in self.row.values()).replace(" ", "-")
+
+
+# ---- what needs RDKit and scikit-learn ---------------------------------------------------------
+
+
+def prepare(molecules: Path, papers: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    forest = {name: prepare_molecules(molecules, name, folder) for name in TARGETS}
+    (folder / "forest.json").write_text(json.dumps(forest, indent=1) + "\n")
+    for name in PAPERS:
+        prepare_papers(papers / f"{name}.npz", folder / name)
+
+
+def prepare_molecules(source: Path, name: str, folder: Path) -> list[dict[str, float]]:
+    """Graphs to learn from and to test on; what a random forest makes of descriptors."""
+    from manyheads.tasks.graph.records import save_graphs
+    from manyheads.tasks.graph.sources import LeftOut, read_molecules
+
+    with lzma.open(source / f"{name}.csv.xz", "rt", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    left_out, parts = LeftOut(), {}
+    for part in ("train", "test"):
+        some = [row for i, row in enumerate(rows) if (i % 10 == 9) == (part == "test")]
+        with tempfile.TemporaryDirectory() as scratch:
+            table = Path(scratch) / f"{part}.csv"
+            with table.open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([head, *some])
+            parts[part] = read_molecules(table, "smiles", [TARGETS[name]], left_out)
+        save_graphs(folder / f"{name}.{part}.jsonl", parts[part], [TARGETS[name]])
+    known = {one.name for one in parts["train"]}
+    tested = [one for one in parts["test"] if one.name not in known]
+    print(name, len(parts["train"]), "to learn from,", len(tested), "to test on", left_out)
+    return [grow_forest(name, parts["train"], tested, seed) for seed in range(SEEDS)]
+
+
+def grow_forest(
+    name: str, train: Sequence[Any], test: Sequence[Any], seed: int
+) -> dict[str, float]:
+    from rdkit import Chem
+    from rdkit.Chem import Descriptors
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+    from sklearn.metrics import roc_auc_score
+
+    def describe(graphs: Sequence[Any]) -> Any:
+        told = [Descriptors.CalcMolDescriptors(Chem.MolFromSmiles(g.name)) for g in graphs]
+        table = np.array([[*one.values()] for one in told], dtype=np.float64)
+        return np.clip(np.nan_to_num(table), -1e6, 1e6)
+
+    wanted, true = (np.array([float(g.targets[0]) for g in some]) for some in (train, test))
+    kind = RandomForestClassifier if name == "bbbp" else RandomForestRegressor
+    forest = kind(500, random_state=seed, n_jobs=1).fit(describe(train), wanted)
+    if name == "bbbp":
+        return {"auc": float(roc_auc_score(true, forest.predict_proba(describe(test))[:, 1]))}
+    return {"rmse": float(np.sqrt(np.mean((forest.predict(describe(test)) - true) ** 2)))}
+
+
+def prepare_papers(source: Path, folder: Path) -> None:
+    """A table of papers with their words and the public split, and one of who cites whom."""
+    held, split = np.load(source), {}
+    for part, called in (("train", "train"), ("val", "valid"), ("test", "test")):
+        split |= dict.fromkeys(held[part].tolist(), called)
+    words = np.split(held["x_indices"], held["x_indptr"][1:-1])
+    folder.mkdir(exist_ok=True)
+    with (folder / "nodes.tsv").open("w", encoding="utf-8") as file:
+        file.write("paper\twords\tfield\tsplit\n")
+        for i, (some, label) in enumerate(zip(words, held["y"].tolist(), strict=True)):
+            told = " ".join(f"w{word}" for word in some), f"c{label}" if label >= 0 else ""
+            file.write("\t".join((f"p{i}", *told, split.get(i, ""))) + "\n")
+    write_edges(folder / "edges.tsv", held["edges"])
+
+
+def write_edges(path: Path, edges: Any) -> None:
+    lines = [f"p{i}\tp{j}\n" for i, j in edges.tolist()]
+    path.write_text("one\tother\n" + "".join(lines), encoding="utf-8")
+
+
+# ---- the runs ----------------------------------------------------------------------------------
+
+
+def list_jobs(folder: Path, device: str) -> list[Job]:
+    found = []
+    for name in TARGETS:
+        found += [molecule_job(folder, name, seed, device) for seed in range(SEEDS)]
+    for seed in range(SEEDS):
+        found += [molecule_job(folder, "esol", seed, device, one) for one in RELATIONS[:3]]
+    for name in PAPERS:
+        found += [paper_job(folder, name, seed) for seed in range(PAPER_SEEDS)]
+    for seed in range(SWITCH_SEEDS):
+        found += [paper_job(folder, "cora", seed, one) for one in RELATIONS]
+    return found
+
+
+def molecule_job(folder: Path, name: str, seed: int, device: str, relations: str = "") -> Job:
+    files = ["--graphs", str(folder / f"{name}.train.jsonl"), "--target", TARGETS[name]]
+    row = {"data": name, "relations": relations or "default", "seed": seed}
+    told = [f"training.seed={seed}", *([f"relations={relations}"] if relations else [])]
+    return Job(row, files + told, folder / f"{name}.test.jsonl", device)
+
+
+def paper_job(folder: Path, name: str, seed: int, relations: str = "") -> Job:
+    nodes, edges = folder / name / "nodes.tsv", folder / name / "edges.tsv"
+    files = ["--nodes", str(nodes), "--edges", str(edges), "--target", "field"]
+    row = {"data": name, "relations": relations or "default", "seed": seed}
+    told = [f"training.seed={seed}", *([f"relations={relations}"] if relations else [])]
+    return Job(row, files + told, nodes)
+
+
+def cost_job(scratch: Path, count: int, device: str) -> Job:
+    """A graph of ten thousand nodes with so many edges, for two layers that see neighbours."""
+    rng = np.random.default_rng(count)
+    at = scratch / str(count)
+    at.mkdir()
+    labels = rng.integers(0, 4, NODES)
+    rows = [
+        f"p{i}\tw{a} w{b} w{c}\tc{labels[i]}\n"
+        for i, (a, b, c) in enumerate(rng.integers(0, 500, (NODES, 3)).tolist())
+    ]
+    (at / "nodes.tsv").write_text("paper\twords\tfield\n" + "".join(rows))
+    write_edges(at / "edges.tsv", rng.integers(0, NODES, (count, 2)))
+    files = [
+        "--nodes",
+        str(at / "nodes.tsv"),
+        "--edges",
+        str(at / "edges.tsv"),
+        "--target",
+        "field",
+    ]
+    first, last = COST_STEPS
+    told = ["rounds=0", "consistency=0", "network.depth=2", f"training.steps={last}"]
+    told += [f"training.log_every={first}", f"training.validate_every={10 * last}"]
+    return Job({"data": f"{NODES} nodes", "edges": count}, files + told, None, device)
+
+
+def run_job(job: Job, scratch: Path, more: Sequence[str]) -> dict[str, Any]:
+    """The row of a run, with what it measured or why it did not."""
+    out, began = scratch / job.name, time.perf_counter()
+    try:
+        command("train", "graph", *job.train, *more, "--out", str(out), "--device", job.device)
+        row = {**job.row, "seconds": round(time.perf_counter() - began, 1)}
+        if job.test is None:
+            return row | {"ms_a_step": time_steps(out)}
+        at = ("--model", str(out), "--device", "cpu")
+        report = json.loads(command("evaluate", *at, "--data", str(job.test), "--json"))
+        row |= {name: one["value"] for name, one in report["scores"].items()}
+        row |= {"valid": best_of(out), "examples": report["examples"]}
+        if job.test.suffix == ".jsonl" and job.row["relations"] == "default":
+            said = command("predict", *at, stdin=job.test.read_text(encoding="utf-8"))
+            row["said"] = [float(line) for line in said.split()]
+        return row
+    except subprocess.CalledProcessError as error:
+        return {**job.row, "error": error.stderr.strip().splitlines()[-1:]}
+
+
+def command(*words: str, stdin: str | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "manyheads", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return done.stdout
+
+
+def best_of(run: Path) -> float:
+    """The best validation, by the score that counts."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return max(next(iter(line["valid"].values())) for line in lines if "valid" in line)
+
+
+def time_steps(run: Path) -> float:
+    lines = map(json.loads, (run / "times.jsonl").read_text().splitlines())
+    at = {line["step"]: line["seconds"] for line in lines if "validated" not in line}
+    first, last = COST_STEPS
+    return round(1000 * (at[last] - at[first]) / (last - first), 2)
+
+
+def together(rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """What the mean over all seeds is worth, for each set of molecules."""
+    from manyheads.metrics.labels import rmse, roc_auc
+
+    found = []
+    for name, target in TARGETS.items():
+        said = [row.pop("said") for row in rows if row["data"] == name and "said" in row]
+        if not said:
+            continue
+        names = {json.loads(line)["name"] for line in lines_of(folder / f"{name}.train.jsonl")}
+        tested = [json.loads(line) for line in lines_of(folder / f"{name}.test.jsonl")]
+        mean = np.mean(said, axis=0)
+        both = [
+            (value, float(one["targets"][target]))
+            for value, one in zip(mean.tolist(), tested, strict=True)
+            if one["name"] not in names
+        ]
+        measure, called = (roc_auc, "auc") if name == "bbbp" else (rmse, "rmse")
+        value = measure(*map(list, zip(*both, strict=True))).value
+        found.append({"data": name, "relations": "default", "seed": TOGETHER, called: value})
+    return found
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--folder", type=Path, required=True)
+    reader.add_argument("--prepare-only", action="store_true")
+    reader.add_argument("--molecules", type=Path)
+    reader.add_argument("--papers", type=Path)
+    reader.add_argument("--jobs", type=int, default=1)
+    reader.add_argument("--cpu-jobs", type=int, default=0)
+    reader.add_argument("--only", default="", help="runs whose name has this")
+    reader.add_argument("--quick", action="store_true")
+    reader.add_argument("--json", type=Path)
+    asked = reader.parse_args()
+    if asked.prepare_only:
+        return prepare(asked.molecules, asked.papers, asked.folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with tempfile.TemporaryDirectory() as scratch:
+        report = run_all(asked, Path(scratch), device)
+    if asked.json:
+        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def run_all(asked: Any, scratch: Path, device: str) -> dict[str, Any]:
+    jobs = [one for one in list_jobs(asked.folder, device) if asked.only in one.name]
+    if asked.quick:
+        jobs = [one for one in jobs if one.row["seed"] < 2]
+    more = ["training.steps=4", "training.validate_every=2"] if asked.quick else []
+    rows: list[dict[str, Any]] = []
+
+    def do(job: Job) -> None:
+        rows.append(run_job(job, scratch, more))
+        print({name: value for name, value in rows[-1].items() if name != "said"}, flush=True)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(asked.jobs) as gpu, ThreadPoolExecutor(asked.cpu_jobs or 1) as cpu:
+        queue: Callable[[Job], Any] = lambda job: (  # noqa: E731
+            cpu if job.device == "cpu" and asked.cpu_jobs else gpu
+        ).submit(do, job)
+        for waiting in [queue(job) for job in jobs]:
+            waiting.result()
+    for count in EDGES[:2] if asked.quick else EDGES:  # alone: they are timed
+        if asked.only in f"{NODES} nodes":
+            rows.append(run_job(cost_job(scratch, count, device), scratch, []))
+            print(rows[-1], flush=True)
+    rows += together(rows, asked.folder)
+    print(f"{time.perf_counter() - began:.0f} s")
+    forest = json.loads((asked.folder / "forest.json").read_text())
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    return {"device": name, "torch": torch.__version__, "rows": rows, "forest": forest}
+
+
+if __name__ == "__main__":
+    main()

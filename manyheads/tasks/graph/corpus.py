@@ -1,0 +1,116 @@
+"""Graphs to learn from and graphs to validate on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from manyheads.data.sources import kind_of
+from manyheads.tasks.graph.records import read_graph_file
+from manyheads.tasks.graph.schema import RawGraph
+from manyheads.tasks.graph.settings import GraphData, GraphRecipe
+from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_nodes
+
+WANTED = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
+
+
+@dataclass
+class GraphCorpus:
+    """Graphs to learn from and to validate on; of one graph both are it, with other targets."""
+
+    train: list[RawGraph]
+    valid: list[RawGraph]
+    names: list[str] = field(default_factory=list)  # of the nodes of one graph
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.train))
+
+    @property
+    def notes(self) -> list[str]:
+        return [str(self.left_out)] if self.left_out.reasons else []
+
+    @property
+    def seen(self) -> list[str]:
+        """What graphs are called that were learned from or validated on."""
+        return sorted({one.name for one in (*self.train, *self.valid) if one.name})
+
+    def __str__(self) -> str:
+        if not self.names:
+            return f"{len(self.train):,} graphs to learn from, {len(self.valid):,} to validate on"
+        train, valid = (sum(map(bool, some[0].targets)) for some in (self.train, self.valid))
+        return f"{len(self.names):,} nodes: {train:,} to learn from, {valid:,} to validate on"
+
+
+def gather_graphs(recipe: GraphRecipe) -> GraphCorpus:
+    """Of many graphs: those to validate on are not learned from."""
+    data, left_out = recipe.data, LeftOut()
+    train = read_many(Path(data.molecules or data.graphs or ""), data, left_out)
+    other = data.valid_molecules or data.valid_graphs
+    if other is not None:
+        valid = read_many(other, data, left_out)
+    else:
+        train, valid = split_graphs(train, data.held_out, recipe.training.seed)
+    known = {one.name for one in valid if one.name}
+    kept = leave_out(train, known, "also among those to validate on", left_out)
+    return GraphCorpus(kept, valid, [], left_out)
+
+
+def read_many(path: Path, data: GraphData, left_out: LeftOut) -> list[RawGraph]:
+    """Graphs as JSON, or a table of molecules."""
+    if kind_of(path) == ".jsonl":
+        return read_graph_file(path, data.target)
+    return read_molecules(path, data.smiles, data.target, left_out)
+
+
+def leave_out(
+    graphs: Sequence[RawGraph], known: set[str], reason: str, left_out: LeftOut
+) -> list[RawGraph]:
+    """Without those that are known by name: a molecule's is the same however it is written."""
+    for one in graphs:
+        if one.name in known:
+            left_out.add(reason, one.name)
+    kept = [one for one in graphs if one.name not in known]
+    if not kept:
+        raise ValueError(f"no graph is left: all {len(graphs)} are {reason}")
+    return kept
+
+
+def split_graphs(
+    graphs: list[RawGraph], share: float, seed: int
+) -> tuple[list[RawGraph], list[RawGraph]]:
+    order = [*range(len(graphs))]
+    random.Random(seed).shuffle(order)
+    few = set(order[: max(1, round(share * len(graphs)))])
+    kept = [one for i, one in enumerate(graphs) if i not in few]
+    if not kept:
+        raise ValueError("one graph is too few: some are to learn from, some to validate on")
+    return kept, [graphs[i] for i in sorted(few)]
+
+
+def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
+    """One graph twice, with the labels to learn from and with those to validate on."""
+    data = recipe.data
+    whole, names = read_nodes(Path(data.nodes or ""), Path(data.edges or ""), data.target[0])
+    split = whole.columns.pop(data.split, None) or draw_split(whole, data, recipe.training.seed)
+    train, valid = (keep_targets(whole, split, of) for of in ("train", "valid"))
+    for some, of in ((train, "learn from"), (valid, "validate on")):
+        if not any(some.targets):
+            raise ValueError(f"no node with a {data.target[0]} is there to {of}")
+    return GraphCorpus([train], [valid], names)
+
+
+def draw_split(whole: RawGraph, data: GraphData, seed: int) -> list[str]:
+    labelled = [i for i, label in enumerate(whole.targets) if label]
+    few = max(1, round(data.held_out * len(labelled)))
+    some = set(random.Random(seed).sample(labelled, min(few, len(labelled))))
+    return ["valid" if i in some else "train" for i in range(len(whole))]
+
+
+def keep_targets(whole: RawGraph, split: Sequence[str], of: str) -> RawGraph:
+    """The graph with the targets of one part of it."""
+    both = zip(whole.targets, split, strict=True)
+    return replace(whole, targets=[t if s in WANTED[of] else "" for t, s in both])

@@ -1,0 +1,48 @@
+"""How good answers are: one number each, the mean over targets where there are several.
+
+T nodes, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from manyheads.metrics.labels import accuracy, macro_f1, pearson, rmse, roc_auc
+from manyheads.tasks.graph.schema import Array, EncodedGraph, Schema
+
+
+def measure_answers(
+    schema: Schema, answers: Sequence[Tensor], graphs: Sequence[EncodedGraph]
+) -> dict[str, float]:
+    """Over all that is known: answers (K) or (T, classes) each."""
+    wanted = np.concatenate([one.wanted.reshape(-1, len(schema.targets)) for one in graphs])
+    if not np.isfinite(wanted).any():
+        raise ValueError("no target has a value: there is nothing to measure by")
+    if schema.goal == "classes":
+        said = np.concatenate([one.numpy().reshape(-1, len(schema.classes)) for one in answers])
+        known = np.isfinite(wanted[:, 0])
+        names = np.array(schema.classes)
+        right = names[wanted[known, 0].astype(int)].tolist()
+        both = names[said[known].argmax(1)].tolist(), right
+        return {"accuracy": accuracy(*both).value, "f1": macro_f1(*both).value}
+    said = np.concatenate([one.numpy().reshape(-1, len(schema.targets)) for one in answers])
+    if schema.goal == "numbers":
+        mean, spread = np.array(schema.scales).T
+        wanted = wanted * spread + mean
+    each = [measure_target(schema, *both) for both in zip(said.T, wanted.T, strict=True)]
+    told = [one for one in each if one]
+    return {name: float(np.mean([one[name] for one in told])) for name in told[0]}
+
+
+def measure_target(schema: Schema, said: Array, wanted: Array) -> dict[str, float]:
+    """Nothing where none is known, or where all are no or all are yes while others are not."""
+    known = np.isfinite(wanted)
+    both = said[known].tolist(), wanted[known].tolist()
+    if schema.goal == "numbers":
+        return {"rmse": rmse(*both).value, "pearson": pearson(*both).value} if known.any() else {}
+    if len(schema.targets) > 1 and len({*both[1]}) < 2:
+        return {}
+    return {"auc": roc_auc(*both).value}

@@ -1,0 +1,119 @@
+"""Graphs as JSON, one a line, and from the graphs of other libraries.
+
+{"nodes": {"atom": ["C", "C", "O"]}, "edges": [[0, 1, "single"], [1, 2]], "targets": {"y": 1.5}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.data.sources import read_records
+from manyheads.tasks.graph.schema import RawGraph
+from manyheads.tasks.graph.sources import parse_smiles
+from manyheads.training.files import write_text
+
+FIELDS = ("nodes", "edges", "targets", "name")
+
+
+def read_graph_file(path: Path, targets: Sequence[str]) -> list[RawGraph]:
+    found = []
+    for number, record in read_records(path):
+        try:
+            found.append(graph_of(record, targets))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    if not found:
+        raise ValueError(f"{path} has no graphs")
+    return found
+
+
+def parse_graph(line: str | RawGraph) -> RawGraph:
+    """A molecule as SMILES, or a graph as JSON."""
+    if isinstance(line, RawGraph):
+        return line
+    if not line.lstrip().startswith("{"):
+        return parse_smiles(line)
+    try:
+        return graph_of(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+def graph_of(record: Mapping[str, Any], targets: Sequence[str] = ()) -> RawGraph:
+    """As it is written in JSON; `targets` are those that it has to have, in this order."""
+    given, known = record.get("nodes"), record.get("targets", {})
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError('a graph has "nodes", such as {"atom": ["C", "O"]}')
+    columns = {name: [*map(text_of, cells)] for name, cells in given.items()}
+    counts = {len(cells) for cells in columns.values()}
+    if len(counts) > 1 or not max(counts):
+        raise ValueError("each column of nodes has a cell for each, and there is one node or more")
+    if missing := next((name for name in targets if name not in known), None):
+        raise ValueError(f"there is no target {missing!r}; there are {', '.join(known) or 'none'}")
+    (size,) = counts
+    edges = [edge_of(edge, size) for edge in record.get("edges", [])]
+    cells = [text_of(known[name]) for name in targets]
+    return RawGraph(columns, edges, cells, str(record.get("name", "")))
+
+
+def edge_of(edge: Any, size: int) -> tuple[int, int, str]:
+    if not isinstance(edge, list | tuple) or len(edge) not in (2, 3):
+        raise ValueError(f"an edge is two numbers of nodes and a label if it has one, got {edge!r}")
+    for end in edge[:2]:
+        if not isinstance(end, int) or not 0 <= end < size:
+            raise ValueError(f"there is no node {end!r}: nodes are numbered 0 to {size - 1}")
+    return edge[0], edge[1], text_of(edge[2]) if len(edge) == 3 else ""
+
+
+def text_of(value: Any) -> str:
+    """None -> "", 1.5 -> "1.5", ["a", "b"] -> "a b" """
+    if hasattr(value, "tolist"):  # of NumPy and torch
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return " ".join(map(text_of, value))
+    if isinstance(value, float) and value != value:
+        return ""
+    return "" if value is None else str(value).strip()
+
+
+def save_graphs(path: str | Path, graphs: Iterable[RawGraph], targets: Sequence[str]) -> None:
+    """save_graphs("train.jsonl", [from_networkx(g, ["y"]) for g in graphs], ["y"])"""
+    lines = []
+    for one in graphs:
+        known = dict(zip(targets, one.targets, strict=True))
+        parts = one.columns, one.edges, known, one.name
+        lines.append(json.dumps(dict(zip(FIELDS, parts, strict=True)), ensure_ascii=False))
+    write_text(Path(path), "".join(f"{line}\n" for line in lines))
+
+
+# ---- from other libraries: whatever has these attributes ----------------------------------------
+
+
+def from_networkx(graph: Any, targets: Sequence[str] = (), label: str = "label") -> RawGraph:
+    """Nodes by their attributes, edges by one of theirs, targets from those of the graph."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    rows = [dict(given) for _, given in graph.nodes(data=True)]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {str(name): [row.get(name) for row in rows] for name in names}
+    edges = [(number[a], number[b], given.get(label)) for a, b, given in graph.edges(data=True)]
+    known = {name: graph.graph.get(name) for name in targets}
+    nodes = columns or {"node": [""] * len(number)}
+    return graph_of({"nodes": nodes, "edges": edges, "targets": known}, targets)
+
+
+def from_pyg(data: Any) -> RawGraph:
+    """`x`, `edge_index`, `edge_attr` and `y`, as PyTorch Geometric has them."""
+    size = int(data.num_nodes)
+    features = getattr(data, "x", None)
+    columns = {} if features is None else {f"x{i}": cells for i, cells in enumerate(features.T)}
+    labels = getattr(data, "edge_attr", None)
+    ends = data.edge_index.T.tolist()
+    told = [None] * len(ends) if labels is None else labels.tolist()
+    edges = [(i, j, text_of(label)) for (i, j), label in zip(ends, told, strict=True)]
+    wanted = [] if getattr(data, "y", None) is None else data.y.flatten().tolist()
+    known = {str(i): value for i, value in enumerate(wanted)}
+    nodes = columns or {"node": [""] * size}
+    return graph_of({"nodes": nodes, "edges": edges, "targets": known}, [*known])

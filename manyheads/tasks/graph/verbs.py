@@ -1,0 +1,44 @@
+"""What a model of graphs is for, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.config.declare import setting
+from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.verbs import VERBS as PLAIN
+from manyheads.tasks.verbs import ExamplesOptions, refuse_unwritable
+
+
+@dataclass(frozen=True)
+class LookGraphOptions(Options):
+    """Draw a graph with what its nodes attend to.
+
+    Example: manyheads look --model runs/esol "CCO" --out molecule.png
+    """
+
+    graph: tuple[str, ...] = setting(
+        (), "A molecule as SMILES, a graph as JSON, or a node of the graph.", argument="GRAPH"
+    )
+    layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
+    head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
+    out: Path | None = setting(None, "Write a picture to this .png file.")
+
+    def __post_init__(self) -> None:
+        if len(self.graph) != 1:
+            raise ValueError(
+                f'one graph is looked at, such as "CCO", got {len(self.graph) or "none"}'
+            )
+        if self.out is not None:
+            refuse_unwritable("--out", self.out)
+            if self.out.suffix.lower() != ".png":
+                raise ValueError(f"--out names a .png file, got {self.out}")
+
+
+COMMANDS = "manyheads.tasks.graph.commands"
+VERBS = {
+    "predict": PLAIN["predict"],
+    "evaluate": Verb(ExamplesOptions, f"{COMMANDS}:evaluate_graphs"),
+    "look": Verb(LookGraphOptions, f"{COMMANDS}:look"),
+}
