@@ -19,6 +19,7 @@ from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
 from manyheads.config import load
 from manyheads.learn import begin, go_on, open_task
+from manyheads.metrics.report import format_table
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import ConvolutionalConfig, NetworkConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
@@ -240,8 +241,4 @@ def table(rows: list[Compared]) -> str:
         }
         for row in rows
     ]
-    titles = [*cells[0]]
-    lines = [titles, *([row[title] for title in titles] for row in cells)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
+    return format_table(cells)

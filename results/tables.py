@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/results.md, made from the files beside this one.
+"""The tables of README.md, docs/results.md and docs/lab.md, made from the files beside this one.
 
 python results/tables.py            print them
 python results/tables.py --write    put them into their pages, between their marks; docs/settings.md
@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from manyheads.lab.report import format_lab
 from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
-PAGES = (HERE.parent / "README.md", HERE.parent / "docs" / "results.md")
-SETTINGS = HERE.parent / "docs" / "settings.md"
+DOCS = HERE.parent / "docs"
+PAGES = (HERE.parent / "README.md", DOCS / "results.md", DOCS / "lab.md")
+SETTINGS = DOCS / "settings.md"
 
 
 def summary() -> str:
@@ -343,6 +346,15 @@ def relative() -> str:
     return "\n".join(lines)
 
 
+def tell_experiment(name: str) -> str:
+    """What an experiment of the lab measured and showed, and how long that took."""
+    report = json.loads((HERE / "lab" / f"{name}.json").read_text())
+    took = (
+        f"{len(report['measured'])} seeds, {report['cpu_seconds'] / 60:.1f} minutes of a CPU core"
+    )
+    return f"{format_lab(report)} ({took}.)"
+
+
 TABLES = {
     "summary": summary,
     "compared": compared,
@@ -357,6 +369,7 @@ TABLES = {
     "chorales": chorales,
     "piano": piano,
     "relative": relative,
+    **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
 }
 
 

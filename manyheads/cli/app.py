@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from manyheads import __version__
 from manyheads.cli import about, interop
 from manyheads.cli import compare as comparing
+from manyheads.cli import lab as laboratory
 from manyheads.cli import train as training
 from manyheads.cli.options import add_command
 from manyheads.cli.verbs import VerbCommand
@@ -139,6 +140,7 @@ for own in (
     about.models,
     about.env,
     draw,
+    laboratory.lab,
     demo,
 ):
     add_command(app, own.__name__.rstrip("_"), own)

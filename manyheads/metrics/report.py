@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyheads.metrics.measured import Measured
@@ -44,3 +44,12 @@ def format_report(told: Mapping[str, Any]) -> str:
                 f"95% within {d['low']:+.2f} and {d['high']:+.2f}, p = {d['p']:.3f}"
             )
     return "\n".join(lines)
+
+
+def format_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """As Markdown, for a terminal and a file alike: cells by the titles of their columns."""
+    titles = [*rows[0]]
+    lines = [titles, *([row[title] for title in titles] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)

@@ -1,0 +1,68 @@
+"""What an experiment is: numbers for each seed; of all seeds a table, a figure and a paragraph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Numbers = dict[str, Any]  # of one seed, as JSON has them: numbers, lists and tables by name
+
+
+class Claim(NamedTuple):
+    """A sentence with its numbers, and whether they bear it out."""
+
+    sentence: str
+    shown: bool
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The seam: fields are settings; a subclass measures one seed, and tells of all."""
+
+    quick: ClassVar[dict[str, Any]] = {}  # settings of a run that only shows that it works
+    limits: ClassVar[str] = ""  # what it does not show, whatever comes out
+
+    def measure(self, seed: int) -> Numbers:
+        raise NotImplementedError
+
+    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+        """The table: the cells of each row by the title of their column."""
+        raise NotImplementedError
+
+    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+        raise NotImplementedError
+
+    def figure(self, seeds: Sequence[Numbers]) -> Figure:
+        raise NotImplementedError
+
+    def paragraph(self, seeds: Sequence[Numbers]) -> str:
+        """What was shown, what was not, and what the experiment cannot say."""
+        claims = self.claims(seeds)
+        parts = []
+        for word, shown in (("Shown", True), ("Not shown", False)):
+            found = [claim.sentence for claim in claims if claim.shown is shown]
+            parts += [f"{word}: {'; '.join(found)}."] if found else []
+        return " ".join([*parts, self.limits]).strip()
+
+
+def pick(seeds: Sequence[Numbers], *keys: str | int) -> list[Any]:
+    """The value below these keys, of every seed; in a list a key is a number."""
+    found: list[Any] = [*seeds]
+    for key in keys:
+        found = [one[key] for one in found]
+    return found
+
+
+def mean_of_seeds(seeds: Sequence[Numbers], *keys: str | int) -> float:
+    return fmean(pick(seeds, *keys))
+
+
+def format_spread(values: Sequence[float], digits: int = 2) -> str:
+    """[0.5, 0.6, 0.7] -> "0.60 ± 0.10": mean and deviation; of one seed the value alone"""
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"

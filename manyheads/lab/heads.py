@@ -1,0 +1,165 @@
+"""Several heads look for several things at once.
+
+A head takes one weighted mean: of what it fetches from several places only the mixture is left. At
+every place a network of one layer says which words stand one, two, three and four places before
+it. All networks do the same number of operations; they differ in how many heads share the width.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from manyheads.attention.kernels import KERNELS
+from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.training import (
+    earlier_loss,
+    earlier_right,
+    fit,
+    make_batches,
+    mean_of_last,
+    random_words,
+)
+from manyheads.modules.build import build_classifier
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.heads import EncoderHead
+from manyheads.training.config import Training
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Heads(Experiment):
+    """Four look-ups at every place, by so many heads."""
+
+    heads: tuple[int, ...] = (1, 2, 4, 8)
+    lookups: int = 4
+    words: int = 16
+    length: int = 24
+    width: int = 64
+    batch: int = 32
+    steps: int = 500
+    learning_rate: float = 3e-3
+
+    quick: ClassVar[dict[str, Any]] = {"width": 16, "batch": 4, "steps": 5, "length": 8}
+    limits: ClassVar[str] = (
+        "The task was made so that one mean is not enough; how many heads a language needs is not "
+        "shown, nor what several layers make up for."
+    )
+
+    def measure(self, seed: int) -> Numbers:
+        return {str(count): self.measure_heads(count, seed) for count in self.heads}
+
+    def measure_heads(self, count: int, seed: int) -> Numbers:
+        *learned, tested = make_batches(
+            lambda generator: random_words(self.batch, self.length, self.words, generator),
+            self.steps + 1,
+            seed,
+        )
+        torch.manual_seed(seed)
+        network = self.build(count)
+        distances = range(1, self.lookups + 1)
+        training = Training(
+            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
+        )
+        losses = fit(
+            network, lambda net, ids: earlier_loss(net(ids), ids, distances), learned, training
+        )
+        with torch.no_grad():
+            right = earlier_right(network(tested), tested, distances).float()
+        return {
+            "operations": count_operations(network, tested),
+            "loss": mean_of_last(losses),
+            "accuracy": float(right.mean()),
+            "by distance": right.mean((0, 1)).tolist(),
+            "losses": losses[:: max(1, self.steps // 50)],
+            "maps": maps_of(network, tested),
+        }
+
+    def build(self, count: int) -> EncoderHead:
+        config = TransformerConfig(
+            width=self.width,
+            depth=1,
+            heads=count,
+            ffn_width=2 * self.width,
+            dropout=0.0,
+            position="RelativeContent(8)",
+        )
+        outcomes = self.lookups * (self.words + 1)
+        return build_classifier(config, self.words + 1, outcomes, pooling=None)
+
+    # ---- what is told ---------------------------------------------------------------------------
+
+    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+        return [
+            {
+                "heads": name,
+                "operations": f"{seeds[0][name]['operations'] / 1e6:.1f} M",
+                "loss of a word": format_spread(pick(seeds, name, "loss")),
+                f"right (chance {1 / self.words:.2f})": format_spread(
+                    pick(seeds, name, "accuracy")
+                ),
+            }
+            for name in seeds[0]
+        ]
+
+    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+        right = {name: mean_of_seeds(seeds, name, "accuracy") for name in seeds[0]}
+        operations = {one["operations"] for one in seeds[0].values()}
+        first, enough = str(self.heads[0]), str(self.lookups)
+        told = ", ".join(f"{name}: {value:.0%}" for name, value in right.items())
+        return [
+            Claim(
+                "at the same number of operations more heads say more of the words before them "
+                f"({told})",
+                len(operations) == 1 and right[enough] > right[first] + 0.2,
+            ),
+            Claim(
+                f"heads beyond the {enough} things to look for add little",
+                abs(right[str(self.heads[-1])] - right[enough]) < 0.05,
+            ),
+        ]
+
+    def figure(self, seeds: Sequence[Numbers]) -> Figure:
+        figure, axes = make_figure("llrr;abcd", (11.5, 6.4))
+        curves, bars = axes["l"], axes["r"]
+        steps = range(0, self.steps, max(1, self.steps // 50))
+        for number, name in enumerate(seeds[0]):
+            told = f"{name} head{'s' if name != '1' else ''}"
+            draw_curve(curves, steps, pick(seeds, name, "losses"), told, number)
+            far = range(1, self.lookups + 1)
+            draw_curve(bars, far, pick(seeds, name, "by distance"), told, number)
+        curves.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
+        label_axes(curves, "loss", "training step", "nats a word")
+        label_axes(bars, "words said right", "places before", "share right")
+        shown = seeds[0][str(self.lookups)]["maps"]
+        for number, (panel, weights) in enumerate(zip("abcd", shown, strict=True), 1):
+            title = f"head {number} of {self.lookups}"
+            draw_map(axes[panel], weights, title, "looked at", "looking")
+        add_legend_below(figure, curves, 5)
+        return figure
+
+
+def maps_of(network: EncoderHead, words: torch.Tensor) -> list[Any]:
+    """What each head looks at, (T, T), the mean of all sentences."""
+    (weights,) = network.attention_weights(words).values()
+    return weights.mean(0).tolist()
+
+
+def count_operations(network: EncoderHead, words: torch.Tensor) -> int:
+    """Multiplications and additions of one pass, by plain products, which are counted."""
+    stack = network.encoder.stack
+    kernel, stack.kernel = stack.kernel, KERNELS["reference"]
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(words)
+    stack.kernel = kernel
+    return counter.get_total_flops()

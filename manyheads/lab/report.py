@@ -1,0 +1,101 @@
+"""Running an experiment: its seeds, and what it leaves in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from manyheads import __version__
+from manyheads.lab.table import EXPERIMENTS, find_experiment
+from manyheads.metrics.report import format_table
+from manyheads.training.files import write_text
+
+FIGURE, TABLE, NUMBERS = "figure.png", "table.md", "lab.json"
+QUICK = "A quick run: it shows that the experiment works, and nothing else."
+
+
+def run_experiment(
+    name: str,
+    out: str | Path,
+    *,
+    seeds: int = 3,
+    seed: int = 0,
+    quick: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """run("residuals", out="lab"): writes lab/residuals with a figure, a table and lab.json, whose
+    content comes back. `seeds` runs begin with `seed`; `quick` takes seconds.
+    """
+    kind = find_experiment(name)
+    if seeds < 1:
+        raise ValueError(f"an experiment has 1 seed or more, got {seeds}")
+    folder = make_folder(Path(out) / name)
+    say(f"== {name}: {EXPERIMENTS[name][1]}")
+    experiment = kind(**kind.quick) if quick else kind()
+    measured = dict[str, Any]()
+    began, busy = time.perf_counter(), time.process_time()
+    for number in range(seed, seed + seeds):
+        measured[str(number)] = round_numbers(experiment.measure(number))
+        say(f"seed {number} done, {time.perf_counter() - began:.0f} s")
+    report = {
+        "experiment": name,
+        "about": EXPERIMENTS[name][1],
+        "quick": quick,
+        "settings": asdict(experiment),
+        "seconds": round(time.perf_counter() - began, 1),
+        "cpu_seconds": round(time.process_time() - busy, 1),  # whatever else the machine did
+        "machine": describe_machine(),
+        "claims": [claim._asdict() for claim in experiment.claims([*measured.values()])],
+        "measured": measured,
+    }
+    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in report.items())
+    write_text(folder / NUMBERS, "{" + ",\n".join(lines) + "}\n")
+    write_text(folder / TABLE, f"# {name}\n\n{report['about']}\n\n{format_lab(report)}\n")
+    experiment.figure([*measured.values()]).savefig(folder / FIGURE, dpi=110)
+    say(f"\n{format_lab(report)}\n\n{folder / FIGURE}, {TABLE}, {NUMBERS}: {report['seconds']} s")
+    return report
+
+
+def make_folder(folder: Path) -> Path:
+    """Before anything is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"--out is a folder, and a file lies in the way of {folder}") from None
+    return folder
+
+
+def format_lab(report: Mapping[str, Any]) -> str:
+    """The table and the paragraph, made from the numbers of a lab.json."""
+    experiment = find_experiment(report["experiment"])(**report["settings"])
+    seeds = [*report["measured"].values()]
+    told = QUICK if report["quick"] else experiment.paragraph(seeds)
+    return f"{format_table(experiment.rows(seeds))}\n\n{told}"
+
+
+def describe_machine() -> dict[str, Any]:
+    import torch
+
+    return {
+        "manyheads": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def round_numbers(value: Any) -> Any:
+    """Four digits that count, everywhere: what a file of numbers needs, and no more."""
+    if isinstance(value, dict):
+        return {key: round_numbers(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [round_numbers(one) for one in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,0 +1,251 @@
+"""Residual connections carry the position of a token up the stack.
+
+Positions are added once, below the first layer. A network copies a sentence, so that each word that
+is written stands for one place of what is read: its cross-attention should be a diagonal. Can
+higher layers still tell where a token stands when nothing goes around attention?
+
+B batch, H heads, T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.attention.places import line
+from manyheads.attention.positions import Sinusoidal
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick,
+)
+from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.training import fit, make_batches, mean_of_last, random_words
+from manyheads.modules.build import build_encoder_decoder
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.stack import Stack
+from manyheads.modules.transformer import EncoderDecoder
+from manyheads.training.config import Training
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Case(NamedTuple):
+    """A network of the experiment."""
+
+    residual: bool
+    position: str | None = "Sinusoidal()"
+    every_layer: bool = False  # the timing signal is added again below each
+
+
+WITH, WITHOUT = "with residuals", "without"
+TIMED, CONTROL = "without, timing in every layer", "control: residuals, no positions"
+CASES = {
+    WITH: Case(residual=True),
+    WITHOUT: Case(residual=False),
+    TIMED: Case(residual=False, every_layer=True),
+    CONTROL: Case(residual=True, position=None),
+}
+PROBED = 3  # the layer that the table tells of
+
+
+@dataclass(frozen=True)
+class Residuals(Experiment):
+    """Copying, with and without them."""
+
+    length: int = 15
+    words: int = 8
+    width: int = 64
+    depth: int = 3
+    heads: int = 4
+    near: int = 1  # places from the diagonal that count as near
+    batch: int = 32
+    steps: int = 400
+    tried: int = 256  # sentences that the probe is fitted to, and as many to try it
+    learning_rate: float = 2e-3
+
+    quick: ClassVar[dict[str, Any]] = {
+        "length": 8,
+        "width": 16,
+        "batch": 8,
+        "steps": 5,
+        "heads": 2,
+        "tried": 16,
+    }
+    limits: ClassVar[str] = "One small network and one task: that it is so in others is not shown."
+
+    def measure(self, seed: int) -> Numbers:
+        return {name: self.measure_case(case, seed) for name, case in CASES.items()}
+
+    def measure_case(self, case: Case, seed: int) -> Numbers:
+        learned = make_batches(partial(self.draw_sentences, self.batch), self.steps, seed)
+        probed, tested = make_batches(partial(self.draw_sentences, self.tried), 2, seed + 1000)
+        torch.manual_seed(seed)
+        network = self.build(case)
+        training = Training(
+            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
+        )
+        losses = fit(network, copying_loss, learned, training)
+        maps = cross_attention(network, tested)  # of each layer (T, T)
+        masses = [float((each * self.near_diagonal()).sum() / self.length) for each in maps]
+        best = max(range(self.depth), key=masses.__getitem__)
+        states = zip(encoder_states(network, probed), encoder_states(network, tested), strict=True)
+        return {
+            "loss": mean_of_last(losses),
+            "probe": [probe_places(before, after) for before, after in states],
+            "mass_by_layer": masses,
+            "mass": masses[best],
+            "map": maps[best].tolist(),
+        }
+
+    def draw_sentences(self, count: int, generator: torch.Generator) -> Tensor:
+        return random_words(count, self.length, self.words, generator)
+
+    def build(self, case: Case) -> EncoderDecoder:
+        config = TransformerConfig(
+            width=self.width,
+            depth=self.depth,
+            heads=self.heads,
+            dropout=0.0,
+            residual=case.residual,
+            position=case.position,
+            norm_position="post",  # as first published, and in the lecture
+        )
+        network = build_encoder_decoder(config, self.words + 1, self.words + 1, joint=True)
+        if case.every_layer:
+            add_timing(network.encoder.stack)
+            add_timing(network.decoder.stack)
+        return network
+
+    def near_diagonal(self) -> Tensor:
+        """(T, T)"""
+        place = torch.arange(self.length)
+        return (place[:, None] - place).abs() <= self.near
+
+    # ---- what is told ---------------------------------------------------------------------------
+
+    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+        uniform = float(self.near_diagonal().float().mean())
+        return [
+            {
+                "network": case,
+                f"position read from layer {PROBED}": format_spread(
+                    pick(seeds, case, "probe", PROBED)
+                ),
+                f"mass near the diagonal (uniform {uniform:.2f})": format_spread(
+                    pick(seeds, case, "mass")
+                ),
+                "loss of a word": format_spread(pick(seeds, case, "loss")),
+            }
+            for case in CASES
+        ]
+
+    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+        probe = {case: mean_of_seeds(seeds, case, "probe", PROBED) for case in CASES}
+        mass, loss = (
+            {case: mean_of_seeds(seeds, case, key) for case in CASES} for key in ("mass", "loss")
+        )
+        lost, kept = loss[WITHOUT] - loss[WITH], loss[CONTROL] - loss[WITH]
+        return [
+            Claim(
+                f"with residuals layer {PROBED} still knows the place of {probe[WITH]:.0%} of the "
+                f"tokens, without them of {probe[WITHOUT]:.0%}, no more than the control, to which "
+                f"no position was given ({probe[CONTROL]:.0%})",
+                probe[WITH] >= 0.5 and probe[WITHOUT] <= probe[CONTROL] + 0.05,
+            ),
+            Claim(
+                f"{mass[WITH]:.0%} of cross-attention lies near the diagonal with residuals and "
+                f"{mass[WITHOUT]:.0%} without",
+                mass[WITH] >= 0.45 and mass[WITHOUT] <= 0.22,
+            ),
+            Claim(
+                f"not all of the loss is lost position: without residuals {lost:.2f} nats a word "
+                f"are lost, the control, which trains well and has no positions, loses {kept:.2f}; "
+                f"the other {lost - kept:.2f} are what is harder to train without residuals",
+                lost > kept,
+            ),
+            Claim(
+                "timing added in every layer brings "
+                f"{loss[WITHOUT] - loss[TIMED]:.2f} nats of them back",
+                loss[TIMED] < loss[WITHOUT] - 0.1,
+            ),
+            Claim(
+                f"that it brings the diagonal back: {mass[TIMED]:.0%} of attention lies near it, "
+                f"and layer {PROBED} knows the place of {probe[TIMED]:.0%}",
+                mass[TIMED] >= 0.45,
+            ),
+        ]
+
+    def figure(self, seeds: Sequence[Numbers]) -> Figure:
+        figure, axes = make_figure("abcd;llrr", (11.5, 6.4))
+        left, right = axes["l"], axes["r"]
+        for panel, case in zip("abcd", CASES, strict=True):
+            draw_map(axes[panel], seeds[0][case]["map"], case, "read", "written", most=0.5)
+        for number, case in enumerate(CASES):
+            draw_curve(left, range(self.depth + 1), pick(seeds, case, "probe"), case, number)
+            layers = range(1, self.depth + 1)
+            draw_curve(right, layers, pick(seeds, case, "mass_by_layer"), case, number)
+        label_axes(left, "position read from the encoder", "layer", "share of places right")
+        label_axes(right, "cross-attention near the diagonal", "layer", "mass")
+        add_legend_below(figure, left, 4)
+        return figure
+
+
+def add_timing(stack: Stack) -> None:
+    """The waves again, below every layer but the first, which has them."""
+    waves = Sinusoidal()
+    for block in list(stack.blocks)[1:]:
+        block.register_forward_pre_hook(
+            lambda block, given: (waves(given[0], line(given[0].shape[1])), *given[1:])
+        )
+
+
+def copying_loss(network: EncoderDecoder, words: Tensor) -> Tensor:
+    """What is to be written is what is read; before the first word stands 0."""
+    return F.cross_entropy(network(words, F.pad(words, (1, -1))).flatten(0, 1), words.flatten())
+
+
+def cross_attention(network: EncoderDecoder, words: Tensor) -> list[Tensor]:
+    """Of each layer (T, T), the mean of its heads and of all sentences."""
+    seen = network.attention_weights(words, F.pad(words, (1, -1)))
+    return [weights.mean((0, 1)) for layer, weights in seen.items() if "cross" in layer]
+
+
+@torch.no_grad()
+def encoder_states(network: EncoderDecoder, words: Tensor) -> list[Tensor]:
+    """What enters the first layer and what leaves each, (B, T, D)."""
+    states: list[Tensor] = []
+    blocks = list(network.encoder.stack.blocks)
+    hooks = [blocks[0].register_forward_pre_hook(lambda block, given: states.append(given[0]))]
+    hooks += [
+        block.register_forward_hook(lambda block, given, out: states.append(out))
+        for block in blocks
+    ]
+    network.encode(words)
+    for hook in hooks:
+        hook.remove()
+    return states
+
+
+def probe_places(learned: Tensor, tested: Tensor) -> float:
+    """How often a linear map of a state, fitted to some (B, T, D), tells the place in others."""
+    length = learned.shape[1]
+    scale = learned.flatten(0, 1).std(0) + 1e-6
+    first, second = (
+        F.pad(each.flatten(0, 1) / scale, (0, 1), value=1.0) for each in (learned, tested)
+    )
+    places = torch.eye(length).repeat(len(learned), 1)
+    ridge = 1e-2 * len(first) * torch.eye(first.shape[1])
+    weights = torch.linalg.solve(first.T @ first + ridge, first.T @ places)
+    right = (second @ weights).argmax(1) == torch.arange(length).repeat(len(tested))
+    return float(right.float().mean())

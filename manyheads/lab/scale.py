@@ -1,0 +1,217 @@
+"""Why scores are divided by √d: their softmax must not be decided before anything is learned.
+
+The dot product of two vectors of d random numbers is as large as √d. Undivided, wide heads begin
+with attention on one token, where the softmax has almost no gradient.
+
+T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from manyheads.attention.layer import Attention
+from manyheads.attention.scores import Dot, ScaledDot
+from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
+from manyheads.lab.training import Batch, fit, make_batches, recall_batch
+from manyheads.lab.weights import recall_accuracy, recall_loss
+from manyheads.modules.build import build_classifier
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.heads import EncoderHead
+from manyheads.training.config import Training
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCORES = {"q·k / √d": ScaledDot, "q·k": Dot}
+SCALED, PLAIN = SCORES
+
+
+@dataclass(frozen=True)
+class Scale(Experiment):
+    """One head that looks up an entry of a list, narrow and wide."""
+
+    widths: tuple[int, ...] = (8, 32, 128, 512)
+    trained: int = 128  # the width that is trained
+    entries: int = 16
+    names: int = 24
+    values: int = 8
+    questions: int = 8
+    batch: int = 64
+    steps: int = 300
+    every: int = 10
+    learning_rate: float = 1e-3
+
+    quick: ClassVar[dict[str, Any]] = {
+        "widths": (8, 32),
+        "trained": 32,
+        "batch": 8,
+        "steps": 6,
+        "every": 2,
+    }
+    limits: ClassVar[str] = (
+        "Adam hides much of what small gradients cost; what plain gradient descent would do, and "
+        "whether a larger network recovers, is not shown."
+    )
+
+    def measure(self, seed: int) -> Numbers:
+        return {name: self.measure_score(name, seed) for name in SCORES}
+
+    def measure_score(self, name: str, seed: int) -> Numbers:
+        *learned, tested = make_batches(self.draw_lists, self.steps + 1, seed)
+        begins = [look_inside(self.build(name, width, seed), tested) for width in self.widths]
+        network = self.build(name, self.trained, seed)
+        seen: list[Numbers] = []
+
+        def watch(step: int) -> None:
+            if step % self.every == 0:
+                seen.append(look_inside(network, tested))
+
+        training = Training(
+            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
+        )
+        fit(network, recall_loss, learned, training, watch)
+        watch(0)
+        return {
+            **{f"start {key}": pick(begins, key) for key in begins[0]},
+            **{key: pick(seen, key) for key in seen[0]},
+        }
+
+    def draw_lists(self, generator: torch.Generator) -> Batch:
+        return recall_batch(
+            self.batch, self.entries, self.names, self.values, self.questions, generator
+        )
+
+    def build(self, name: str, width: int, seed: int) -> EncoderHead:
+        torch.manual_seed(seed)
+        config = TransformerConfig(width=width, ffn_width=64, depth=1, heads=1, dropout=0.0)
+        network = build_classifier(config, self.names * (self.values + 1), self.values, None)
+        attention_of(network).score = SCORES[name]()
+        return network
+
+    # ---- what is told ---------------------------------------------------------------------------
+
+    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+        numbered = [*enumerate(self.widths)]
+        return [
+            {
+                "score": name,
+                **{
+                    f"entropy at the start, d = {width}": format_spread(
+                        pick(seeds, name, "start entropy", i)
+                    )
+                    for i, width in numbered
+                },
+                f"right after {self.steps // 2} steps": format_spread(
+                    pick(seeds, name, "accuracy", self.middle)
+                ),
+                f"after {self.steps}": format_spread(pick(seeds, name, "accuracy", -1)),
+            }
+            for name in SCORES
+        ]
+
+    @property
+    def middle(self) -> int:
+        """The look at half of the steps."""
+        return self.steps // 2 // self.every
+
+    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+        entropy, moves, gradient = (
+            {name: mean_of_seeds(seeds, name, f"start {key}", -1) for name in SCORES}
+            for key in ("entropy", "moves", "gradient")
+        )
+        half, end = (
+            {name: mean_of_seeds(seeds, name, "accuracy", at) for name in SCORES}
+            for at in (self.middle, -1)
+        )
+        widest = self.widths[-1]
+        return [
+            Claim(
+                f"with d = {widest} attention begins at {entropy[SCALED]:.0%} of the largest "
+                f"entropy where scores are divided by √d and at {entropy[PLAIN]:.0%} where not",
+                entropy[SCALED] > 0.8 and entropy[PLAIN] < 0.5,
+            ),
+            Claim(
+                "undivided scores hardly move attention any more: the derivative of its softmax, "
+                f"summed, is {moves[PLAIN]:.2f} against {moves[SCALED]:.2f}",
+                moves[SCALED] > 5 * moves[PLAIN],
+            ),
+            Claim(
+                "that the gradient of queries and keys is smaller where scores are not divided: it "
+                f"begins with a norm of {gradient[PLAIN]:.2g} against {gradient[SCALED]:.2g}, for "
+                "what little passes the softmax is then not divided either",
+                gradient[SCALED] > gradient[PLAIN],
+            ),
+            Claim(
+                f"with d = {self.trained} {half[SCALED]:.0%} of the values are found after half of "
+                f"the steps against {half[PLAIN]:.0%}, and {end[SCALED]:.0%} against "
+                f"{end[PLAIN]:.0%} after all",
+                half[SCALED] > half[PLAIN] + 0.05,
+            ),
+        ]
+
+    def figure(self, seeds: Sequence[Numbers]) -> Figure:
+        figure, axes = make_figure("abc;def", (11.5, 6.4))
+        steps = [*range(0, self.steps, self.every), self.steps]
+        panels = (
+            (axes["a"], self.widths, "start entropy", "entropy, start"),
+            (axes["b"], self.widths, "start moves", "how attention moves with scores, start"),
+            (axes["c"], self.widths, "start gradient", "gradient of queries and keys, start"),
+            (axes["d"], steps, "entropy", "entropy"),
+            (axes["e"], steps, "accuracy", "values found"),
+            (axes["f"], steps, "gradient", "gradient of queries and keys"),
+        )
+        for axis, across, key, title in panels:
+            for number, name in enumerate(SCORES):
+                draw_curve(axis, across, pick(seeds, name, key), name, number)
+            wide = across is self.widths
+            label_axes(
+                axis,
+                title,
+                "width d of the head" if wide else "training step",
+                UNITS[key.split()[-1]],
+            )
+            if wide:
+                axis.set_xscale("log", base=2)
+                axis.set_xticks(self.widths, [*map(str, self.widths)])
+            if key.endswith("gradient"):
+                axis.set_yscale("log")
+        add_legend_below(figure, axes["a"], 2)
+        return figure
+
+
+UNITS = {
+    "entropy": "share of the largest",
+    "moves": "derivative of the softmax",
+    "gradient": "norm",
+    "accuracy": "share right",
+}
+
+
+def attention_of(network: EncoderHead) -> Attention:
+    """That of its one layer."""
+    return network.encoder.stack.blocks[0].self_attention.part
+
+
+def look_inside(network: EncoderHead, batch: Batch) -> Numbers:
+    """The entropy of attention as a share of the largest; how far its weights move with their
+    scores, the trace of the softmax's derivative; the norm of the gradient of what makes queries
+    and keys; and how well the network does.
+    """
+    (weights,) = network.attention_weights(batch[0]).values()
+    looked = weights[:, :, -batch[1].shape[1] :]  # what questions look at
+    loss = recall_loss(network, batch)
+    (gradient,) = torch.autograd.grad(loss, attention_of(network).inward.weight)
+    return {
+        "entropy": float(torch.special.entr(looked).sum(-1).mean() / math.log(looked.shape[-1])),
+        "moves": float(1 - looked.square().sum(-1).mean()),
+        "gradient": float(gradient[: 2 * network.encoder.stack.width].norm()),
+        "accuracy": recall_accuracy(network, batch),
+        "loss": loss.item(),
+    }

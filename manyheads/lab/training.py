@@ -1,0 +1,84 @@
+"""What experiments learn from, and the loop they learn in.
+
+B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.training.config import Training
+from manyheads.training.learner import Learner
+
+Batch = tuple[Tensor, Tensor]  # what is read, and what is to be said of it
+
+
+def fit(
+    network: nn.Module,
+    loss_of: Callable[[Any, Any], Tensor],
+    batches: Iterable[Any],
+    training: Training,
+    watch: Callable[[int], None] = lambda step: None,
+) -> list[float]:
+    """Train on these batches, one a step, and give the loss of each; `watch` is called before."""
+    learner = Learner(network, lambda each, batch: {"loss": loss_of(each, batch)}, training)
+    losses = []
+    for step, batch in enumerate(batches):
+        watch(step)
+        losses.append(float(learner.step([batch], 1)["loss"]))
+    network.eval()
+    return losses
+
+
+def make_batches(make: Callable[[torch.Generator], Any], count: int, seed: int) -> list[Any]:
+    """So many, the same for the same seed, whatever else is random."""
+    generator = torch.Generator().manual_seed(seed)
+    return [make(generator) for _ in range(count)]
+
+
+def random_words(batch: int, length: int, words: int, generator: torch.Generator) -> Tensor:
+    """(B, T), each word as likely as any other, none of them 0."""
+    return torch.randint(1, words + 1, (batch, length), generator=generator)
+
+
+def recall_batch(
+    batch: int, entries: int, names: int, values: int, questions: int, generator: torch.Generator
+) -> Batch:
+    """A list of entries, each a name with a value, then questions that name one: ids (B, T), where
+    an entry is one token; the values asked for (B, questions).
+    """
+    order = torch.rand(batch, names, generator=generator).argsort(1)[:, :entries]
+    value = torch.randint(values, (batch, entries), generator=generator)
+    asked = torch.randint(entries, (batch, questions), generator=generator)
+    ids = torch.cat([order * values + value, names * values + order.gather(1, asked)], 1)
+    return ids, value.gather(1, asked)
+
+
+def mean_of_last(losses: list[float], share: float = 0.1) -> float:
+    """Of the last tenth of a training: one batch alone says little."""
+    last = losses[-max(1, round(share * len(losses))) :]
+    return sum(last) / len(last)
+
+
+def earlier_loss(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Tensor:
+    """Of saying, at every place, which words stand so far before it: scores (B, T, far × words)."""
+    said, meant = align_earlier(scores, words, distances)
+    return F.cross_entropy(said.flatten(0, -2), meant.flatten())
+
+
+def earlier_right(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Tensor:
+    """Whether each is, (B, T - far, number of distances)."""
+    said, meant = align_earlier(scores, words, distances)
+    return said.argmax(-1) == meant
+
+
+def align_earlier(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Batch:
+    """Scores and words of the places that have so many before them, distance by distance."""
+    far, length = max(distances), words.shape[1]
+    meant = torch.stack([words[:, far - one : length - one] for one in distances], -1)
+    return scores[:, far:].unflatten(-1, (len(distances), -1)), meant

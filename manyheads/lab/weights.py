@@ -1,0 +1,183 @@
+"""Attention is a layer whose weights depend on the data.
+
+A linear layer over places and a convolution mix tokens too, by weights that are learned once and
+are the same for every input. In a list of entries, each a name with a value, a question names one
+of them: where its entry stands differs from list to list. Which kind of layer finds it?
+
+B batch, T tokens, D model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.attention.kernels import Plan
+from manyheads.attention.layer import Attention
+from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.training import Batch, fit, make_batches, recall_batch
+from manyheads.modules.build import build_classifier
+from manyheads.modules.config import ConvolutionalConfig, TransformerConfig
+from manyheads.modules.heads import EncoderHead
+from manyheads.modules.stack import Block
+from manyheads.training.config import Training
+from manyheads.training.weights import count_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ATTENTION, LINEAR, CONVOLUTION = "attention", "linear layer", "convolution"
+KINDS = (ATTENTION, LINEAR, CONVOLUTION)
+
+
+class FixedWeights(Attention):
+    """Attention whose weights are learned for each pair of places, and see no data."""
+
+    def __init__(self, width: int, length: int):
+        super().__init__(width, heads=1)
+        self.places = nn.Linear(length, length)
+
+    def forward(self, x: Tensor, plan: Plan, *others: Any, **named: Any) -> Tensor:
+        value = self.inward(x, slice(2 * self.width, None))  # (B, T, D)
+        return self.out(self.places(value.mT).mT)
+
+
+@dataclass(frozen=True)
+class Weights(Experiment):
+    """Looking up an entry of a list."""
+
+    entries: int = 16
+    names: int = 24
+    values: int = 8
+    questions: int = 8
+    width: int = 64
+    depth: int = 1
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # so that a question sees every entry
+    batch: int = 64
+    steps: int = 400
+    every: int = 20
+    learning_rate: float = 3e-3
+
+    quick: ClassVar[dict[str, Any]] = {
+        "entries": 4,
+        "names": 6,
+        "questions": 2,
+        "width": 16,
+        "batch": 8,
+        "steps": 6,
+        "every": 2,
+    }
+    limits: ClassVar[str] = (
+        "That a far wider or deeper network with fixed weights cannot do it is not shown."
+    )
+
+    def measure(self, seed: int) -> Numbers:
+        return {kind: self.measure_kind(kind, seed) for kind in KINDS}
+
+    def measure_kind(self, kind: str, seed: int) -> Numbers:
+        torch.manual_seed(seed)
+        network = self.build(kind)
+        *learned, tested = make_batches(self.draw_lists, self.steps + 1, seed)
+        accuracies: list[float] = []
+
+        def watch(step: int) -> None:
+            if step % self.every == 0:
+                accuracies.append(recall_accuracy(network, tested))
+
+        training = Training(
+            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
+        )
+        fit(network, recall_loss, learned, training, watch)
+        watch(0)
+        found: Numbers = {"accuracy": accuracies, "parameters": count_parameters(network)}
+        return found if kind == CONVOLUTION else {**found, "maps": self.mixing(network, tested)}
+
+    def draw_lists(self, generator: torch.Generator) -> Batch:
+        return recall_batch(
+            self.batch, self.entries, self.names, self.values, self.questions, generator
+        )
+
+    def build(self, kind: str) -> EncoderHead:
+        """The same but for what mixes tokens."""
+        vocabulary = self.names * (self.values + 1)
+        config: Any = TransformerConfig(width=self.width, depth=self.depth, heads=1, dropout=0.0)
+        if kind == CONVOLUTION:
+            config = ConvolutionalConfig(
+                width=self.width,
+                depth=len(self.dilations),
+                dilations=self.dilations,
+                dropout=0.0,
+            )
+        network = build_classifier(config, vocabulary, self.values, pooling=None)
+        if kind == LINEAR:
+            for block in cast(list[Block], network.encoder.stack.blocks):
+                length = self.entries + self.questions
+                block.self_attention.part = FixedWeights(self.width, length)
+        return network
+
+    def mixing(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
+        """The weights by which questions take from entries, of the last layer, for two lists."""
+        part = network.encoder.stack.blocks[-1].self_attention.part
+        if isinstance(part, FixedWeights):
+            both = part.places.weight.detach().abs().expand(2, -1, -1)
+        else:
+            both = [*network.attention_weights(tested[0][:2]).values()][-1][:, 0]
+        shown = both[:, self.entries :, : self.entries]
+        return (shown / shown.amax((1, 2), keepdim=True)).tolist()
+
+    # ---- what is told ---------------------------------------------------------------------------
+
+    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+        return [
+            {
+                "mixes tokens by": kind,
+                f"right (chance {1 / self.values:.2f})": format_spread(
+                    pick(seeds, kind, "accuracy", -1)
+                ),
+                "parameters": f"{seeds[0][kind]['parameters']:,}",
+            }
+            for kind in KINDS
+        ]
+
+    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+        best = {kind: mean_of_seeds(seeds, kind, "accuracy", -1) for kind in KINDS}
+        return [
+            Claim(
+                f"attention finds {best[ATTENTION]:.0%} of the values asked for, fixed weights "
+                f"{best[LINEAR]:.0%}, a convolution that sees every entry {best[CONVOLUTION]:.0%}",
+                best[ATTENTION] > 0.9 > 0.5 > max(best[LINEAR], best[CONVOLUTION]),
+            )
+        ]
+
+    def figure(self, seeds: Sequence[Numbers]) -> Figure:
+        figure, axes = make_figure("lab;lcd", (11.5, 4.6), width_ratios=[1.6, 1, 1])
+        left = axes["l"]
+        steps = [*range(0, self.steps, self.every), self.steps]
+        for number, kind in enumerate(KINDS):
+            draw_curve(left, steps, pick(seeds, kind, "accuracy"), kind, number)
+        left.axhline(1 / self.values, color="#777777", linestyle=":", label="chance")
+        label_axes(left, "values found", "training step", "share right")
+        shown = [(kind, number) for kind in (ATTENTION, LINEAR) for number in range(2)]
+        for panel, (kind, number) in zip("abcd", shown, strict=True):
+            values = seeds[0][kind]["maps"][number]
+            draw_map(axes[panel], values, f"{kind}, list {number + 1}", "entry", "question")
+        add_legend_below(figure, left, 4)
+        return figure
+
+
+def recall_loss(network: nn.Module, batch: Batch) -> Tensor:
+    ids, values = batch
+    scores = network(ids)[:, -values.shape[1] :]
+    return F.cross_entropy(scores.flatten(0, 1), values.flatten())
+
+
+@torch.no_grad()
+def recall_accuracy(network: nn.Module, batch: Batch) -> float:
+    ids, values = batch
+    return float((network(ids)[:, -values.shape[1] :].argmax(-1) == values).float().mean())
