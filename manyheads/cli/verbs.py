@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from inspect import Parameter, cleandoc
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand
@@ -18,6 +19,7 @@ from manyheads.cli.options import (
     option_of,
     parameter,
 )
+from manyheads.data.packed import SUFFIX, read_packed
 from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.table import MODELS, find_object, find_recipe, task_names
 from manyheads.tasks.verbs import VERBS as PLAIN
@@ -27,6 +29,7 @@ class VerbCommand(TyperCommand):
     """A command whose options are those of the task that the model was trained for."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
+        args = add_packed_model(args)
         model = find_typed_model(args) or MODELS.get(info_name)
         run = with_all_options(info_name) if model is None else with_options_of(info_name, model)
         try:
@@ -46,6 +49,14 @@ def find_typed_model(args: Sequence[str]) -> str | None:
         if argument.startswith("--model="):
             return argument.removeprefix("--model=")
     return None
+
+
+def add_packed_model(args: list[str]) -> list[str]:
+    """["x.mh"] -> ["x.mh", "--model", "digits"]: what is compressed says by which model."""
+    packed = Path(args[0]) if args else Path()
+    if packed.suffix != SUFFIX or not packed.is_file() or find_typed_model(args):
+        return args
+    return [*args, "--model", read_packed(packed)[0]["model"]]
 
 
 def verbs_of(task: str) -> Mapping[str, Verb]:

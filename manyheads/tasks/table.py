@@ -65,6 +65,8 @@ VERBS = {
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
     "predict": "Use a model of a task that is installed beside the package.",
     "evaluate": "Measure a model on a test set.",
+    "compress": "Compress images without loss, by a model that knows what is likely.",
+    "decompress": "Write the images that `compress` has compressed.",
     "look": "Draw which notes a model of music attends to.",
 }
 MODELS = {"translate": "de-en"}  # for who names none

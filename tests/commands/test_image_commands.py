@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from PIL import Image
 from typed import Command, Refuses
 
+from manyheads.data.packed import read_packed
 from manyheads.models import load
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
 from manyheads.tasks.image.sources import read_pictures
+from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 
 CPU = ("--device", "cpu")
 LITTLE = (
@@ -153,6 +156,87 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
     refuses(
         "upscale is two sizes, of which the first divides the second, as 8:32, got 3:8",
         *("train", "image", "--images", arrays, "--upscale", "3:8", "--out", tmp_path / "x", *CPU),
+    )
+
+
+# ---- compress --------------------------------------------------------------------------------
+
+
+def black_and_white(folder: Path) -> Path:
+    """Pictures of two classes in folders of their own."""
+    for i, image in enumerate(np.where(squares(10) > 127, 255, 0).astype(np.uint8)):
+        path = folder / ("down" if i % 2 else "up") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_png(image))
+    return folder
+
+
+def test_images_come_out_bit_for_bit_in_as_few_bytes_as_they_are_likely(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    images, packed, again = black_and_white(tmp_path / "in"), tmp_path / "x.mh", tmp_path / "out"
+    done = manyheads("compress", images, "--model", painter, "--out", packed, *CPU)
+    assert done.code == 0, done.err
+    assert "bits/dim" in done.out
+    assert "WebP" in done.out
+    done = manyheads("decompress", packed, "--out", again, *CPU)
+    assert (done.code, done.err) == (0, "")
+    files = sorted(path.relative_to(images) for path in images.rglob("*.png"))
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*.png"))
+    assert all((images / name).read_bytes() == (again / name).read_bytes() for name in files)
+    model, pictures = load(painter, "cpu"), read_pictures([images])
+    head, parts = read_packed(packed)
+    bits = model.score(pictures.pixels, pictures.labels).sum() / np.log(2)
+    assert bits - 1 < 8 * len(parts[0].data) < bits + 24
+    assert (head["images"], len(parts)) == (10, 1)
+    done = manyheads("decompress", packed, "--out", tmp_path / "out.npz", *CPU)
+    assert np.array_equal(np.load(tmp_path / "out.npz")["images"], pictures.pixels)
+
+
+def test_a_flipped_byte_and_another_model_are_refused_and_nothing_is_written(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    images, packed, out = black_and_white(tmp_path / "in"), tmp_path / "x.mh", tmp_path / "out"
+    manyheads("compress", images, "--model", painter, "--out", packed, *CPU)
+    whole = packed.read_bytes()
+    for place in (*range(0, len(whole), 97), len(whole) - 3):
+        packed.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        done = manyheads("decompress", packed, "--model", painter, "--out", out, *CPU)
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+        assert not out.exists()
+    packed.write_bytes(whole[:-2])
+    done = manyheads("decompress", packed, "--model", painter, "--out", out, *CPU)
+    assert done.err == f"manyheads: {packed} is cut short\n"
+    packed.write_bytes(whole)
+    shutil.copytree(painter, tmp_path / "other")
+    tensors, note = read_tensors(painter / WEIGHTS)
+    tensors["head.bias"] += 1
+    write_tensors(tmp_path / "other" / WEIGHTS, tensors, note)
+    done = manyheads("decompress", packed, "--model", tmp_path / "other", "--out", out, *CPU)
+    assert "compressed by another model" in done.err
+    assert not out.exists()
+
+
+def test_what_would_not_come_out_as_it_is_is_refused(
+    refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    ask = ("--model", painter, "--out", tmp_path / "x.mh", *CPU)
+    np.savez(tmp_path / "grey.npz", images=squares(2), labels=np.array(["up", "down"]))
+    refuses(
+        "image 1 has other values than the 2 levels of the model and would not come out as it is",
+        *("compress", tmp_path / "grey.npz", *ask),
+    )
+    np.savez(tmp_path / "wide.npz", images=np.zeros((1, 8, 9), np.uint8))
+    refuses(
+        "the model compresses images of 8 x 8 with 1 channels, these are of 8 x 9 with 1 channels",
+        *("compress", tmp_path / "wide.npz", *ask),
+    )
+    refuses("what is to be compressed? a folder of images would do", "compress", *ask)
+    (tmp_path / "no.mh").write_bytes(b"words")
+    refuses(
+        f"{tmp_path}/no.mh was not written by `manyheads compress`",
+        *("decompress", tmp_path / "no.mh", "--out", tmp_path / "out", *CPU),
     )
 
 

@@ -1,21 +1,42 @@
-"""generate and evaluate, for models of images."""
+"""generate, evaluate, compress and decompress, for models of images."""
 
 from __future__ import annotations
 
+import io
+import math
 import sys
 import time
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.cli.screen import count_amount, print_report
+from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
-from manyheads.tasks.image.sources import read_picture, read_pictures, same_colours
-from manyheads.tasks.image.verbs import DrawOptions, EvaluateImagesOptions
+from manyheads.tasks.image.packing import (
+    check_names,
+    compress_images,
+    decompress_images,
+    name_files,
+)
+from manyheads.tasks.image.sheet import encode_png, enlarge, make_sheet, save_png
+from manyheads.tasks.image.sources import (
+    import_pillow,
+    read_picture,
+    read_pictures,
+    same_colours,
+)
+from manyheads.tasks.image.verbs import (
+    CompressOptions,
+    DecompressOptions,
+    DrawOptions,
+    EvaluateImagesOptions,
+)
+from manyheads.training.files import WEIGHTS
 
 
 def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
@@ -45,3 +66,64 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
         print(note, file=sys.stderr)
     pictures.pixels = same_colours(pictures.pixels, codec.channels)
     print_report(evaluate_images(model, pictures), options.as_json, image_table)
+
+
+# ---- compress --------------------------------------------------------------------------------
+
+
+def compress(model: ImageModel, options: CompressOptions) -> None:
+    assert options.out is not None
+    codec, pictures = model.task.codec, read_pictures(options.images)
+    for note in pictures.notes:
+        print(note, file=sys.stderr)
+    names = name_files(pictures, options.images)
+    with count_amount(len(pictures) * codec.tokens, "tokens", "compressed") as told:
+        head, parts = compress_images(model, pictures, names, told)
+    size = write_packed(options.out, head, parts)
+    print(describe_size(model, pictures.pixels, size))
+
+
+def describe_size(model: ImageModel, images: NDArray[np.uint8], packed: int) -> str:
+    """Bytes and bits, beside other formats, and from when on the weights are paid for."""
+    others = {"PNG": sum(len(encode_png(image)) for image in images), **encode_others(images)}
+    lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]
+    for name, size in others.items():
+        lines.append(f"  {name:5} {size:12,} bytes, {8 * size / images.size:.3f} bits/dim")
+    weights, best = (model.task.held_in() / WEIGHTS).stat().st_size, min(others.values())
+    if best > packed:
+        count = math.ceil(weights * len(images) / (best - packed))
+        lines.append(f"  from {count:,} images on, the weights ({weights:,} bytes) are paid for")
+    return "\n".join(lines)
+
+
+def encode_others(images: NDArray[np.uint8]) -> dict[str, int]:
+    """Bytes in other formats that are installed."""
+    pillow, _ = import_pillow()
+    sizes = {}
+    for name, extension in (("WebP", ".webp"), ("JXL", ".jxl")):
+        if extension not in pillow.registered_extensions():
+            continue
+        total = 0
+        for image in images:
+            file = io.BytesIO()
+            pillow.fromarray(same_colours(image, 3)).save(file, extension[1:], lossless=True)
+            total += file.tell()
+        sizes[name] = total
+    return sizes
+
+
+def decompress(model: ImageModel, options: DecompressOptions) -> None:
+    assert options.out is not None
+    head, parts = read_packed(options.file[0])
+    names, tokens = check_names(head["names"]), head["images"] * model.task.codec.tokens
+    with count_amount(tokens, "tokens", "decompressed") as told:
+        images = decompress_images(model, head, parts, told)
+    if options.out.suffix == ".npz":
+        arrays: dict[str, Any] = {"labels": np.array(head["labels"])} if head["labels"] else {}
+        np.savez_compressed(options.out, images=images, **arrays)
+    else:
+        for name, image in zip(names, images, strict=True):
+            path = options.out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_png(image, path)
+    print(f"{options.out}: {len(images):,} images, bit for bit")

@@ -29,6 +29,7 @@ class Pictures:
     pixels: Bytes  # (N, H, W, C)
     labels: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)  # names by reason
+    names: list[str] = field(default_factory=list)  # where each was found
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -61,9 +62,9 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
     images = same_channels([fit(image, size) for image in images])
-    refuse_sizes_that_differ([name for name, _, _ in found], images)
-    labels = [label for *_, label in found]
-    return Pictures(np.stack(images), labels if all(labels) else [], left_out)
+    names, labels = [name for name, *_ in found], [label for *_, label in found]
+    refuse_sizes_that_differ(names, images)
+    return Pictures(np.stack(images), labels if all(labels) else [], left_out, names)
 
 
 def read_file(

@@ -10,7 +10,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_unwritable
+from manyheads.tasks.verbs import refuse_no_folder, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,57 @@ class EvaluateImagesOptions(Options):
             raise ValueError("a test set is images: --images folder")
 
 
+@dataclass(frozen=True)
+class CompressOptions(Options):
+    """Compress images without loss, by a model that finds them likely.
+
+    Example: manyheads compress folder/ --model digits --out digits.mh
+    """
+
+    images: tuple[Path, ...] = setting(
+        (), "Folders of pictures, .npz or IDX files.", argument="IMAGES"
+    )
+    out: Path | None = setting(None, "The .mh file to write.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if not asked.images:
+            raise ValueError("what is to be compressed? a folder of images would do")
+        if asked.out is None or asked.out.suffix != ".mh":
+            raise ValueError("compressed images are written to a .mh file: --out images.mh")
+        refuse_unwritable("--out", asked.out)
+        return asked
+
+
+@dataclass(frozen=True)
+class DecompressOptions(Options):
+    """Write the images that a file was made of, bit for bit; it says itself by which model.
+
+    Example: manyheads decompress digits.mh --out folder/
+    """
+
+    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
+    out: Path | None = setting(None, "A folder for the pictures, or an .npz.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if len(asked.file) != 1:
+            raise ValueError(f"one file is decompressed at a time, got {len(asked.file)}")
+        if asked.out is None:
+            raise ValueError("images need a folder: --out folder/")
+        if asked.out.suffix == ".npz":
+            refuse_unwritable("--out", asked.out)
+        else:
+            refuse_no_folder("--out", asked.out)
+        return asked
+
+
 COMMANDS = "manyheads.tasks.image.commands"
 VERBS = {
     "generate": Verb(DrawOptions, f"{COMMANDS}:draw_sheet"),
     "evaluate": Verb(EvaluateImagesOptions, f"{COMMANDS}:evaluate_pictures"),
+    "compress": Verb(CompressOptions, f"{COMMANDS}:compress"),
+    "decompress": Verb(DecompressOptions, f"{COMMANDS}:decompress"),
 }

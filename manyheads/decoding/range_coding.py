@@ -1,0 +1,98 @@
+"""Symbols to bytes and back, each in as many bits as it is unlikely.
+
+A range coder in whole numbers: both sides do the same arithmetic, to the last bit.
+
+B symbols that come at once, V values that each may have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+WHOLE = 1 << 64  # the range that bytes stand for
+LEAST = 1 << 48  # a narrower one is widened by two bytes
+TOTAL = 1 << 24  # counts of all values together, about
+
+Counts = NDArray[np.int64]  # (B, V + 1): how many are below each value, and of all
+
+
+def count_symbols(logs: Tensor) -> Counts:
+    """Log-probabilities (B, V) as counts that are 1 or more, so that everything can be said."""
+    shares = logs.double().exp().cpu().numpy()
+    counts = (shares * (TOTAL - logs.shape[1])).astype(np.int64) + 1
+    below = np.zeros((len(counts), logs.shape[1] + 1), np.int64)
+    np.cumsum(counts, 1, out=below[:, 1:])
+    return below
+
+
+class RangeEncoder:
+    """Each symbol narrows a range to its share of it; bytes that are settled are written."""
+
+    def __init__(self) -> None:
+        self.low, self.range, self.written = 0, WHOLE - 1, bytearray()
+
+    def encode(self, below: Counts, symbols: NDArray[np.int64]) -> None:
+        """These symbols (B,), one after another."""
+        rows = np.arange(len(symbols))
+        starts, ends = below[rows, symbols], below[rows, symbols + 1]
+        each = zip(starts.tolist(), ends.tolist(), below[:, -1].tolist(), strict=True)
+        for start, end, total in each:
+            one = self.range // total
+            self.low += start * one
+            self.range = (end - start) * one
+            if self.low >= WHOLE:
+                self.low -= WHOLE
+                self.carry()
+            while self.range < LEAST:
+                self.written += (self.low >> 48).to_bytes(2, "big")
+                self.low = (self.low << 16) % WHOLE
+                self.range <<= 16
+
+    def carry(self) -> None:
+        """One more than was written, as 0.1999 + 0.0001 = 0.2000"""
+        last = len(self.written) - 1
+        while self.written[last] == 255:
+            self.written[last] = 0
+            last -= 1
+        self.written[last] += 1
+
+    def finish(self) -> bytes:
+        """The shortest bytes that stand for a number in the range, zeros after them left out."""
+        for size in range(1, 9):
+            step = 1 << 64 - 8 * size
+            value = -(-self.low // step) * step
+            if value < self.low + self.range:
+                break
+        if value >= WHOLE:
+            value -= WHOLE
+            self.carry()
+        self.written += (value // step).to_bytes(size, "big")
+        return bytes(self.written)
+
+
+class RangeDecoder:
+    """Reads what a `RangeEncoder` wrote, asked with the same counts."""
+
+    def __init__(self, written: bytes):
+        self.written, self.place = written, 8
+        self.code = int.from_bytes(written[:8].ljust(8, b"\0"), "big")
+        self.range = WHOLE - 1
+
+    def decode(self, below: Counts) -> NDArray[np.int64]:
+        """As many symbols as there are rows of counts."""
+        found = np.empty(len(below), np.int64)
+        for row, counts in enumerate(below):
+            one = self.range // int(counts[-1])
+            place = min(self.code // one, int(counts[-1]) - 1)
+            symbol = int(counts.searchsorted(place, side="right")) - 1
+            self.code -= int(counts[symbol]) * one
+            self.range = int(counts[symbol + 1] - counts[symbol]) * one
+            while self.range < LEAST:
+                more = self.written[self.place : self.place + 2].ljust(2, b"\0")
+                self.code = self.code << 16 | int.from_bytes(more, "big")
+                self.range <<= 16
+                self.place += 2
+            found[row] = symbol
+        return found

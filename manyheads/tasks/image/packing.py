@@ -1,0 +1,226 @@
+"""Images in as few bytes as a model finds them likely, and out again bit for bit.
+
+Both ways the same step computes the same numbers: the same model, batch, kind of device and
+threads. What comes out otherwise is refused by its checksum.
+
+B images, N tokens, P values of a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.data.packed import PackedPart
+from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_symbols
+from manyheads.tasks.image.drawing import ImageStep
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sources import Pictures
+from manyheads.training.files import WEIGHTS
+
+LANES = 64  # images that are read together
+
+Bytes = NDArray[np.uint8]
+Told = Callable[[float], None]
+
+
+def compress_images(
+    model: ImageModel, pictures: Pictures, names: Sequence[str], told: Told = lambda more: None
+) -> tuple[dict[str, Any], list[PackedPart]]:
+    """A head and parts for `write_packed`; what would not come out as it is, is refused."""
+    codec, lanes = model.task.codec, min(LANES, len(pictures))
+    refuse_loss(model, pictures)
+    levels = codec.quantize(torch.from_numpy(pictures.pixels))
+    head = {
+        "model": model.name,
+        **describe_machine(model, torch.get_num_threads()),
+        "lanes": lanes,
+        "images": len(pictures),
+        "names": [*names],
+        "labels": pictures.labels if codec.classes else [],
+    }
+    parts = []
+    for begin in range(0, len(pictures), lanes):
+        some = levels[begin : begin + lanes]
+        coder = RangeEncoder()
+        ids = codec.encode(some).to(model.device)
+        run_lanes(model, head, begin, len(some), Writing(coder, codec.split(ids)), told)
+        parts.append(PackedPart(coder.finish(), zlib.crc32(some.numpy().tobytes())))
+    return head, parts
+
+
+def decompress_images(
+    model: ImageModel, head: dict[str, Any], parts: list[PackedPart], told: Told = lambda more: None
+) -> Bytes:
+    """Bytes (N, rows, columns, channels); none where one of them is not what went in."""
+    codec, lanes = model.task.codec, head["lanes"]
+    refuse_another(model, head)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(head["threads"])
+    found = []
+    try:
+        for part, begin in zip(parts, range(0, head["images"], lanes), strict=True):
+            count = min(lanes, head["images"] - begin)
+            ids = run_lanes(model, head, begin, count, Reading(RangeDecoder(part.data)), told)
+            levels = codec.decode(ids).cpu()
+            if zlib.crc32(levels.numpy().tobytes()) != part.checksum:
+                raise ValueError(explain_damage(model, head, begin, count))
+            found.append(levels)
+    finally:
+        torch.set_num_threads(threads)
+    return codec.brighten(torch.cat(found)).numpy()
+
+
+class Writing:
+    """Values that are known (B, N, P), written as they come."""
+
+    def __init__(self, coder: RangeEncoder, values: Tensor):
+        self.coder, self.values = coder, values
+
+    def __call__(self, logs: Tensor, token: int, part: int) -> Tensor:
+        value = self.values[:, token, part]
+        self.coder.encode(count_symbols(logs[: len(value)]), value.cpu().numpy())
+        return value
+
+
+class Reading:
+    """Values that are read."""
+
+    def __init__(self, coder: RangeDecoder):
+        self.coder = coder
+
+    def __call__(self, logs: Tensor, token: int, part: int) -> Tensor:
+        return torch.from_numpy(self.coder.decode(count_symbols(logs))).to(logs.device)
+
+
+@torch.no_grad()
+def run_lanes(
+    model: ImageModel,
+    head: dict[str, Any],
+    begin: int,
+    count: int,
+    code: Callable[[Tensor, int, int], Tensor],
+    told: Told,
+) -> Tensor:
+    """Token by token of `count` images from `begin` on; lanes that none is in do as the first."""
+    task, codec, network, lanes = model.task, model.task.codec, model.network, head["lanes"]
+    classes = None
+    if codec.classes:
+        labels = head["labels"][begin : begin + count]
+        numbers = [codec.class_number(label) for label in labels]
+        filled = [*numbers, *[numbers[0]] * (lanes - count)]
+        classes = torch.tensor(filled, device=model.device)[:, None]
+    network.eval()
+    step = ImageStep(network, codec, network.condition(classes, None))
+    new = torch.full((lanes, 1), codec.start, device=model.device)
+    ids = []
+    for token in range(codec.tokens):
+        said = step(new)[:count]
+        values = torch.empty(count, 0, dtype=torch.long, device=model.device)
+        for part in range(codec.parts):
+            logs = task.likelihood.next_log_probs(said, values)
+            values = torch.cat([values, code(logs, token, part)[:, None]], 1)
+        ids.append(codec.join(values)[:, None])
+        new = torch.cat([ids[-1], ids[-1][:1].expand(lanes - count, -1)])
+        told(count)
+    return torch.cat(ids, 1)
+
+
+# ---- what has to be the same on both sides ----------------------------------------------------
+
+
+def describe_machine(model: ImageModel, threads: int) -> dict[str, Any]:
+    """All that the last bits of a number may depend on, as far as it is known."""
+    weight = next(model.network.parameters())
+    device = "cpu" if weight.is_cpu else torch.cuda.get_device_name(weight.device)
+    return {
+        "weights": hash_weights(model),
+        "device": device,
+        "dtype": str(weight.dtype).removeprefix("torch."),
+        "torch": torch.__version__,
+        "threads": threads,
+    }
+
+
+def hash_weights(model: ImageModel) -> str:
+    return hashlib.sha256((model.task.held_in() / WEIGHTS).read_bytes()).hexdigest()
+
+
+def refuse_another(model: ImageModel, head: dict[str, Any]) -> None:
+    here = describe_machine(model, head["threads"])
+    if here["weights"] != head["weights"]:
+        raise ValueError(
+            f"these images were compressed by another model, {head['model']}, and not by "
+            f"{model.name}: their weights differ"
+        )
+    for what in ("device", "dtype"):
+        if here[what] != head[what]:
+            raise ValueError(
+                f"these images were compressed with {what} {head[what]} and come out with no "
+                f"other, this is {here[what]}"
+            )
+
+
+def explain_damage(model: ImageModel, head: dict[str, Any], begin: int, count: int) -> str:
+    here, there = torch.__version__, head["torch"]
+    why = "the file is damaged"
+    if here != there:
+        why += f", or torch {here} computes otherwise than torch {there}, which compressed it"
+    return (
+        f"images {begin + 1} to {begin + count} do not come out as they went in: {why}; "
+        "nothing is written"
+    )
+
+
+def refuse_loss(model: ImageModel, pictures: Pictures) -> None:
+    """What goes in comes out: images of the model's size, with levels that it has."""
+    codec = model.task.codec
+    if codec.small:
+        raise ValueError(
+            f"{model.name} enlarges small images; a model that draws from nothing would do"
+        )
+    ours, theirs = codec.shape, pictures.pixels.shape[1:]
+    if ours != theirs:
+        told = ("{} x {} with {} channels".format(*shape) for shape in (ours, theirs))
+        raise ValueError("the model compresses images of {}, these are of {}".format(*told))
+    pixels = torch.from_numpy(pictures.pixels)
+    same = (codec.brighten(codec.quantize(pixels)) == pixels).flatten(1).all(1)
+    if not same.all():
+        first = int((~same).nonzero()[0]) + 1
+        raise ValueError(
+            f"image {first} has other values than the {codec.levels} levels of the model and would "
+            "not come out as it is"
+        )
+    if codec.classes and not pictures.labels:
+        raise ValueError("the model knows classes, and these images have none")
+
+
+def name_files(pictures: Pictures, paths: Sequence[Path]) -> list[str]:
+    """What each will be called where it is unpacked: as in its folder, or by its number."""
+    found = []
+    for number, name in enumerate(pictures.names, start=1):
+        path = Path(name)
+        roots = (one for one in paths if one.is_dir() and path.is_relative_to(one))
+        root = next(roots, path.parent)
+        held = path.relative_to(root) if path.is_file() else Path(f"{number:06d}")
+        found.append(held.with_suffix(".png").as_posix())
+    if twice := next((name for name, met in Counter(found).items() if met > 1), None):
+        raise ValueError(f"two images would be called {twice}; compress them one by one")
+    return found
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """Refuse what would be written elsewhere than into the folder that was asked for."""
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"an image in the file is called {name}, outside of the folder")
+    return [*names]
