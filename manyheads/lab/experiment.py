@@ -27,6 +27,11 @@ class Experiment:
     quick: ClassVar[dict[str, Any]] = {}  # settings of a run that only shows that it works
     limits: ClassVar[str] = ""  # what it does not show, whatever comes out
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, list):  # as JSON has what is a tuple here
+                object.__setattr__(self, name, tuple(value))
+
     def measure(self, seed: int) -> Numbers:
         raise NotImplementedError
 
