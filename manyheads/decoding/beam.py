@@ -66,6 +66,7 @@ class Search:
         self.sentences = [*range(len(limits))]  # in the batch, by their number in the input
         able = [limit > 0 for limit in limits]
         self.going = torch.tensor(able, device=device, dtype=torch.bool)  # (S,)
+        self.open = sum(able)  # how many are going
         self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
         self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
         # All begin alike: only the first of each sentence is alive, so that no two stay alike.
@@ -77,7 +78,7 @@ class Search:
     @torch.no_grad()
     def run(self, step: Step, start: Tensor) -> None:
         width = self.how.beam
-        if not self.going.any():
+        if not self.open:
             return
         logits = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
         step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
@@ -85,10 +86,9 @@ class Search:
             rows = [sentence for sentence in self.sentences for _ in range(width)]
             logs = self.bounds.rule_out(to_log_probs(logits), self.count, rows)
             parents = self.advance(Candidates.of(self.totals, logs))
-            going = self.going.tolist()
-            if not any(going):
+            if not self.open:
                 return
-            if are_few(sum(going), len(going)):
+            if are_few(self.open, len(self.sentences)):
                 step.select(self.leave(parents))
             else:
                 step.reorder(parents.flatten())
@@ -102,14 +102,20 @@ class Search:
             stops |= best.tokens == stop
         ended = stops & best.totals.isfinite()
         ended[:, width:] = False  # what is not among the best would not have gone on either
-        if ended.any():
-            self.finish(best, ended)
-        self.count += 1
         order = stops.byte().argsort(stable=True, dim=1)[:, :width]
         live = best.take(order)
-        self.totals = live.totals.masked_fill(stops.gather(1, order), -torch.inf)
-        self.ids, self.logs = self.longer(live.rows, live.tokens, live.logs)
-        self.close()
+        totals = live.totals.masked_fill(stops.gather(1, order), -torch.inf)
+        ids, logs = self.longer(live.rows, live.tokens, live.logs)
+        self.count += 1
+        full = (self.limits == self.count) | self.looping(ids)
+        done = self.done(totals, full)
+        # The one look of the host at a step: most end nothing.
+        some_ended, some_done = torch.stack([ended.any(), done.any()]).tolist()
+        if some_ended:
+            self.finish(best, ended)
+        self.totals, self.ids, self.logs = totals, ids, logs
+        if some_ended or some_done:
+            self.close(full)
         return live.rows
 
     def longer(self, rows: Tensor, tokens: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,14 +152,15 @@ class Search:
             hypothesis = Hypothesis.of(numbers, log_probs, self.bounds.stops)
             self.found[self.sentences[s]].append(hypothesis)
 
-    def close(self) -> None:
-        """End the sentences that are as long as they may be, and those that cannot be bettered."""
+    def done(self, totals: Tensor, full: Tensor) -> Tensor:
+        """The sentences that are as long as they may be, or that cannot be bettered. (S,)"""
         # Log-probabilities only fall, and what they are divided by is largest for the longest.
-        attainable = self.totals[:, 0] / self.limits**self.how.length_penalty
-        full = (self.limits == self.count) | self.looping()
-        done = self.going & (full | ~(attainable > self.to_beat))
-        if not done.any():
-            return
+        attainable = totals[:, 0] / self.limits**self.how.length_penalty
+        return self.going & (full | ~(attainable > self.to_beat))
+
+    def close(self, full: Tensor) -> None:
+        """End what is done; of what is full, all that is open is found."""
+        done = self.done(self.totals, full)
         unfinished = full[:, None] & self.totals.isfinite()  # (S, W)
         rows = unfinished.flatten()
         self.add(unfinished.nonzero()[:, 0], self.ids[rows], self.logs[rows])
@@ -161,15 +168,16 @@ class Search:
             if not self.found[self.sentences[s]]:
                 raise nothing_left(self.sentences[s], self.count - 1)
         self.going = self.going & ~done
+        self.open = int(self.going.sum())
         self.totals = self.totals.masked_fill(~self.going[:, None], -torch.inf)
 
-    def looping(self) -> Tensor:
+    def looping(self, ids: Tensor) -> Tensor:
         """The sentences whose best goes round in a loop: nothing better would come of it. (S,)"""
         loop = self.bounds.loop
         if not loop or self.count < loop or self.count % LOOKED_AT_EVERY:
             return torch.zeros_like(self.going)
-        best = self.ids[:: self.how.beam, -loop:].tolist()
-        return torch.tensor([self.bounds.loops(ids) for ids in best], device=self.going.device)
+        best = ids[:: self.how.beam, -loop:].tolist()
+        return torch.tensor([self.bounds.loops(one) for one in best], device=self.going.device)
 
     def leave(self, parents: Tensor) -> Tensor:
         """Drop the sentences that are done; the rows that the others continue."""

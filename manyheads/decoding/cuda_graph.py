@@ -10,10 +10,9 @@ B batch, S slots, V vocabulary, N blocks of tokens.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from types import MethodType
@@ -29,8 +28,9 @@ from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Grid, Pairs, line
-from manyheads.decoding.bounds import Bounds, Hypothesis, forbid, nothing_left
+from manyheads.decoding.bounds import Bounds, Hypothesis, forbid
 from manyheads.decoding.config import Sampling
+from manyheads.decoding.greedy import Paper
 from manyheads.decoding.sample import FEW, check_drawn, drop_spare, number_rows, weigh_tokens
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
@@ -133,7 +133,7 @@ class CudaGraphDecoder:
         numbers = number_rows(numbers, len(start))
         limits = self.check_limits(start, bounds)
         rule, steps = RecordedChoice.of(how, bounds), max(limits, default=0)
-        papers = [Paper(limit, bounds.stops) for limit in limits]
+        papers = [Paper(limit, replace(bounds, loop=0)) for limit in limits]
         if not steps:
             return [paper.hypothesis() for paper in papers]
         start = start.to(self.device)
@@ -219,7 +219,7 @@ class CudaGraphDecoder:
     def copy_new(self, papers: list[Paper], seen: int, done: int) -> list[list[int]]:
         """What each has written from `seen` on: the one place where the host waits."""
         ids, logs = self.ids[:, seen:done].tolist(), self.logs[:, seen:done].tolist()
-        return [paper.take(row, ids[row], logs[row], seen) for row, paper in enumerate(papers)]
+        return [paper.take(row, ids[row], logs[row]) for row, paper in enumerate(papers)]
 
     # ---- recording ---------------------------------------------------------------------------
 
@@ -255,32 +255,6 @@ class CudaGraphDecoder:
             with torch.cuda.graph(graph, pool=self.pool):
                 run()
         return graph.replay
-
-
-class Paper:
-    """What one sequence has written, as far as the host has looked."""
-
-    def __init__(self, limit: int, stops: tuple[int, ...]):
-        self.limit, self.stops = limit, stops
-        self.ids: list[int] = []
-        self.logs: list[float] = []
-        self.going = limit > 0
-
-    def take(self, row: int, ids: list[int], logs: list[float], seen: int) -> list[int]:
-        """The tokens that are its own among these: up to its stop, and no more than it may have."""
-        had = len(self.ids)
-        for i, (token, log) in enumerate(zip(ids, logs, strict=True)):
-            if not self.going:
-                break
-            if not math.isfinite(log):
-                raise nothing_left(row, seen + i)
-            self.ids.append(token)
-            self.logs.append(log)
-            self.going = token not in self.stops and len(self.ids) < self.limit
-        return self.ids[had:]
-
-    def hypothesis(self) -> Hypothesis:
-        return Hypothesis.of(self.ids, self.logs, self.stops)
 
 
 # ---- the choice of a token, without asking the device anything -----------------------------------

@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.cache import Growing, KeyValue, Static
-from manyheads.attention.kernels import KERNELS, Fastest, Plan, Work, choose
+from manyheads.attention.cache import Growing, KeyValue, Static, take_in_place
+from manyheads.attention.kernels import KERNELS, Fastest, Kernel, Plan, Work, choose
 from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.kernels.single import Single
+from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything, Lengths
-from manyheads.attention.places import Grid, line
+from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.cuda_graph import WARM_UPS, swap_kernel
 from manyheads.decoding.step import CachedStep
@@ -36,8 +37,14 @@ SHARE = 8  # of the device's memory, one part is for what recordings keep
 class FastestStep(Fastest):
     """The fastest kernel, and that for one query over the filled slots of a cache among them."""
 
+    def __init__(self, rows: Tensor):
+        self.single = Single(rows)
+
     def prepare(self, work: Work) -> Plan:
-        return make_plan(choose(work, {**KERNELS, "single": Single()}).kernel, work)
+        return make_plan(choose(work, self.kernels()).kernel, work)
+
+    def kernels(self) -> dict[str, Kernel]:
+        return {**KERNELS, "single": self.single}
 
 
 class StepSize(NamedTuple):
@@ -73,6 +80,9 @@ class GraphedRows:
         whole: Any = {"dtype": torch.long, "device": weight.device}
         self.ids, self.place = torch.zeros(rows, 1, **whole), torch.zeros(1, **whole)
         self.parents = torch.zeros(rows, **whole)
+        # Where each row finds what it has written: beams that change places move these numbers.
+        self.lineage = torch.zeros(rows, slots, **whole)
+        self.itself = torch.arange(rows, device=weight.device)[:, None]
         self.lengths = torch.ones(rows, **whole)
         self.cache = Static(line(slots, device=weight.device))
         self.cache.own = make_buffers([block.self_attention for block in blocks], slots)
@@ -82,6 +92,8 @@ class GraphedRows:
         self.memory = Memory(states, line(tokens, device=weight.device), Lengths(self.lengths))
         self.at = Grid(self.place, (self.place,), (slots,))
         self.logits = weight.new_zeros(0)
+        self.kernel = FastestStep(self.lineage)
+        self.by_lineage = self.reads_by_lineage(weight)
         self.play = self.record(self.compute)
         self.move = self.record(self.reorder)
 
@@ -90,17 +102,34 @@ class GraphedRows:
         held = [*self.cache.own.values(), *self.cache.memory.values()]
         return sum(x.numel() * x.element_size() for pair in held for x in pair)
 
+    def reads_by_lineage(self, weight: Tensor) -> bool:
+        """Whether every layer finds what it has written by its row of the table."""
+        stack, keys = self.decoder.stack, self.cache.places
+        layers = [block.self_attention.part for block in cast(list[Block], stack.blocks)]
+        works = (
+            layer.work(pattern, Pairs(self.size.rows, layer.heads, self.at, keys), weight)
+            for layer, pattern in zip(cast(list[Attention], layers), stack.patterns, strict=True)
+        )
+        own = isinstance(stack.kernel, Fastest)
+        return own and all(
+            choose(work, self.kernel.kernels()).kernel is self.kernel.single for work in works
+        )
+
     def compute(self) -> None:
+        self.lineage.index_copy_(1, self.place, self.itself)
         self.logits = self.decoder(Tokens(self.ids, self.at), self.memory, self.cache)[:, -1]
 
     def reorder(self) -> None:
-        self.cache.reorder(self.parents)
+        if self.by_lineage:
+            self.lineage.copy_(self.lineage.index_select(0, self.parents))
+        else:
+            self.cache.reorder(self.parents)
 
     @torch.no_grad()
     def record(self, run: Callable[[], None]) -> Callable[[], None]:
         if not self.ids.is_cuda:
             return run
-        with swap_kernel(self.decoder, FastestStep()):
+        with swap_kernel(self.decoder, self.kernel):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -112,8 +141,20 @@ class GraphedRows:
                 run()
         return graph.replay
 
+    def held(self) -> dict[int, KeyValue]:
+        """Keys and values, each row's own in its row."""
+        if not self.by_lineage:
+            return self.cache.own
+        index = self.lineage[:, None, :, None]
+
+        def gathered(x: Tensor) -> Tensor:
+            return x.gather(0, index.expand_as(x))
+
+        return {i: (gathered(key), gathered(value)) for i, (key, value) in self.cache.own.items()}
+
     def fill(self, own: Any, memory: Any, lengths: Tensor, rows: Tensor, length: int) -> None:
         """These rows of what another cache holds, into the first rows of this one."""
+        self.lineage.copy_(self.itself.expand_as(self.lineage))
         for mine, theirs in ((self.cache.own, own), (self.cache.memory, memory)):
             for layer, pair in theirs.items():
                 for slots, held in zip(mine[layer], pair, strict=True):
@@ -126,7 +167,11 @@ class GraphedRows:
     def take(self, rows: Tensor) -> None:
         """These rows in this order become the first; who is left over goes on unread."""
         self.parents[: len(rows)] = rows
-        self.cache.select(self.parents)
+        if self.by_lineage:
+            take_in_place(self.cache.memory, self.parents)
+            self.reorder()
+        else:
+            self.cache.select(self.parents)
         self.lengths.copy_(self.lengths.index_select(0, self.parents))
 
 
@@ -187,7 +232,7 @@ class GraphedStep(CachedStep):
         if smaller is graphed:
             graphed.take(rows)
         else:
-            own, memory, lengths = graphed.cache.own, graphed.cache.memory, graphed.lengths
+            own, memory, lengths = graphed.held(), graphed.cache.memory, graphed.lengths
             smaller.fill(own, memory, lengths, rows, self.length)
             self.graphed = smaller
 

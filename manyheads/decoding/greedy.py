@@ -16,6 +16,8 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_l
 from manyheads.decoding.log_probs import are_few, blockwise_topk, to_log_probs
 from manyheads.decoding.step import Step
 
+LOOK_EVERY = 8  # tokens that are written before a host looks at them
+
 # Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
 ChooseToken: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
 # The number of a sequence in the input and the token it wrote -> whether that was its last.
@@ -45,6 +47,8 @@ def write_each(
     step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> list[Hypothesis]:
     """Each sequence by itself, one token after another, as `choose` says."""
+    if over is None and start.is_cuda:
+        return write_ahead(step, start, bounds, choose)
     ids: list[list[int]] = [[] for _ in start]
     logs: list[list[float]] = [[] for _ in start]
 
@@ -88,3 +92,56 @@ def write_rounds(
             if done or (over is not None and over(row, number)):
                 going.remove(row)
         yield new
+
+
+def write_ahead(step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken) -> list[Hypothesis]:
+    """The same where the host is slower than the device: it looks only now and then at what was
+    written, and what a sequence has written after its end is left out.
+    """
+    papers = [Paper(limit, bounds) for limit in bounds.limits(len(start))]
+    rows = [*range(len(papers))]  # in the batch; some of them may be done
+    token, count = check_start(start), 0
+    while going := [row for row in rows if papers[row].going]:
+        if are_few(len(going), len(rows)):
+            kept = [i for i, row in enumerate(rows) if papers[row].going]
+            step.select(torch.tensor(kept, device=token.device))
+            rows, token = going, token[kept]
+        left = max(papers[row].limit for row in going) - count
+        tokens, logs = list[Tensor](), list[Tensor]()
+        for _ in range(min(LOOK_EVERY, left)):
+            log_probs = bounds.rule_out(to_log_probs(step(token)), count, rows)
+            token = choose(log_probs, rows)[:, None]  # (B, 1)
+            tokens.append(token)
+            logs.append(log_probs.gather(1, token))
+            count += 1
+        both = torch.cat(tokens, 1).tolist(), torch.cat(logs, 1).tolist()
+        for row, new, found in zip(rows, *both, strict=True):
+            papers[row].take(row, new, found)
+    return [paper.hypothesis() for paper in papers]
+
+
+class Paper:
+    """What one sequence has written, as far as the host has looked."""
+
+    def __init__(self, limit: int, bounds: Bounds):
+        self.limit, self.bounds = limit, bounds
+        self.ids: list[int] = []
+        self.logs: list[float] = []
+        self.going = limit > 0
+
+    def take(self, row: int, ids: Sequence[int], logs: Sequence[float]) -> list[int]:
+        """The tokens that are its own among these: up to its stop, and no more than it may have."""
+        had, bounds = len(self.ids), self.bounds
+        for token, log in zip(ids, logs, strict=True):
+            if not self.going:
+                break
+            if not math.isfinite(log):
+                raise nothing_left(row, len(self.ids))
+            self.ids.append(token)
+            self.logs.append(log)
+            ended = token in bounds.stops or len(self.ids) >= self.limit
+            self.going = not (ended or (bounds.loop and bounds.loops(self.ids)))
+        return self.ids[had:]
+
+    def hypothesis(self) -> Hypothesis:
+        return Hypothesis.of(self.ids, self.logs, self.bounds.stops)

@@ -105,9 +105,10 @@ class RecordedStep:
         torch.manual_seed(0)
         loss = sum_of(self.terms_of(batch)) / count
         loss.backward()
+        computed = float(loss.detach())
         wanted = norm_of([p.grad for p in self.network.parameters()])
         self.network.zero_grad()
-        for what, one, other in (("loss", played, float(loss)), ("gradient", norm, wanted)):
+        for what, one, other in (("loss", played, computed), ("gradient", norm, wanted)):
             if not abs(one - other) <= SAME * max(abs(other), 1e-6):
                 return f"its {what} is {one:.4g} and not {other:.4g}"
         return ""

@@ -1,5 +1,6 @@
 """One new token over the filled slots of a cache."""
 
+import os
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from manyheads import Causal, Everything, Grid, Pairs, Window, Work, line, plan
 from manyheads.attention.kernels import single
+from manyheads.attention.kernels.base import TRITON
 from manyheads.attention.kernels.single import Single
 
 SLOTS = 300
@@ -38,7 +40,7 @@ def test_what_it_does_not_do_it_refuses(asked: Work, sentence: str) -> None:
 
 def test_what_is_compiled_knows_its_shape() -> None:
     query, slots = torch.empty(2, 4, 1, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
-    found = single.one_query(query, slots, slots, torch.empty(1, device="meta"), 1.0)
+    found = single.one_query(query, slots, slots, torch.empty(1, device="meta"), None, 1.0)
     assert found.shape == query.shape
 
 
@@ -60,6 +62,25 @@ def test_it_is_equal_to_the_definition(channels: int, key_heads: int, place: Any
         key[row, :, last + 1 :] = 1e4
     found = plan(Single(), asked)(query, key, value)
     torch.testing.assert_close(found, plan("reference", asked)(query, key, value))
+
+
+INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
+@pytest.mark.skipif(
+    not (INTERPRETED or torch.cuda.is_available()), reason="needs CUDA, or Triton's interpreter"
+)
+def test_beams_find_their_tokens_in_the_rows_of_others() -> None:
+    query = torch.randn(3, 4, 1, 16, device=DEVICE)
+    key, value = torch.randn(2, 3, 2, 40, 16, device=DEVICE)
+    rows = torch.randint(3, (3, 40), device=DEVICE)
+    place = torch.tensor([30], device=DEVICE)
+    index = rows[:, None, :, None].expand_as(key)
+    moved = [x.gather(0, index) for x in (key, value)]
+    found = single.one_query(query, key, value, place, rows, 0.25)
+    torch.testing.assert_close(found, single.one_query(query, *moved, place, None, 0.25))
+    assert not torch.allclose(found, single.one_query(query, key, value, place, None, 0.25))
 
 
 @cuda

@@ -21,6 +21,9 @@ from manyheads import (
     greedy,
     line,
 )
+from manyheads.decoding.config import Sampling
+from manyheads.decoding.greedy import ChooseToken, choose_likeliest, write_ahead, write_each
+from manyheads.decoding.sample import choose_by_chance
 
 
 def test_each_sequence_ends_at_its_own_stop() -> None:
@@ -99,3 +102,23 @@ def test_a_transformer_translates_alike_alone_and_in_a_batch() -> None:
         (alone,) = greedy(CachedStep(model.decoder, memory), begin(1), bounds)
         assert alone.ids == together[n].ids
         assert alone.log_prob == pytest.approx(together[n].log_prob, abs=1e-5)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_host_that_looks_now_and_then_reads_the_same(drawn: bool) -> None:
+    bounds = Bounds(STOP, longest=[3, 0, 30, 12, 30, 9, 30], never=(4,))
+
+    def chosen() -> ChooseToken:
+        return choose_by_chance(Sampling(temperature=1.0), range(7)) if drawn else choose_likeliest
+
+    wanted = write_each(Chain([*range(7)], 8), begin(7), bounds, chosen())
+    assert write_ahead(Chain([*range(7)], 8), begin(7), bounds, chosen()) == wanted
+    assert len({len(one.ids) for one in wanted}) > 3
+
+
+def test_a_loop_ends_where_a_host_that_looks_always_ends_it() -> None:
+    bounds = Bounds(STOP, longest=50, loop=8)
+    rows = [1, 2, 3] + [5, 6] * 20, [7] * 43
+    wanted = write_each(Scripted(*rows), begin(2), bounds, choose_likeliest)
+    assert write_ahead(Scripted(*rows), begin(2), bounds, choose_likeliest) == wanted
+    assert [len(one.ids) for one in wanted] == [11, 8]

@@ -5,6 +5,8 @@ B batch, H heads, G key/value heads, S slots, C channels of one head.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,11 @@ class Single:
 
     name = "single"
 
+    def __init__(self, rows: Tensor | None = None):
+        """`rows` (B, S) says in which sequence of the cache each of these finds its token of a
+        slot: beams that change places then move a table of numbers and no keys."""
+        self.rows = rows
+
     def refuses(self, work: Work) -> str:
         if reason := lacks(work, ABLE):
             return reason
@@ -40,9 +47,9 @@ class Single:
     def cost(self, work: Work) -> float:
         return 0.5
 
-    def prepare(self, work: Work) -> Tensor:
-        """The place of the query, for all or for each: (1,) or (B, 1)."""
-        return work.pairs.queries.order
+    def prepare(self, work: Work) -> tuple[Tensor, Tensor | None]:
+        """The place of the query, for all or for each: (1,) or (B, 1); and the rows."""
+        return work.pairs.queries.order, self.rows
 
     def __call__(
         self,
@@ -55,21 +62,24 @@ class Single:
         biases: tuple[Bias, ...],
         dropout: float,
     ) -> Tensor:
-        return one_query(score.query(query), key, value, plan.form, score.scale(key.shape[-1]))
+        place, rows = plan.form
+        scale = score.scale(key.shape[-1])
+        return one_query(score.query(query), key, value, place, rows, scale)
 
 
 @torch.library.custom_op(
     "manyheads::one_query",
     mutates_args=(),
-    schema="(Tensor query, Tensor key, Tensor value, Tensor place, float scale) -> Tensor",
+    schema="(Tensor query, Tensor key, Tensor value, Tensor place, Tensor? rows, float scale)"
+    " -> Tensor",
 )
-def one_query(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
-    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
+def one_query(*inputs: Any) -> Tensor:
+    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1), rows (B, S) -> (B, H, 1, C)"""
     from manyheads.attention.kernels.triton.single import launch
 
-    return launch(query, key, value, place, scale)
+    return launch(*inputs)
 
 
 @one_query.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
+def _(query: Tensor, *others: Any) -> Tensor:
     return query.new_empty(query.shape)

@@ -17,9 +17,10 @@ KEYS = 128  # read at once
 
 
 def attend(  # type: ignore[no-untyped-def]
-    query, key, value, out, place, scale, heads, groups, channels,
+    query, key, value, out, place, rows, scale, heads, groups, channels,
     query_batch, query_head, key_batch, key_head, key_slot, value_batch, value_head, value_slot,
-    place_batch, KEYS: tl.constexpr, WIDTH: tl.constexpr,  # noqa: N803
+    place_batch, rows_batch,
+    KEYS: tl.constexpr, WIDTH: tl.constexpr, ELSEWHERE: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """A program for each head of each sequence: softmax as it goes, largest score so far."""
     row = tl.program_id(0)
@@ -30,8 +31,8 @@ def attend(  # type: ignore[no-untyped-def]
     asked = tl.load(query + b * query_batch + h * query_head + c, mask=real, other=0.0)
     asked = asked.to(tl.float32) * scale
     filled = tl.load(place + b * place_batch).to(tl.int32) + 1
-    key += b * key_batch + (h // groups) * key_head
-    value += b * value_batch + (h // groups) * value_head
+    key += (h // groups) * key_head
+    value += (h // groups) * value_head
     best = tl.full([], -float("inf"), tl.float32)
     total = tl.full([], 0.0, tl.float32)
     mixed = tl.zeros([WIDTH], tl.float32)
@@ -39,8 +40,13 @@ def attend(  # type: ignore[no-untyped-def]
         slot = start + tl.arange(0, KEYS)
         there = slot < filled
         inside = there[:, None] & real[None, :]
-        keys = tl.load(key + slot[:, None] * key_slot + c[None, :], mask=inside, other=0.0)
-        values = tl.load(value + slot[:, None] * value_slot + c[None, :], mask=inside, other=0.0)
+        held = b + tl.zeros([KEYS], tl.int64)  # the sequence in whose slot it is
+        if ELSEWHERE:
+            held = tl.load(rows + b * rows_batch + slot, mask=there, other=0).to(tl.int64)
+        at = (held * key_batch + slot * key_slot)[:, None] + c[None, :]
+        keys = tl.load(key + at, mask=inside, other=0.0)
+        at = (held * value_batch + slot * value_slot)[:, None] + c[None, :]
+        values = tl.load(value + at, mask=inside, other=0.0)
         scores = tl.sum(keys.to(tl.float32) * asked[None, :], 1)
         scores = tl.where(there, scores, -float("inf"))
         higher = tl.maximum(best, tl.max(scores, 0))
@@ -55,19 +61,23 @@ def attend(  # type: ignore[no-untyped-def]
 attend_on_device = triton.jit(attend)
 
 
-def launch(query: Tensor, key: Tensor, value: Tensor, place: Tensor, scale: float) -> Tensor:
-    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1) -> (B, H, 1, C)"""
+def launch(
+    query: Tensor, key: Tensor, value: Tensor, place: Tensor, rows: Tensor | None, scale: float
+) -> Tensor:
+    """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1), rows (B, S) -> (B, H, 1, C)"""
     batch, heads, _, channels = query.shape
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     out = query.new_empty(batch, heads, 1, channels)
     attend_on_device[(batch * heads,)](
-        *(query, key, value, out, place),
+        *(query, key, value, out, place, place if rows is None else rows),
         *(scale, heads, heads // key.shape[1], channels),
         *query.stride()[:2],
         *key.stride()[:3],
         *value.stride()[:3],
         place.stride(0) if place.dim() == 2 and len(place) > 1 else 0,
+        0 if rows is None else rows.stride(0),
         KEYS=KEYS,
+        ELSEWHERE=rows is not None,
         WIDTH=triton.next_power_of_2(channels),
         num_warps=8,
     )
