@@ -86,6 +86,7 @@ KNOWS: dict[str, set[str]] = {
         "tasks.verbs",
         "data",
         "data.packed",
+        "inspect",
         "metrics",
         "training",
     },

@@ -261,12 +261,12 @@ CONFIGS: dict[str, type[NetworkConfig]] = {
 NETWORK_KINDS = tuple(CONFIGS)
 
 
-def change_kind(network: NetworkConfig, kind: str) -> NetworkConfig:
+def change_kind(network: Any, kind: str, configs: Mapping[str, Any] = CONFIGS) -> Any:
     """Of another kind, with all that both have."""
     if network.kind == kind:
         return network
-    names = {one.name for one in fields(network)} & {one.name for one in fields(CONFIGS[kind])}
-    return CONFIGS[kind](**{name: getattr(network, name) for name in names - {"kind"}})
+    names = {one.name for one in fields(network)} & {one.name for one in fields(configs[kind])}
+    return configs[kind](**{name: getattr(network, name) for name in names - {"kind"}})
 
 
 def position_name(text: str | None) -> str | None:

@@ -67,7 +67,7 @@ VERBS = {
     "evaluate": "Measure a model on a test set.",
     "compress": "Compress images without loss, by a model that knows what is likely.",
     "decompress": "Write the images that `compress` has compressed.",
-    "look": "Draw which notes a model of music attends to.",
+    "look": "Draw which notes, or which pixels, a model attends to.",
 }
 MODELS = {"translate": "de-en"}  # for who names none
 

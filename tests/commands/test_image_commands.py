@@ -14,6 +14,7 @@ from typed import Command, Refuses
 
 from manyheads.data.packed import read_packed
 from manyheads.models import load
+from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
 from manyheads.tasks.image.sources import read_pictures
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
@@ -132,6 +133,21 @@ def test_a_run_draws_and_scores_in_tiles_with_local_attention(
     )
 
 
+def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) -> None:
+    arrays = save_arrays(tmp_path / "squares.npz")
+    asked = ("--images", arrays, "--levels", 2, "--out", tmp_path / "runs")
+    few = [setting for setting in LITTLE if "heads" not in setting and "ffn" not in setting]
+    done = manyheads("compare", "image", *asked, "--preset", "tiny", *few, *CPU)
+    assert done.code == 0, done.err
+    kinds = [row["network"] for row in json.loads((tmp_path / "runs/compared.json").read_text())]
+    assert kinds == ["transformer", "recurrent", "convolutional"]
+    out = tmp_path / "drawn.png"
+    for kind in kinds[1:]:
+        run = tmp_path / "runs" / kind
+        done = manyheads("generate", "--model", run, "--count", 2, "--out", out, *CPU)
+        assert done.code == 0, done.err
+
+
 def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_path: Path) -> None:
     arrays, run = save_arrays(tmp_path / "colours.npz", channels=3), tmp_path / "run"
     asked = ("--images", arrays, "--upscale", "4:8", "--out", run)
@@ -157,6 +173,28 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
         "upscale is two sizes, of which the first divides the second, as 8:32, got 3:8",
         *("train", "image", "--images", arrays, "--upscale", "3:8", "--out", tmp_path / "x", *CPU),
     )
+
+
+def test_a_pixel_shows_what_it_looks_at(
+    manyheads: Command, refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "one.png").write_bytes(encode_png(squares(1)[0]))
+    ask = ("look", "--model", painter, tmp_path / "one.png", *CPU)
+    done = manyheads(*ask, "--pixel", "3,5", "--out", tmp_path / "seen.png")
+    assert done.code == 0, done.err
+    assert "what the pixel in row 3, column 5 looks at" in done.out
+    assert "layer 0, head 1" in done.out
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    view = look_at_pixel(load(painter, "cpu"), squares(1)[0], (3, 5))
+    assert view.weights.shape == (1, 2, 8, 8)
+    assert view.weights.sum() <= 2
+    assert view.weights[:, :, 3, 5:].sum() == view.weights[:, :, 4:].sum() == 0
+    assert view.weights[:, :, 3, :5].min() > 0
+    refuses("a pixel is a row and a column: --pixel 12,20, got 3", *ask, "--pixel", "3")
+    refuses(
+        "pixels are in rows 0 to 7 and columns 0 to 7, 8,0 was asked for", *ask, "--pixel", "8,0"
+    )
+    refuses("layers are numbered 0 to 0, 4 was asked for", *ask, "--pixel", "1,1", "--layer", 4)
 
 
 # ---- compress --------------------------------------------------------------------------------

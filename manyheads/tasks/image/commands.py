@@ -1,4 +1,4 @@
-"""generate, evaluate, compress and decompress, for models of images."""
+"""generate, evaluate, look, compress and decompress, for models of images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from manyheads.cli.screen import count_amount, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
+from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import (
     check_names,
@@ -35,6 +37,7 @@ from manyheads.tasks.image.verbs import (
     DecompressOptions,
     DrawOptions,
     EvaluateImagesOptions,
+    LookAtPixelOptions,
 )
 from manyheads.training.files import WEIGHTS
 
@@ -66,6 +69,16 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
         print(note, file=sys.stderr)
     pictures.pixels = same_colours(pictures.pixels, codec.channels)
     print_report(evaluate_images(model, pictures), options.as_json, image_table)
+
+
+def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
+    image, asked = options.image or Path(), (options.layer, options.head, options.of_class)
+    picture = same_colours(read_picture(image), model.task.codec.channels)
+    view = look_at_pixel(model, picture, options.place, *asked)
+    print(view)
+    if options.out is not None:
+        view.save(options.out)
+        print(f"\npicture: {options.out}")
 
 
 # ---- compress --------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from random import Random
 import torch
 from torch import Tensor
 
-from manyheads.attention.cache import Growing
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
+from manyheads.modules.transformer import Decoder
 from manyheads.tasks.image.codec import PixelCodec
-from manyheads.tasks.image.network import ImageDecoder
+from manyheads.tasks.image.network import PixelNetwork
 from manyheads.tasks.image.recorded import ImageRecorder
 
 AT_ONCE = 64  # images
@@ -25,10 +25,9 @@ AT_ONCE = 64  # images
 class ImageStep(CachedStep):
     """Keeps what was read, of which a token reads what is near it."""
 
-    decoder: ImageDecoder
-    cache: Growing
+    decoder: PixelNetwork
 
-    def __init__(self, decoder: ImageDecoder, codec: PixelCodec, condition: Tensor | None):
+    def __init__(self, decoder: PixelNetwork, codec: PixelCodec, condition: Tensor | None):
         super().__init__(decoder, places=codec.on(decoder.nearby.device)[0])
         self.condition = condition  # (B, 1 or N, D)
         self.canvas: Tensor | None = None  # (B, N)
@@ -46,14 +45,14 @@ class ImageStep(CachedStep):
         added = self.condition
         if added is not None and added.shape[1] > 1:
             added = added[:, self.length : end]
-        said = self.decoder.states(near, at, self.seen, added, None, self.cache)
+        said = self.decoder.states(near, at, added, self.cache)
         self.length = end
         return self.decoder.say(said)
 
 
 @torch.no_grad()
 def draw_images(
-    network: ImageDecoder,
+    network: PixelNetwork,
     codec: PixelCodec,
     given: Tensor,
     condition: Tensor | None,
@@ -70,7 +69,7 @@ def draw_images(
     parts = []
     for i, some, kept in split_batch(given, condition):
         numbers = range(first + i, first + i + len(some))
-        if some.is_cuda:
+        if some.is_cuda and isinstance(network.writer, Decoder):
             recorder = ImageRecorder(network, codec, kept, how, len(some))
             parts.append(recorder.draw(some, numbers, told))
         else:
@@ -86,7 +85,7 @@ def split_batch(given: Tensor, condition: Tensor | None) -> list[tuple[int, Tens
 
 
 def draw_batch(
-    network: ImageDecoder,
+    network: PixelNetwork,
     codec: PixelCodec,
     given: Tensor,
     condition: Tensor | None,
@@ -107,7 +106,7 @@ def draw_batch(
 
 
 def draw_token(
-    network: ImageDecoder, codec: PixelCodec, said: Tensor, how: Sampling, chances: Sequence[Random]
+    network: PixelNetwork, codec: PixelCodec, said: Tensor, how: Sampling, chances: Sequence[Random]
 ) -> Tensor:
     """What the head says (B, O) -> a token each (B,), value by value."""
     values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)

@@ -1,30 +1,40 @@
-"""A decoder over the rows, columns and channels of an image.
+"""Networks over the rows, columns and channels of an image.
 
 B images, N tokens, T of them, F tokens that are read for one, P values of a token, D width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.cache import Cache
-from manyheads.attention.patterns import Everything, Pattern
+from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Places
 from manyheads.attention.positions import Learned, Position
 from manyheads.attention.relatives import Relative, RelativeBias
 from manyheads.attention.rules import Every
 from manyheads.modules.build import build_position, build_relative, causal_patterns
+from manyheads.modules.convolutional import HALF, Gated, Recent
 from manyheads.modules.init import init_normal, init_table
 from manyheads.modules.positions import RelativeBiasValue, RelativeContentValue
-from manyheads.modules.stack import Memory, Stack
-from manyheads.modules.transformer import Decoder, Encoder, Tokens
+from manyheads.modules.recurrent import RecurrentWriter
+from manyheads.modules.stack import Stack
+from manyheads.modules.transformer import Decoder, Encoder, SequenceNetwork, Tokens
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.likelihood import Categorical, Likelihood, LogisticMixture
-from manyheads.tasks.image.settings import ImageTransformerConfig, LearnedAxesValue
+from manyheads.tasks.image.settings import (
+    ImageConvolutionalConfig,
+    ImageNetworkConfig,
+    ImageRecurrentConfig,
+    ImageTransformerConfig,
+    LearnedAxesValue,
+)
+
+SPAN = 3  # tokens that a convolution sees
 
 
 class PixelEmbedding(nn.Module):
@@ -57,7 +67,37 @@ class PixelEmbedding(nn.Module):
         return x if condition is None else x + condition
 
 
-class ImageDecoder(Decoder):
+class CausalConvolutions(SequenceNetwork):
+    """Each token and those before it, a row above among them where a dilation is as long as a row:
+    gated, as PixelCNN. Tokens (B, T, F) -> states (B, T, D).
+    """
+
+    causal = True
+
+    def __init__(self, embedding: nn.Module, width: int, dilations: Sequence[int], dropout: float):
+        super().__init__()
+        self.embedding, self.dropout = embedding, nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(Gated(width, SPAN, step, dropout) for step in dilations)
+
+    def new_cache(self) -> Recent:
+        return Recent()
+
+    def forward(self, tokens: Tokens, memory: None = None, cache: Recent | None = None) -> Tensor:
+        x = self.dropout(self.embedding(tokens.ids, tokens.types))
+        if cache is not None:
+            cache.resume(tokens, len(x))
+        for i, block in enumerate(cast(list[Gated], self.blocks)):
+            if cache is None:
+                before = x.new_zeros(len(x), block.reach, x.shape[2])
+            else:
+                before = cache.before(i, x, block.reach)
+            x = (x + block(self.dropout(torch.cat([before, x], 1)).mT).mT) * HALF
+        if cache is not None:
+            cache.first, cache.read = cache.read, cache.read + x.shape[1]
+        return x
+
+
+class PixelNetwork(SequenceNetwork):
     """Tokens (B, T) -> what its head says of each, (B, T, O): its `likelihood` reads that.
 
     A row of what is read may be a number, of which those near it are looked up among the others,
@@ -66,27 +106,28 @@ class ImageDecoder(Decoder):
 
     nearby: Tensor
     below: Tensor
+    causal = True
 
     def __init__(
         self,
-        embedding: PixelEmbedding,
-        stack: Stack,
+        writer: SequenceNetwork,
         head: nn.Module,
         likelihood: Likelihood,
+        codec: PixelCodec,
         nearby: Tensor,
-        below: Tensor,
-        *,
-        classes: int = 0,
         encoder: Encoder | None = None,
     ):
-        """`below` says of each token (N,) which pixel of the small image it lies in."""
-        super().__init__(embedding, stack, head)
-        self.likelihood, self.encoder = likelihood, encoder
-        self.classes = nn.Embedding(classes, stack.width) if classes else None
+        """`writer` makes states of tokens, and has a cache; `encoder` reads small images."""
+        super().__init__()
+        self.writer: Any = writer
+        self.head, self.likelihood, self.encoder = head, likelihood, encoder
+        width = cast(nn.Linear, head).in_features
+        self.classes = nn.Embedding(len(codec.classes), width) if codec.classes else None
         if self.classes is not None:
             init_table(self.classes)
+        # Not among the weights: the codec says it again.
         self.register_buffer("nearby", nearby, persistent=False)
-        self.register_buffer("below", below, persistent=False)
+        self.register_buffer("below", codec.below(), persistent=False)
 
     def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
         """What is to be drawn: classes (B, 1) and a small image -> (B, 1 or N, D), to be added."""
@@ -102,23 +143,18 @@ class ImageDecoder(Decoder):
         return sum(parts[1:], start=parts[0]) if parts else None
 
     def states(
-        self,
-        ids: Tensor,
-        at: Places,
-        seen: Pattern = Everything(),
-        types: Tensor | None = None,
-        memory: Memory | None = None,
-        cache: Cache | None = None,
+        self, ids: Tensor, at: Places, condition: Tensor | None = None, cache: Any = None
     ) -> Tensor:
         if ids.dim() == 2:
             ids = ids[:, self.nearby[: ids.shape[1]]]
-        return super().states(ids, at, seen, types, memory, cache)
+        states: Tensor = self.writer(Tokens(ids, at, types=condition), None, cache)
+        return states
 
     def forward(self, *inputs: Any) -> Tensor:
         """Of images with their classes as types; behind the small ones they are made from."""
         *small, tokens = inputs
         condition = self.condition(tokens.types, next(iter(small), None))
-        return self.say(self.states(tokens.ids, tokens.at, tokens.seen, condition))
+        return self.say(self.states(tokens.ids, tokens.at, condition))
 
     def say(self, states: Tensor) -> Tensor:
         """What the head says, in 32 bits: the logarithm of a small probability has many digits."""
@@ -126,31 +162,44 @@ class ImageDecoder(Decoder):
             said: Tensor = self.head(states.float())
         return said
 
+    def new_cache(self) -> Any:
+        return self.writer.new_cache()
 
-def build_image_network(network: ImageTransformerConfig, codec: PixelCodec) -> ImageDecoder:
+
+# ---- from settings to a network ----------------------------------------------------------------
+
+
+def build_image_network(network: ImageNetworkConfig, codec: PixelCodec) -> PixelNetwork:
     near = codec.nearby(network.neighbours)
-    network = replace(network, depth=network.depths[1])
-    stack = Stack.of(
-        network,
-        causal_patterns(network),
-        position=build_below(network, codec),
-        relative=build_between(network, codec),
-    )
     likelihood = build_likelihood(network, codec)
     head = nn.Linear(network.width, likelihood.outputs)
     init_normal(head)
     with torch.no_grad():
         head.bias.copy_(likelihood.first_outputs())
-    return ImageDecoder(
-        PixelEmbedding(codec, network.width, near.shape[1] - 1),
-        stack,
-        head,
-        likelihood,
-        near,
-        codec.below(),
-        classes=len(codec.classes),
-        encoder=build_small_encoder(network, codec.small_codec) if codec.small else None,
-    )
+    embedding = PixelEmbedding(codec, network.width, near.shape[1] - 1)
+    writer, encoder = build_writer(network, codec, embedding), None
+    if codec.small:
+        encoder = build_small_encoder(cast(ImageTransformerConfig, network), codec.small_codec)
+    return PixelNetwork(writer, head, likelihood, codec, near, encoder)
+
+
+def build_writer(
+    network: ImageNetworkConfig, codec: PixelCodec, embedding: PixelEmbedding
+) -> SequenceNetwork:
+    depth = network.depths[1]
+    if isinstance(network, ImageRecurrentConfig):
+        measures: Any = {"cell": network.cell, "dropout": network.dropout}
+        return RecurrentWriter(embedding, nn.Identity(), network.width, depth, **measures)
+    if isinstance(network, ImageConvolutionalConfig):
+        row = codec.columns * codec.places.sizes[2] if codec.places.sizes[2:] else codec.columns
+        dilations = network.dilations or [(1, row)[i % 2] for i in range(depth)]
+        return CausalConvolutions(embedding, network.width, dilations, network.dropout)
+    config = replace(network, depth=depth)
+    parts: Any = {
+        "position": build_below(config, codec),
+        "relative": build_between(config, codec),
+    }
+    return Decoder(embedding, Stack.of(config, causal_patterns(config), **parts), nn.Identity())
 
 
 def build_small_encoder(network: ImageTransformerConfig, small: PixelCodec) -> Encoder:
@@ -162,7 +211,7 @@ def build_small_encoder(network: ImageTransformerConfig, small: PixelCodec) -> E
     return Encoder(PixelEmbedding(small, network.width, 0), stack)
 
 
-def build_likelihood(network: ImageTransformerConfig, codec: PixelCodec) -> Likelihood:
+def build_likelihood(network: ImageNetworkConfig, codec: PixelCodec) -> Likelihood:
     if network.head == "mixture":
         return LogisticMixture(codec.levels, codec.parts, network.mixtures)
     return Categorical(codec.levels)

@@ -23,7 +23,7 @@ from manyheads.decoding.config import Sampling
 from manyheads.decoding.cuda_graph import attention_of, pick, swap_kernel, weigh_on_device
 from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
-from manyheads.tasks.image.network import ImageDecoder
+from manyheads.tasks.image.network import PixelNetwork
 
 WARM_UPS = 3  # steps before the one that is recorded
 
@@ -33,7 +33,7 @@ class ImageRecorder:
 
     def __init__(
         self,
-        network: ImageDecoder,
+        network: PixelNetwork,
         codec: PixelCodec,
         condition: Tensor | None,
         how: Sampling,
@@ -76,7 +76,7 @@ class ImageRecorder:
         added = self.condition
         if added is not None and added.shape[1] > 1:
             added = added.index_select(1, rows)
-        states = self.network.states(near, at, types=added, cache=self.cache)
+        states = self.network.states(near, at, added, self.cache)
         return self.network.say(states[:, -1])
 
     def step(self) -> None:
@@ -100,7 +100,7 @@ class ImageRecorder:
         if self.place.device.type != "cuda":
             return self.step
         before = self.place.clone()
-        with swap_kernel(self.network, self.choose_kernel()):
+        with swap_kernel(self.network.writer, self.choose_kernel()):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
@@ -116,7 +116,7 @@ class ImageRecorder:
 
     def choose_kernel(self) -> Fastest | Single:
         """One that reads only what is filled of the cache, where it can do all layers' work."""
-        stack, single = self.network.stack, Single()
+        stack, single = self.network.writer.stack, Single()
         at = Grid(self.place, self.places.axes, self.places.sizes)
         for block, pattern in zip(cast(list[Block], stack.blocks), stack.patterns, strict=True):
             layer: Attention = attention_of(block)

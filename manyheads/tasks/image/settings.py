@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from manyheads.config.declare import check, setting
-from manyheads.modules.config import TransformerConfig
+from manyheads.modules.config import (
+    ConvolutionalConfig,
+    RecurrentConfig,
+    TransformerConfig,
+    change_kind,
+)
 from manyheads.modules.positions import POSITIONS, PositionValue
 from manyheads.tasks.image.verbs import VERBS
 from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
 from manyheads.training.config import Training
+
+if TYPE_CHECKING:
+    from manyheads.attention.positions import Position
 
 Head = Literal["categorical", "mixture"]
 OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # of a network
@@ -85,15 +93,17 @@ class ImageData:
 class LearnedAxesValue(PositionValue):
     """A vector for each row, column and channel, as many as the images have."""
 
+    def build(self, network: Any) -> Position:
+        """On a line, where a layer is measured by itself."""
+        from manyheads.attention.positions import Learned
+
+        return Learned(network.width, 1024)
+
 
 @dataclass(frozen=True)
-class ImageTransformerConfig(TransformerConfig):
-    """One that knows rows and columns, and how likely each colour of a pixel is."""
+class PixelSettings:
+    """What networks of all kinds know of pixels."""
 
-    positions: ClassVar[Mapping[str, type[PositionValue]]] = {
-        **POSITIONS,
-        "Learned": LearnedAxesValue,
-    }
     head: Head | None = setting(
         None,
         "How likely a value is: a number for each (categorical), or a mixture of logistics for a "
@@ -114,6 +124,34 @@ class ImageTransformerConfig(TransformerConfig):
         least=0,
         most=1024,
     )
+
+
+@dataclass(frozen=True)
+class ImageTransformerConfig(PixelSettings, TransformerConfig):
+    """One that knows rows and columns."""
+
+    positions: ClassVar[Mapping[str, type[PositionValue]]] = {
+        **POSITIONS,
+        "Learned": LearnedAxesValue,
+    }
+
+
+@dataclass(frozen=True)
+class ImageRecurrentConfig(PixelSettings, RecurrentConfig):
+    """One pixel after another."""
+
+
+@dataclass(frozen=True)
+class ImageConvolutionalConfig(PixelSettings, ConvolutionalConfig):
+    """Each pixel and those beside and above it; dilations are 1 and a row in turn unless given."""
+
+
+ImageNetworkConfig = ImageTransformerConfig | ImageRecurrentConfig | ImageConvolutionalConfig
+KINDS: dict[str, type[ImageNetworkConfig]] = {
+    "transformer": ImageTransformerConfig,
+    "recurrent": ImageRecurrentConfig,
+    "convolutional": ImageConvolutionalConfig,
+}
 
 
 # ---- presets ---------------------------------------------------------------------------------
@@ -178,6 +216,7 @@ class ImageRecipe(Recipe):
     files = ("images", "valid_images", "size", "levels", "grey", "classes", "upscale")
     example = "--images folder --size 32"
     use = "generate"
+    networks = ("transformer", "recurrent", "convolutional")
     presets = PRESETS
     verbs = VERBS
     plan = TrainingPlan(
@@ -194,7 +233,9 @@ class ImageRecipe(Recipe):
 
     task: Literal["image"] = setting(about="What is learned.")
     data: ImageData = setting(about="Where it is learned from.")
-    network: ImageTransformerConfig = setting(ImageTransformerConfig(), "What learns it.")
+    network: ImageTransformerConfig | ImageRecurrentConfig | ImageConvolutionalConfig = setting(
+        ImageTransformerConfig(), "What learns it."
+    )
     training: Training = setting(
         Training(best_by="loss"), "How long, how fast and on how much at a time."
     )
@@ -219,3 +260,10 @@ class ImageRecipe(Recipe):
                 yield f"network.{name} is for words; pixels have none of it: 0 would do"
         if not self.data.upscale:
             self.network.one_depth()
+        elif self.network.kind != "transformer":
+            yield f"small images are made large by a transformer, not by a {self.network.kind} one"
+
+    @classmethod
+    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
+        super().network_of_kind(task, network, kind)  # says what cannot be
+        return change_kind(network, kind or network.kind, KINDS)

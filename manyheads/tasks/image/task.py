@@ -23,7 +23,7 @@ from manyheads.tasks.image.batches import ImageBatch, ImageBatches, write_array
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.network import ImageDecoder, build_image_network, build_likelihood
+from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
 from manyheads.tasks.image.settings import Head, ImageRecipe
 from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, save_png
 from manyheads.tasks.image.sources import Pictures, read_pictures
@@ -116,7 +116,7 @@ class ImageTask(Task):
 
     # ---- from a folder to a model --------------------------------------------------------------
 
-    def network(self) -> ImageDecoder:
+    def network(self) -> PixelNetwork:
         return build_image_network(self.recipe.network, self.codec)
 
     def batches(self) -> ImageBatches:
@@ -217,7 +217,7 @@ class ImageTask(Task):
         save_png(enlarge(sheet), self.held_in() / SHEET)
 
     def condition(
-        self, network: ImageDecoder, count: int, name: str | None, small: Tensor | None
+        self, network: PixelNetwork, count: int, name: str | None, small: Tensor | None
     ) -> Tensor | None:
         """What so many images are drawn by: a class, or all in turn where none is named; and the
         levels of small images.

@@ -66,6 +66,41 @@ class EvaluateImagesOptions(Options):
 
 
 @dataclass(frozen=True)
+class LookAtPixelOptions(Options):
+    """Draw what a pixel looks at while it is drawn, for each layer and head.
+
+    Example: manyheads look --model runs/img picture.png --pixel 12,20 --out seen.png
+    """
+
+    image: Path | None = setting(None, "The picture.", argument="PICTURE")
+    pixel: str | None = setting(None, "Row and column of the pixel, from 0, as in 12,20.")
+    layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
+    head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
+    of_class: str | None = setting(
+        None, "The class that the picture is of.", flag="--class", instead="the first"
+    )
+    out: Path | None = setting(None, "Write a picture to this .png file.")
+
+    def __post_init__(self) -> None:
+        if self.image is None:
+            raise ValueError(
+                "what is looked at is a picture: manyheads look --model runs/img picture.png"
+            )
+        if self.out is not None:
+            refuse_unwritable("--out", self.out)
+            if self.out.suffix.lower() != ".png":
+                raise ValueError(f"--out names a .png file, got {self.out}")
+        assert self.place  # refused before a model is loaded
+
+    @property
+    def place(self) -> tuple[int, int]:
+        row, _, column = (self.pixel or "").partition(",")
+        if not (row.strip().isdigit() and column.strip().isdigit()):
+            raise ValueError(f"a pixel is a row and a column: --pixel 12,20, got {self.pixel}")
+        return int(row), int(column)
+
+
+@dataclass(frozen=True)
 class CompressOptions(Options):
     """Compress images without loss, by a model that finds them likely.
 
@@ -116,6 +151,7 @@ COMMANDS = "manyheads.tasks.image.commands"
 VERBS = {
     "generate": Verb(DrawOptions, f"{COMMANDS}:draw_sheet"),
     "evaluate": Verb(EvaluateImagesOptions, f"{COMMANDS}:evaluate_pictures"),
+    "look": Verb(LookAtPixelOptions, f"{COMMANDS}:look_at"),
     "compress": Verb(CompressOptions, f"{COMMANDS}:compress"),
     "decompress": Verb(DecompressOptions, f"{COMMANDS}:decompress"),
 }

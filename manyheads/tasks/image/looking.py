@@ -1,0 +1,123 @@
+"""What a pixel looks at while it is drawn, as a map over the image.
+
+L layers, H heads, N tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.inspect.record import recording
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
+
+Bytes = NDArray[np.uint8]
+NEAR = 2  # rows and columns
+DIM = 0.35  # of a picture's brightness below a map
+MARK = (0, 255, 0)
+
+
+@dataclass(frozen=True)
+class PixelView:
+    """The share of its attention that one pixel gives to each of those drawn before it."""
+
+    picture: Bytes  # (rows, columns, channels)
+    pixel: tuple[int, int]
+    weights: Tensor  # (L, H, rows, columns); what is left of 1 goes to the start
+    layers: list[int]
+    heads: list[int]
+
+    def __str__(self) -> str:
+        row, column = self.pixel
+        lines = [f"what the pixel in row {row}, column {column} looks at"]
+        for layer, maps in zip(self.layers, self.weights, strict=True):
+            for head, one in zip(self.heads, maps, strict=True):
+                near = one[max(0, row - NEAR) : row + 1, max(0, column - NEAR) : column + NEAR + 1]
+                most, at = float(one.max()), divmod(int(one.argmax()), one.shape[1])
+                lines.append(
+                    f"  layer {layer}, head {head}: {near.sum():4.0%} within {NEAR} pixels, "
+                    f"{most:4.0%} at row {at[0]}, column {at[1]}"
+                )
+        return "\n".join(lines)
+
+    def draw(self) -> Bytes:
+        """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
+        whole = np.repeat(self.picture, 3 // self.picture.shape[2], 2).astype(np.uint8)
+        marked = whole.copy()
+        marked[self.pixel] = MARK
+        maps = [self.heat(whole, one) for layer in self.weights for one in layer]
+        blank = np.full_like(marked, 255)
+        first = [marked, *[blank] * (len(self.heads) - 1)]
+        return enlarge(make_sheet(np.stack([*first, *maps]), across=len(self.heads)))
+
+    def heat(self, whole: Bytes, one: Tensor) -> Bytes:
+        """Red over the picture, the brightest where it looks most."""
+        heat = (one / one.max().clamp(min=1e-9)).sqrt().numpy()[..., None]
+        red = np.array([255.0, 60.0, 0.0])
+        shown = (1 - heat) * DIM * whole + heat * red
+        shown[self.pixel] = MARK
+        return shown.round().astype(np.uint8)
+
+    def save(self, path: Path) -> None:
+        save_png(self.draw(), path)
+
+
+@torch.no_grad()
+def look_at_pixel(
+    model: ImageModel,
+    picture: Bytes,
+    pixel: tuple[int, int],
+    layer: int | None = None,
+    head: int | None = None,
+    label: str | None = None,
+) -> PixelView:
+    """Of all layers and heads, unless one is named; of a model with classes, for this one."""
+    codec, (row, column) = model.task.codec, pixel
+    if picture.shape != codec.shape or codec.small:
+        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
+        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
+    if not (0 <= row < codec.rows and 0 <= column < codec.columns):
+        raise ValueError(
+            f"pixels are in rows 0 to {codec.rows - 1} and columns 0 to {codec.columns - 1}, "
+            f"{row},{column} was asked for"
+        )
+    levels = codec.quantize(torch.from_numpy(picture.copy()))[None]
+    ids = codec.shift(codec.encode(levels.to(model.device)))
+    at, _ = codec.on(model.device)
+    classes = None
+    if codec.classes:
+        number = codec.class_number(label or codec.classes[0])
+        classes = torch.tensor([[number]], device=model.device)
+    query = int(((at.axes[0] == row) & (at.axes[1] == column)).nonzero()[0])
+    with recording(model.network) as seen:
+        model.network(Tokens(ids[:, : query + 1], at[: query + 1], types=classes))
+    if not seen:
+        raise ValueError(
+            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
+        )
+    layers = choose_number("layer", layer, len(seen))
+    heads = choose_number("head", head, seen[0].weights.shape[1])
+    rows = [seen[i].weights[0, heads, -1].float().cpu() for i in layers]
+    return PixelView(picture, pixel, map_weights(model, torch.stack(rows)), layers, heads)
+
+
+def choose_number(what: str, asked: int | None, count: int) -> list[int]:
+    if asked is not None and not 0 <= asked < count:
+        raise ValueError(f"{what}s are numbered 0 to {count - 1}, {asked} was asked for")
+    return [*range(count)] if asked is None else [asked]
+
+
+def map_weights(model: ImageModel, weights: Tensor) -> Tensor:
+    """(L, H, T) over what was read -> (L, H, rows, columns), each at the pixel that it read."""
+    codec = model.task.codec
+    found = torch.zeros(*weights.shape[:2], codec.rows * codec.columns)
+    drawn = weights.shape[2] - 1  # the first is the start
+    where = codec.places.axes[0][:drawn] * codec.columns + codec.places.axes[1][:drawn]
+    return found.index_add(2, where, weights[:, :, 1:]).unflatten(2, (codec.rows, codec.columns))
