@@ -101,6 +101,15 @@ def test_what_is_completed_begins_as_it_was_given(
     whole = np.asarray(Image.open(tmp_path / "whole.png"))[::96, ::96]
     assert np.array_equal(whole[:3], half[..., 0])
     assert {*np.unique(whole)} <= {0, 255}
+    done = manyheads(
+        *("generate", "--model", painter, *asked, "--out", tmp_path / "again.png"),
+        *("--gif", tmp_path / "drawn.gif", *CPU),
+    )
+    assert done.code == 0, done.err
+    with Image.open(tmp_path / "drawn.gif") as film:
+        assert film.n_frames == 9
+        film.seek(8)
+        assert np.array_equal(np.asarray(film.convert("L"))[::96, ::96], whole)
 
 
 def test_colours_are_learned_by_a_mixture_of_whole_pixels(
@@ -285,6 +294,7 @@ def test_what_no_model_draws_is_refused(refuses: Refuses, painter: Path, tmp_pat
     ask = ("generate", "--model", painter, *CPU)
     refuses("images are drawn into a file: --out sheet.png", *ask)
     refuses("--out names a .png file, got x.gif", *ask, "--out", "x.gif")
+    refuses("--gif names a .gif file, got x.png", *ask, "--out", "x.png", "--gif", "x.png")
     out = ("--out", tmp_path / "x.png")
     refuses("there is no class '7'; there are down, up", *ask, "--class", "7", *out)
     refuses(

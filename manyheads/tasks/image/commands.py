@@ -6,6 +6,7 @@ import io
 import math
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from manyheads.cli.screen import count_amount, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
+from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.model import ImageModel
@@ -25,7 +27,7 @@ from manyheads.tasks.image.packing import (
     decompress_images,
     name_files,
 )
-from manyheads.tasks.image.sheet import encode_png, enlarge, make_sheet, save_png
+from manyheads.tasks.image.sheet import encode_png, enlarge, make_sheet, save_gif, save_png
 from manyheads.tasks.image.sources import (
     import_pillow,
     read_picture,
@@ -41,6 +43,8 @@ from manyheads.tasks.image.verbs import (
 )
 from manyheads.training.files import WEIGHTS
 
+UNDRAWN = 110  # how bright pixels are that are not drawn yet
+
 
 def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     assert options.out is not None
@@ -54,8 +58,18 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
         images = model.generate(options.count, options.of_class, begin, small, told, **how)
     took = time.perf_counter() - began
     save_png(enlarge(on_sheet(images)), options.out)
+    if options.gif is not None:
+        save_gif([enlarge(on_sheet(frame)) for frame in undraw(codec, images)], options.gif)
     size = f"{codec.rows} x {codec.columns}"
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
+
+
+def undraw(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    """The images as they were while they were drawn, a frame for each row; the rest is grey."""
+    turn = codec.order.argsort().reshape(*codec.shape[:2], -1).numpy()
+    for row in range(codec.rows + 1):
+        drawn = turn < codec.tokens * row // codec.rows
+        yield np.where(drawn, images, UNDRAWN).astype(np.uint8)
 
 
 def on_sheet(images: NDArray[np.uint8]) -> NDArray[np.uint8]:

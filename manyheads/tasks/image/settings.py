@@ -158,7 +158,7 @@ KINDS: dict[str, type[ImageNetworkConfig]] = {
 
 
 def image_network(
-    width: int, depth: int, heads: int, dropout: float, neighbours: int = 2
+    width: int, depth: int, heads: int, dropout: float, neighbours: int = 1
 ) -> ImageTransformerConfig:
     """Where a pixel is matters by itself (skies are above), and so does how far two are apart."""
     return ImageTransformerConfig(
@@ -191,7 +191,7 @@ PRESETS = {
         image_network(384, 10, 6, 0.1),
         epochs=20,
         batch=65536,
-        learning_rate=1e-3,
+        learning_rate=2e-3,
         training={"ema": 0.999},
     ),
     "base": Preset(
@@ -199,7 +199,7 @@ PRESETS = {
         image_network(512, 16, 8, 0.1),
         epochs=40,
         batch=131072,
-        learning_rate=6e-4,
+        learning_rate=1.5e-3,
         training={"ema": 0.9995},
     ),
 }
@@ -221,6 +221,7 @@ class ImageRecipe(Recipe):
     verbs = VERBS
     plan = TrainingPlan(
         {
+            "optimizer": "muon",
             "schedule": "cosine",
             "weight_decay": 0.05,
             "betas": (0.9, 0.95),

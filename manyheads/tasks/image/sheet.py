@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from manyheads.tasks.image.sources import import_pillow
 
 Bytes = NDArray[np.uint8]
 SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
@@ -54,6 +56,14 @@ def png_chunks(chunks: tuple[tuple[bytes, bytes], ...]) -> Iterator[bytes]:
 
 def save_png(image: Bytes, path: Path) -> None:
     path.write_bytes(encode_png(image))
+
+
+def save_gif(frames: Sequence[Bytes], path: Path, milliseconds: int = 90) -> None:
+    """One after another, the last one for longer."""
+    pillow, _ = import_pillow()
+    first, *others = (pillow.fromarray(one if one.shape[2] == 3 else one[..., 0]) for one in frames)
+    times = [milliseconds] * len(others) + [20 * milliseconds]
+    first.save(path, save_all=True, append_images=others, duration=times, loop=0)
 
 
 def find_nearest(images: Bytes, among: Bytes, at_once: int = 4096) -> Bytes:

@@ -31,10 +31,15 @@ class DrawOptions(Sampling, Options):
     )
     upscale: Path | None = setting(None, "A small picture: make it large.")
     out: Path | None = setting(None, "The .png file to write.")
+    gif: Path | None = setting(None, "A .gif file that shows how the images are drawn.")
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
         asked = cls(**typed)
+        if asked.gif is not None:
+            if asked.gif.suffix.lower() != ".gif":
+                raise ValueError(f"--gif names a .gif file, got {asked.gif}")
+            refuse_unwritable("--gif", asked.gif)
         if asked.out is None:
             raise ValueError("images are drawn into a file: --out sheet.png")
         if asked.out.suffix.lower() != ".png":
