@@ -1,13 +1,13 @@
-"""Does compiled training learn the same: every preset of every task, by the command a user types.
+"""Does fast training learn the same: every preset of every task, by the command a user types.
 
     python bench/compiled.py                        a table on this machine
     python bench/compiled.py --json results/x.json  the same, kept
     python bench/compiled.py --only language        some of them
     python bench/compiled.py --quick                toy networks, to see that it runs
 
-Each case is begun twice, plain and with training.compile=true, and stopped after twenty steps: the
-losses of each step are laid side by side. Both draw the same dropout: inductor is told to draw as
-torch does without it. The corpora are made here from the one that comes with the package.
+Each case is begun three times, plain, recorded and compiled as well, and stopped after twenty
+steps: the losses of each step are laid side by side. All draw the same dropout: inductor is told to
+draw as torch does without it. The corpora are made here from the one that comes with the package.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ COMMAND = (
     "import sys, torch._inductor.config as inductor; inductor.fallback_random = True; "
     "from manyheads.cli.app import main; main()"
 )
+WAYS = {
+    "plain": ["training.compile=false", "training.cuda_graph=false"],
+    "recorded": ["training.compile=false", "training.cuda_graph=true"],
+    "compiled": ["training.compile=true", "training.cuda_graph=true"],
+}
 QUICK = [
     "network.width=32",
     "network.heads=2",
@@ -56,26 +61,27 @@ class Case(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What came of a case: its losses by either way, or why it has none."""
+    """What came of a case: its losses by each way, or why it has none."""
 
     name: str
-    plain: list[float]
-    compiled: list[float]
+    losses: dict[str, list[float]]
     error: str = ""
 
     @property
     def apart(self) -> float:
-        pairs = zip(self.plain, self.compiled, strict=False)
+        plain, *others = self.losses.values() or [[]]
+        pairs = [pair for other in others for pair in zip(plain, other, strict=False)]
         return max((abs(one - other) for one, other in pairs), default=float("nan"))
 
     @property
     def same(self) -> bool:
-        return len(self.plain) == len(self.compiled) == STEPS and self.apart <= SAME
+        whole = all(len(one) == STEPS for one in self.losses.values())
+        return len(self.losses) == len(WAYS) and whole and self.apart <= SAME
 
     def __str__(self) -> str:
         if self.error:
             return f"{self.name:34} {self.error}"
-        last = f"{self.plain[-1]:.4f} {self.compiled[-1]:.4f}"
+        last = " ".join(f"{one[-1]:.4f}" for one in self.losses.values())
         return f"{self.name:34} {last}  apart {self.apart:.1e}  {'same' if self.same else 'OTHER'}"
 
 
@@ -86,7 +92,9 @@ def cases(folder: Path) -> list[Case]:
     files = corpora(folder, pairs)
     found = [
         Case(f"{task} {preset}", task, files[task], ("--preset", preset))
-        for task in ("translation", "summarization", "answering", "language", "masked", "music")
+        for task in (
+            *("translation", "summarization", "answering", "language", "masked", "music", "image"),
+        )
         for preset in ("tiny", "small", "base")
     ]
     found += [
@@ -99,7 +107,10 @@ def cases(folder: Path) -> list[Case]:
         for preset in ("tiny", "small", "base")
     ]
     found += [Case("language modern", "language", files["language"], ("--preset", "modern"))]
-    found += [Case("graph tiny", "graph", files["graph"], ("--preset", "tiny"))]
+    found += [
+        Case(f"graph {preset}", "graph", files["graph"], ("--preset", preset))
+        for preset in ("tiny", "small")
+    ]
     other = ("--preset", "small", "--network", "convolutional")
     found += [Case("translation small, convolutional", "translation", files["translation"], other)]
     padded = ("--preset", "small", "layout=padded")
@@ -158,6 +169,7 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
         "graph": ["--nodes", at["nodes.tsv"], "--edges", at["edges.tsv"], "--target", "label"],
         "music": ["--music", str(performances(folder / "midi"))],
         "chorales": ["--music", str(chorales(folder / "chorales.npz"))],
+        "image": ["--images", str(images(folder / "images.npz"))],
     }
 
 
@@ -186,11 +198,22 @@ def chorales(path: Path) -> Path:
     return path
 
 
+def images(path: Path) -> Path:
+    """Of two colours, one fading into the other."""
+    chance = np.random.default_rng(0)
+    ends = chance.integers(0, 256, (400, 2, 1, 1, 3))
+    share = np.linspace(0, 1, 16)[:, None, None]
+    np.savez(
+        path, images=(ends[:, 0] * share + ends[:, 1] * (1 - share)).astype(np.uint8).repeat(16, 2)
+    )
+    return path
+
+
 def compare(case: Case, folder: Path, more: list[str]) -> Compared:
-    losses = []
-    for way in ("false", "true"):
+    losses = {}
+    for way, settings in WAYS.items():
         out = folder / f"{case.name} {way}".replace(" ", "-").replace(",", "")
-        command = case.command(out, [*more, f"training.compile={way}"])
+        command = case.command(out, [*more, *settings])
         with out.with_suffix(".log").open("w+", encoding="utf-8") as log:
             running = subprocess.Popen(command, stdout=log, stderr=log)
             while running.poll() is None and len(losses_in(out)) < STEPS:
@@ -199,10 +222,10 @@ def compare(case: Case, folder: Path, more: list[str]) -> Compared:
             running.wait()
             log.seek(0)
             said = log.read().strip()
-        if len(losses_in(out)) < STEPS:
-            return Compared(case.name, [], [], f"compile={way}: {said[-300:]}")
-        losses.append(losses_in(out)[:STEPS])
-    return Compared(case.name, losses[0], losses[1])
+        losses[way] = losses_in(out)[:STEPS]
+        if len(losses[way]) < STEPS:
+            return Compared(case.name, losses, f"{way}: {said[-300:]}")
+    return Compared(case.name, losses)
 
 
 def losses_in(run: Path) -> list[float]:

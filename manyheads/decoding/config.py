@@ -69,7 +69,9 @@ class DecodingConfig(Sampling):
     """Greedy unless a beam of more than 1 or a temperature is asked for."""
 
     temperature: float = with_default(Sampling, "temperature", 0.0)
-    beam: int = setting(1, "Candidates of beam search; 1: no search.", least=1, panel=SEARCH)
+    beam: int = setting(
+        1, "Candidates of beam search; 1: no search.", least=1, most=1000, panel=SEARCH
+    )
     nbest: int = setting(1, "Write this many of the best candidates.", least=1, panel=SEARCH)
     length_penalty: float = setting(
         1.0,
