@@ -4,6 +4,7 @@
     python bench/images.py memory --cifar FOLDER            local 1D, 8 to 256 tokens of memory
     python bench/images.py tiles --cifar FOLDER             local 2D against local 1D and all
     python bench/images.py mnist --mnist FOLDER --minutes 3
+    python bench/images.py digits --mnist FOLDER --minutes 3   the built-in model
     python bench/images.py upscale --cifar FOLDER --minutes 4
     python bench/images.py sampling --run runs/images/best  images a second, recorded and not
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
@@ -89,6 +90,26 @@ DIGITS = [
     "training.validate_every=4000",
     "data.held_out=0.02",
 ]
+# The model that comes with the package: small, and quick on a CPU.
+BUILT_IN = [
+    "network.width=128",
+    "network.depth=6",
+    "network.heads=4",
+    "network.ffn_width=384",
+    "network.dropout=0.05",
+    "training.tokens_per_batch=50176",
+    "training.learning_rate=0.003",
+    "training.ema=0.999",
+    "training.steps=20000",
+    "training.validate_every=2000",
+    "data.held_out=0.02",
+]
+# What is asked for beside the images, part by part.
+FILES: dict[str, dict[str, Any]] = {
+    "mnist": {"levels": 2},
+    "digits": {"levels": 2, "classes": True},
+    "upscale": {"upscale": "8:32"},
+}
 TOY = [
     "network.width=32",
     "network.depth=2",
@@ -129,7 +150,7 @@ def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namesp
     """By the name of its folder; one that is there is begun anew."""
     world = join(asked.device)
     settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
-    more = {"mnist": {"levels": 2}, "upscale": {"upscale": "8:32"}}.get(asked.part, {})
+    more = FILES.get(asked.part, {})
     files = {"images": tuple(sorted(data.glob("train*.npz"))), **more}
     run = Run(asked.out / name.replace(" ", "-").replace(",", ""))
     shutil.rmtree(run.folder, ignore_errors=True)
@@ -264,7 +285,7 @@ def settle(device: torch.device) -> None:
 # ---- what is asked for -----------------------------------------------------------------------
 
 
-PARTS = ["best", "memory", "tiles", "mnist", "upscale", "sampling"]
+PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling"]
 
 
 def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -275,6 +296,8 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {**row, "psnr": measure_upscaled(asked)}
     if asked.part == "mnist":
         yield measure_run("mnist", "mnist", asked.mnist, DIGITS, asked)
+    if asked.part == "digits":
+        yield measure_run("digits", "digits", asked.mnist, BUILT_IN, asked)
     for name, more in {"memory": LOCAL_1D, "tiles": LOCAL_2D}.get(asked.part, {}).items():
         yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
     if asked.part == "sampling":

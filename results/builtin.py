@@ -112,11 +112,11 @@ def main() -> None:
 def packed(run: Path, folder: Path) -> Any:
     """All a model needs of a run, without where its corpus lay."""
     folder.mkdir(parents=True, exist_ok=True)
-    recipe, _ = load_recipe(run / RECIPE)
+    recipe = load_recipe(run / RECIPE)
     files = {name: named(value) for name, value in vars(recipe.data).items()}
     recipe = replace(recipe, data=replace(recipe.data, **files))
     write_text(folder / RECIPE, write(recipe))
-    for name in ("tokenizer.json", "codec.json"):
+    for name in ("tokenizer.json", "codec.json", "pixels.json"):
         if (run / name).exists():
             shutil.copyfile(run / name, folder / name)
     weights, note = read_tensors(run / WEIGHTS)

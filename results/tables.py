@@ -18,7 +18,7 @@ from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-PAGES = (HERE.parent / "README.md", DOCS / "results.md", DOCS / "lab.md")
+PAGES = (HERE.parent / "README.md", DOCS / "results.md", DOCS / "lab.md", DOCS / "images.md")
 SETTINGS = DOCS / "settings.md"
 
 
@@ -296,6 +296,29 @@ def chorales() -> str:
     return "\n".join(lines)
 
 
+def images() -> str:
+    """What was measured of images, a row each, with what papers say of the same."""
+    theirs = {
+        ("best", "best"): "Image Transformer 2.90, PixelCNN++ 2.92, PixelCNN 3.14",
+        ("memory", "local 1D, memory 8"): "4.06",
+        ("memory", "local 1D, memory 16"): "3.47",
+        ("memory", "local 1D, memory 64"): "3.13",
+        ("memory", "local 1D, memory 256"): "2.99",
+        ("mnist", "mnist"): "PixelCNN 81.30, PixelRNN 79.20",
+    }
+    lines = ["| | ours | papers | parameters | minutes |", "|---|---|---|---|---|"]
+    for row in json.loads((HERE / "images-h200.json").read_text())["rows"]:
+        if row["part"] == "sampling":
+            found, cost = f"{row['images_per_second']:.3g} images a second", ("", "")
+        else:
+            name = "nats_per_image" if "nats_per_image" in row else "bits_per_dim"
+            found = f"{row[name]['value']:.3f} ± {row[name]['error']:.3f} {name.replace('_', ' ')}"
+            cost = (f"{row['parameters']:,}", f"{row['minutes']:.1f}")
+        paper = theirs.get((row["part"], row["name"]), "")
+        lines.append(f"| {row['part']}: {row['name']} | {found} | {paper} | {' | '.join(cost)} |")
+    return "\n".join(lines)
+
+
 def likeliest(folder: str) -> float:
     text = (HERE / "music" / folder / "metrics.jsonl").read_text()
     found = [json.loads(line) for line in text.splitlines()]
@@ -369,6 +392,7 @@ TABLES = {
     "chorales": chorales,
     "piano": piano,
     "relative": relative,
+    **({"images": images} if (HERE / "images-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
 }
 
