@@ -14,7 +14,7 @@ import torch
 
 from manyheads.decoding.beam import beam
 from manyheads.decoding.config import DecodingConfig
-from manyheads.interop.export import export, find_exporters
+from manyheads.interop.export import TEXTS, export, find_exporters
 from manyheads.interop.exports import EXTRA
 from manyheads.interop.huggingface.kept import KEPT, compare_as_kept
 from manyheads.interop.parity import SAME, Parity, token_mask, worst
@@ -51,11 +51,19 @@ class Check:
 
 
 @torch.no_grad()
-def run_checks(model: Any, texts: Sequence[str], folder: Path | None = None) -> Iterator[Check]:
-    """Each of them as it is done; the model is as it was afterwards."""
+def run_checks(
+    model: Any, texts: Sequence[str] = (), folder: Path | None = None
+) -> Iterator[Check]:
+    """Each of them as it is done, on these texts or on a few; the model is as it was afterwards."""
+    tolerance = TOLERANCE.get(next(model.network.parameters()).dtype, LOW)
+    if hasattr(model, "task") and not hasattr(model, "portable"):
+        ways = model.task.compare_ways(model.network, texts)
+        own = [Check(name, difference, tolerance) for name, difference in ways]
+        yield from own
+        if own:
+            return
     described = portable(model)
-    some = chunks(described.rows(texts))
-    tolerance = TOLERANCE.get(next(described.network.parameters()).dtype, LOW)
+    some = chunks(described.rows(texts or TEXTS))
 
     def largest(differs: Callable[[Portable, Rows], float]) -> float:
         return worst([differs(described, rows) for rows in some])
@@ -73,7 +81,7 @@ def run_checks(model: Any, texts: Sequence[str], folder: Path | None = None) -> 
     if folder is not None and (folder / KEPT).exists():
         yield judge("as its folder had it", compare_as_kept(described, folder), "read alike")
     for name, exporter in find_exporters().items():
-        yield check_export(described, name, exporter.missing(), texts)
+        yield check_export(described, name, exporter.missing(), texts or TEXTS)
 
 
 def compare_alone(model: Portable, rows: Rows) -> float:

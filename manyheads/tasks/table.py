@@ -63,11 +63,11 @@ VERBS = {
     "classify": "Give each text its class, its number, or a tag for each word.",
     "embed": "Make a vector for each text.",
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
-    "predict": "Use a model of a task that is installed beside the package.",
+    "predict": "Say what is true of graphs; or use a model of a task that is installed beside.",
     "evaluate": "Measure a model on a test set.",
     "compress": "Compress images without loss, by a model that knows what is likely.",
     "decompress": "Write the images that `compress` has compressed.",
-    "look": "Draw which notes, or which pixels, a model attends to.",
+    "look": "Draw which notes, pixels or nodes of a graph a model attends to.",
 }
 MODELS = {"translate": "de-en"}  # for who names none
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_hints
 
@@ -150,6 +150,11 @@ class Task(ABC):
     def predict(self, network: Any, lines: Sequence[str]) -> list[str]:
         """What the network makes of each line, for a task that is used that way."""
         raise ValueError(f"{self.recipe.task} does not predict; `{self.Recipe.use}` uses it")
+
+    def compare_ways(self, network: Any, lines: Sequence[str]) -> Iterator[tuple[str, float]]:
+        """Ways to say the same, each with how far it is off: what `verify` looks at where models do
+        not say what they are elsewhere."""
+        yield from ()
 
     def evaluate(self, network: Any, path: Path) -> dict[str, float]:
         """What a network is worth on a test set in one file."""

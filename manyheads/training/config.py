@@ -71,7 +71,8 @@ class Training:
 
     optimizer: str = setting(
         "adamw",
-        "The optimizer: adamw, or muon for the matrices of layers and adamw for the rest.",
+        "The optimizer: adamw, adam with a decay that is part of the gradient, or muon for the "
+        "matrices of layers and adamw for the rest.",
     )
     matrix_rate: float = setting(
         0.02, "Learning rate of muon; learning_rate is for all else.", above=0

@@ -13,14 +13,24 @@ from manyheads.training.config import Training
 
 
 def adamw(network: nn.Module, training: Training) -> list[Optimizer]:
+    groups = group_weights(network, training)
+    return [torch.optim.AdamW(groups, training.learning_rate, training.betas, fused=True)]
+
+
+def adam(network: nn.Module, training: Training) -> list[Optimizer]:
+    """The decay is part of the gradient: what hardly matters to the loss goes to zero at once."""
+    groups = group_weights(network, training)
+    return [torch.optim.Adam(groups, training.learning_rate, training.betas, fused=True)]
+
+
+def group_weights(network: nn.Module, training: Training) -> list[dict[str, Any]]:
     """A norm's scale and a bias are not pulled towards zero: only what multiplies is."""
     matrices = [p for p in network.parameters() if p.dim() > 1]
     others = [p for p in network.parameters() if p.dim() <= 1]
-    groups = [
+    return [
         {"params": matrices, "weight_decay": training.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    return [torch.optim.AdamW(groups, training.learning_rate, training.betas, fused=True)]
 
 
 class FusedMuon(torch.optim.Muon):
@@ -86,6 +96,7 @@ def muon(network: nn.Module, training: Training) -> list[Optimizer]:
 # times it, as `lr` says before the first step.
 OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {
     "adamw": adamw,
+    "adam": adam,
     "muon": muon,
 }
 

@@ -64,6 +64,10 @@ class GraphBatches(PlannedBatches):
         room = max(tokens, int(lengths.max()))  # one graph is not cut
         super().__init__(lengths[:, None], weights, Padding(room), seed)
 
+    def of(self, graphs: Sequence[EncodedGraph]) -> GraphBatches:
+        """Of other graphs, laid out as these."""
+        return GraphBatches(graphs, self.recipe, 1)
+
     def batch(self, rows: Sequence[Row]) -> GraphBatch:
         return self.kept(tuple(row[0] for row in rows))
 

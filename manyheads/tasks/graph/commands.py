@@ -1,13 +1,29 @@
-"""evaluate and look, for models of graphs."""
+"""evaluate and look, for models of graphs.
+
+L layers, H heads, T nodes.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from manyheads.cli.screen import print_report
+from manyheads.inspect.record import recording
+from manyheads.tasks.graph.picture import GraphPicture, spread_out
+from manyheads.tasks.graph.records import parse_graph
+from manyheads.tasks.graph.schema import Array, RawGraph
+from manyheads.tasks.graph.sources import import_rdkit
+from manyheads.tasks.graph.verbs import LookGraphOptions
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions
+
+BOND = 1.5  # the length of one as RDKit draws it
 
 
 def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
@@ -24,3 +40,65 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
         },
     }
     print_report(report, options.as_json)
+
+
+def look(model: Predictor, options: LookGraphOptions) -> None:
+    picture = draw_graph(model, options)
+    print(picture)
+    if options.out is not None:
+        picture.save(options.out)
+        print(f"\npicture: {options.out}")
+
+
+@torch.no_grad()
+def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
+    """A graph with the attention of a layer and a head, or the mean over all."""
+    task, (text,) = model.task, options.graph
+    if task.of_nodes:
+        raise ValueError(
+            f"{model.name} knows one large graph, which no picture holds; `look` draws the graphs "
+            "of a model for many, as molecules"
+        )
+    graph = parse_graph(text)
+    batches, member = task.encode([graph]), model.network.members[0]
+    with recording(member) as seen:
+        member(batches.lay_out([0]).to(model.device))
+    if not seen:
+        raise ValueError(f"{model.name} has rounds in the place of layers: they look at all alike")
+    weights = choose_weights(torch.cat([one.weights for one in seen]), options)
+    size = len(graph)
+    said = ", ".join(
+        f"{name} {value}"
+        for name, value in zip(task.schema.targets, model.predict(text).split("\t"), strict=False)
+    )
+    which = [
+        f"{n} {i}" for n, i in (("layer", options.layer), ("head", options.head)) if i is not None
+    ]
+    return GraphPicture(
+        next(iter(graph.columns.values())),
+        place_nodes(graph, text, batches.joined(0)[0][:size, :size] if not batches.near else None),
+        [(i, j) for i, j, _ in graph.edges],
+        weights[:size, :size].float().cpu(),
+        "\n".join([text if len(text) < 60 else f"{text[:57]}...", ", ".join([said, *which])]),
+    )
+
+
+def choose_weights(weights: Tensor, options: LookGraphOptions) -> Tensor:
+    """(L, H, T, T) -> (T, T)"""
+    for name, asked, count in zip(
+        ("layer", "head"), (options.layer, options.head), weights.shape[:2], strict=True
+    ):
+        if asked is not None and not 0 <= asked < count:
+            raise ValueError(f"{name}s are numbered 0 to {count - 1}, {asked} was asked for")
+    layers = slice(None) if options.layer is None else [options.layer]
+    heads = slice(None) if options.head is None else [options.head]
+    return weights[layers][:, heads].mean((0, 1))
+
+
+def place_nodes(graph: RawGraph, text: str, hops: Tensor | None) -> Array:
+    """As chemists draw a molecule; of other graphs by how far nodes are apart."""
+    if graph.name:
+        molecule = import_rdkit().MolFromSmiles(text)
+        import_module("rdkit.Chem.rdDepictor").Compute2DCoords(molecule)
+        return molecule.GetConformer().GetPositions()[:, :2] / BOND
+    return spread_out(hops.numpy() if hops is not None else np.ones((len(graph),) * 2))

@@ -131,7 +131,7 @@ class GraphNetwork(nn.Module):
         self.embedding = NodeEmbedding(schema, config.width)
         relative = build_relations(recipe, schema)
         if recipe.rounds:
-            self.stack: nn.Module = Rounds(config, recipe.rounds, relative)
+            self.stack: Rounds | Stack = Rounds(config, recipe.rounds, relative)
         else:
             self.stack = Stack.of(config, read_patterns(config), relative=relative)
         self.dropout, self.head = config.dropout, nn.Linear(config.width, schema.outputs)
@@ -141,18 +141,21 @@ class GraphNetwork(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """(B, K), or (B, T, K) where each node has an answer."""
-        x = self.embedding(batch, self.dropout)
-        if self.training and self.drop_nodes:
-            x = x * F.dropout(x.new_ones(*x.shape[:2], 1), self.drop_nodes)
-        if isinstance(self.stack, Rounds):
-            # What has many neighbours says less to each of them, and hears more: as in GCN.
-            heard = (batch.degrees.clamp(min=0) + 1).sqrt()[..., None].to(x.dtype)
-            states = heard * self.stack(x / heard, batch.at, batch.seen)
-        else:
-            states = self.stack(x, batch.at, batch.seen)
+        states = self.states(batch)
         if not self.of_nodes:
             states = self.read_out(states, batch.degrees)
         return self.head(F.dropout(states, self.dropout, self.training))
+
+    def states(self, batch: GraphBatch) -> Tensor:
+        """(B, T, D)"""
+        x = self.embedding(batch, self.dropout)
+        if self.training and self.drop_nodes:
+            x = x * F.dropout(x.new_ones(*x.shape[:2], 1), self.drop_nodes)
+        if not isinstance(self.stack, Rounds):
+            return self.stack(x, batch.at, batch.seen)
+        # What has many neighbours says less to each of them, and hears more: as in GCN.
+        heard = (batch.degrees.clamp(min=0) + 1).sqrt()[..., None].to(x.dtype)
+        return heard * self.stack(x / heard, batch.at, batch.seen)
 
     def read_out(self, states: Tensor, degrees: Tensor) -> Tensor:
         """(B, T, D) -> (B, D)"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class Schema:
         edges = sorted({label for graph in graphs for _, _, label in graph.edges})
         given = [[cell for cell in each if cell] for each in zip_targets(graphs, len(targets))]
         goal = goal or find_goal(given)
+        if empty := [name for name, cells in zip(targets, given, strict=True) if not cells]:
+            raise ValueError(f"{empty[0]!r} has no value to learn from")
         classes = sorted({cell for each in given for cell in each}) if goal == "classes" else []
         scales = [scale_of(each) for each in given] if goal == "numbers" else []
         return cls(goal, [*targets], columns, numbers, words, edges, classes, scales)
@@ -89,32 +91,41 @@ class Schema:
         return len(self.classes) or len(self.targets)
 
     def encode(self, graph: RawGraph) -> EncodedGraph:
-        def column(name: str) -> list[int]:
-            known = {value: i for i, value in enumerate(self.columns[name], start=1)}
-            return [known.get(cell, 0) for cell in graph.columns[name]]
-
-        size = len(graph)
-        each = [column(name) for name in self.columns]
-        nodes = np.array(each, np.int64).reshape(len(each), size).T
+        if missing := [name for name in self.cell_names if name not in graph.columns]:
+            raise ValueError(
+                f"nodes have no {missing[0]!r}; the model learned from {', '.join(self.cell_names)}"
+            )
+        size, each = len(graph), [self.encode_column(graph, name) for name in self.columns]
         scaled = [
-            [(float(cell) - mean) / spread for cell in graph.columns[name]]
+            (read_numbers(graph.columns[name], name) - mean) / spread
             for name, (mean, spread) in self.numbers.items()
         ]
-        met, before = [], 0
-        for name, vocabulary in self.words.items():
-            known = {word: i for i, word in enumerate(vocabulary, start=before)}
-            cells = enumerate(graph.columns[name])
-            met += [(i, known[w]) for i, cell in cells for w in cell.split() if w in known]
-            before += len(vocabulary)
         labels = {label: i for i, label in enumerate(self.edges, start=1)}
         edges = [(i, j, labels.get(label, 0)) for i, j, label in graph.edges]
         return EncodedGraph(
-            nodes,
+            np.array(each, np.int64).reshape(len(each), size).T,
             np.array(scaled, np.float32).reshape(len(scaled), size).T,
-            np.array(sorted(met), np.int64).reshape(-1, 2),
+            np.array(sorted(self.find_words(graph)), np.int64).reshape(-1, 2),
             np.array(edges, np.int64).reshape(-1, 3),
             self.encode_targets(graph.targets),
         )
+
+    @property
+    def cell_names(self) -> list[str]:
+        return [*self.columns, *self.numbers, *self.words]
+
+    def encode_column(self, graph: RawGraph, name: str) -> list[int]:
+        known = {value: i for i, value in enumerate(self.columns[name], start=1)}
+        return [known.get(cell, 0) for cell in graph.columns[name]]
+
+    def find_words(self, graph: RawGraph) -> Iterator[tuple[int, int]]:
+        """Each node with each of its words that is known."""
+        before = 0
+        for name, vocabulary in self.words.items():
+            known = {word: i for i, word in enumerate(vocabulary, start=before)}
+            for i, cell in enumerate(graph.columns[name]):
+                yield from ((i, known[word]) for word in cell.split() if word in known)
+            before += len(vocabulary)
 
     def encode_targets(self, cells: Sequence[str]) -> Array:
         if self.goal == "classes":
@@ -124,7 +135,9 @@ class Schema:
                     f"{wrong!r} is a label that was never seen; there are {', '.join(known)}"
                 )
             return np.array([known[cell] if cell else np.nan for cell in cells], np.float32)
-        values = np.array([float(cell) if cell else np.nan for cell in cells], np.float32)
+        values = read_numbers([cell or "nan" for cell in cells], ", ".join(self.targets))
+        if self.goal == "labels" and not np.isin(values, (0, 1))[np.isfinite(values)].all():
+            raise ValueError(f"{', '.join(self.targets)} was 0 and 1 in training, got another")
         if self.goal == "numbers":
             mean, spread = np.array(self.scales, np.float32).T
             values = (values - mean) / spread
@@ -160,6 +173,14 @@ def find_goal(given: Sequence[Sequence[str]]) -> Goal:
 def scale_of(cells: Sequence[str]) -> list[float]:
     values = np.array([float(cell) for cell in cells])
     return [float(values.mean()), float(values.std()) or 1.0]
+
+
+def read_numbers(cells: Sequence[str], name: str) -> Array:
+    try:
+        return np.array([float(cell) for cell in cells])
+    except ValueError:
+        wrong = next(cell for cell in cells if cell != "nan" and not is_number(cell))
+        raise ValueError(f"{name} was of numbers in training, got {wrong!r}") from None
 
 
 def is_number(cell: str) -> bool:

@@ -6,17 +6,18 @@ M networks side by side, B graphs, T nodes, K targets.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.tasks.graph.batches import GraphBatches, read_graphs, write_graphs
+from manyheads.tasks.graph.checks import Difference, compare_ways
 from manyheads.tasks.graph.corpus import (
     GraphCorpus,
     gather_graphs,
@@ -35,6 +36,7 @@ from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
 
+FEW = 32  # graphs that ways are compared on
 SCHEMA, NODES, SEEN = "schema.json", "nodes.json", "seen.json"
 
 
@@ -188,6 +190,12 @@ class GraphTask(Task):
         if self.schema.goal == "classes":
             return [self.schema.classes[int(answer.argmax())]]
         return [f"{value:.4f}" for value in answer.flatten().tolist()]
+
+    def compare_ways(self, network: SideBySide, lines: Sequence[str]) -> Iterator[Difference]:
+        """On graphs that are given, or on some of those to validate on."""
+        given = [self.encode([parse_graph(line) for line in lines])] if lines else []
+        batches = given[0] if given else self.held_out.of(self.held_out.graphs[:FEW])
+        return compare_ways(cast(GraphNetwork, network.members[0]), batches)
 
     def evaluate(self, network: SideBySide, path: Path) -> dict[str, float]:
         return self.examine(network, path).scores

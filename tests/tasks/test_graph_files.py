@@ -1,0 +1,124 @@
+"""Graphs from files and from other libraries, and what of them is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from manyheads.tasks.graph.corpus import gather_graphs
+from manyheads.tasks.graph.picture import GraphPicture, spread_out
+from manyheads.tasks.graph.records import (
+    from_networkx,
+    from_pyg,
+    graph_of,
+    parse_graph,
+    read_graph_file,
+    save_graphs,
+)
+from manyheads.tasks.graph.schema import Schema
+from manyheads.tasks.graph.settings import GraphData, GraphRecipe
+
+WATER = {"nodes": {"atom": ["O", "H", "H"]}, "edges": [[0, 1, "single"], [0, 2]]}
+
+
+def test_a_graph_of_networkx_is_read_by_its_attributes(tmp_path: Path) -> None:
+    given = networkx.Graph(y=1.5)
+    given.add_node("a", colour="red", size=3)
+    given.add_node("b", colour="blue")
+    given.add_edge("a", "b", label="near")
+    found = from_networkx(given, ["y"])
+    assert found.columns == {"colour": ["red", "blue"], "size": ["3", ""]}
+    assert (found.edges, found.targets) == ([(0, 1, "near")], ["1.5"])
+    save_graphs(tmp_path / "some.jsonl", [found, found], ["y"])
+    assert read_graph_file(tmp_path / "some.jsonl", ["y"]) == [found, found]
+    bare = from_networkx(networkx.path_graph(3))
+    assert (len(bare), bare.edges) == (3, [(0, 1, ""), (1, 2, "")])
+
+
+def test_a_graph_of_pytorch_geometric_is_read_by_what_it_is_called_there() -> None:
+    data = SimpleNamespace(
+        num_nodes=2,
+        x=torch.tensor([[0.5, 1.0], [2.5, 0.0]]),
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        edge_attr=torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
+        y=torch.tensor([[0.25]]),
+    )
+    found = from_pyg(data)
+    assert found.columns == {"x0": ["0.5", "2.5"], "x1": ["1.0", "0.0"]}
+    assert found.edges == [(0, 1, "1.0 0.0"), (1, 0, "1.0 0.0")]
+    assert found.targets == ["0.25"]
+    bare = from_pyg(SimpleNamespace(num_nodes=3, edge_index=torch.tensor([[0], [2]])))
+    assert (len(bare), bare.edges, bare.targets) == (3, [(0, 2, "")], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"nodes": {}}, 'a graph has "nodes", such as'),
+        ({"nodes": {"atom": []}}, "there is one node or more"),
+        ({"nodes": {"a": ["x"], "b": ["x", "y"]}}, "each column of nodes has a cell for each"),
+        ({"edges": [[0, 7]]}, "there is no node 7: nodes are numbered 0 to 2"),
+        ({"edges": [[0]]}, "an edge is two numbers of nodes and a label if it has one"),
+    ],
+)
+def test_json_that_is_no_graph_is_refused(change: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        graph_of({**WATER, **change})
+    with pytest.raises(ValueError, match="there is no target 'y'; there are none"):
+        graph_of(WATER, ["y"])
+    with pytest.raises(ValueError, match="not JSON"):
+        parse_graph("{water}")
+
+
+def test_what_a_model_did_not_learn_from_is_named() -> None:
+    water = graph_of({**WATER, "targets": {"y": 1.0}}, ["y"])
+    schema = Schema.learn([water, replace(water, targets=["3"])], ["y"], None)
+    with pytest.raises(ValueError, match="nodes have no 'atom'; the model learned from atom"):
+        schema.encode(replace(water, columns={"colour": ["red"] * 3}))
+    with pytest.raises(ValueError, match="y was of numbers in training, got 'much'"):
+        schema.encode(replace(water, targets=["much"]))
+    labels = Schema.learn([replace(water, targets=["0"])], ["y"], "labels")
+    with pytest.raises(ValueError, match="y was 0 and 1 in training, got another"):
+        labels.encode(replace(water, targets=["0.5"]))
+    classes = Schema.learn([replace(water, targets=["wet"])], ["y"], "classes")
+    with pytest.raises(ValueError, match="'dry' is a label that was never seen; there are wet"):
+        classes.encode(replace(water, targets=["dry"]))
+    with pytest.raises(ValueError, match="'z' has no value to learn from"):
+        Schema.learn([replace(water, targets=["1", ""])], ["y", "z"], None)
+
+
+def test_molecules_to_validate_on_are_not_learned_from(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
+    train.write_text("smiles,y\nCCO,1\nC[NH3+].[Cl-],2\nCC,3\n")  # one of two pieces
+    valid.write_text("smiles,y\nOCC,1\n")  # the first one, written from its end
+    data = GraphData(molecules=train, valid_molecules=valid, target=("y",))
+    corpus = gather_graphs(GraphRecipe("graph", data))
+    assert [one.name for one in corpus.train] == ["C[NH3+].[Cl-]", "CC"]
+    assert str(corpus.left_out) == "  1 left out: also among those to validate on\n    CCO"
+    train.write_text("smiles,y\nOCC,1\n")
+    with pytest.raises(ValueError, match="no graph is left: all 1 are also among"):
+        gather_graphs(GraphRecipe("graph", data))
+
+
+def test_nodes_are_drawn_as_far_apart_as_they_are() -> None:
+    hops = np.array([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [3, 2, 1, 0]])
+    spots = spread_out(hops)
+    found = np.linalg.norm(spots[:, None] - spots[None], axis=-1)
+    assert np.abs(found - hops).max() < 0.2  # a path lies on a line
+
+
+def test_a_picture_tells_who_attends_to_whom_and_is_drawn() -> None:
+    weights = torch.tensor([[0.1, 0.8, 0.1], [0.6, 0.2, 0.2], [0.5, 0.3, 0.2]])
+    spots = np.array([[0.0, 0], [1, 0], [2, 0]])
+    picture = GraphPicture("CCO", spots, [(0, 1), (1, 2)], weights, "ethanol")
+    lines = str(picture).splitlines()
+    assert lines[3:] == ["  C0 – C1  0.700", "  C0 · O2  0.300", "  C1 – O2  0.250"]
+    axis = picture.figure().axes[0]
+    widths = sorted(line.get_linewidth() for line in axis.lines)
+    assert widths[-1] > widths[-2] > 2  # the stronger edge is the wider
+    assert [text.get_text() for text in axis.texts] == ["C", "C", "O"]
