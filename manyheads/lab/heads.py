@@ -82,7 +82,7 @@ class Heads(Experiment):
             "accuracy": float(right.mean()),
             "by distance": right.mean((0, 1)).tolist(),
             "losses": losses[:: max(1, self.steps // 50)],
-            "maps": maps_of(network, tested),
+            **({"maps": maps_of(network, tested)} if count == self.lookups else {}),
         }
 
     def build(self, count: int) -> EncoderHead:
@@ -124,7 +124,8 @@ class Heads(Experiment):
                 len(operations) == 1 and right[enough] > right[first] + 0.2,
             ),
             Claim(
-                f"heads beyond the {enough} things to look for add little",
+                f"that heads beyond the {enough} things to look for add little: "
+                f"{right[str(self.heads[-1])]:.0%} against {right[enough]:.0%}",
                 abs(right[str(self.heads[-1])] - right[enough]) < 0.05,
             ),
         ]
