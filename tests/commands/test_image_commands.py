@@ -142,6 +142,19 @@ def test_a_run_draws_and_scores_in_tiles_with_local_attention(
     )
 
 
+def test_a_run_starts_from_what_another_has_learned(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    arrays = save_arrays(tmp_path / "squares.npz")
+    asked = ("--images", arrays, "--levels", 2, "--classes", "--start-from", painter)
+    few = ("training.steps=2", "drawn=0")
+    done = manyheads("train", "image", *asked, "--out", tmp_path / "run", *few, *CPU)
+    assert done.code == 0, done.err
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert next(line["valid"]["nats_per_image"] for line in lines if "valid" in line) < 20
+
+
 def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) -> None:
     arrays = save_arrays(tmp_path / "squares.npz")
     asked = ("--images", arrays, "--levels", 2, "--out", tmp_path / "runs")

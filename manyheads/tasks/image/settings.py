@@ -219,6 +219,7 @@ class ImageRecipe(Recipe):
     networks = ("transformer", "recurrent", "convolutional")
     presets = PRESETS
     verbs = VERBS
+    starts_from = ("image",)
     plan = TrainingPlan(
         {
             "optimizer": "muon",
@@ -263,6 +264,15 @@ class ImageRecipe(Recipe):
             self.network.one_depth()
         elif self.network.kind != "transformer":
             yield f"small images are made large by a transformer, not by a {self.network.kind} one"
+
+    @property
+    def codec(self) -> tuple[object, ...]:
+        """What a run that starts from another has to share with it."""
+        return self.data.levels, self.data.upscale, self.data.classes
+
+    @classmethod
+    def start_preset(cls, preset: Preset, start: Any) -> Preset:
+        return preset._replace(network=start.network)
 
     @classmethod
     def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
