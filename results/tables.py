@@ -13,12 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.lab.report import format_lab
 from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-PAGES = (HERE.parent / "README.md", DOCS / "results.md", DOCS / "lab.md", DOCS / "images.md")
+NAMES = ("results.md", "lab.md", "images.md", "graphs.md")
+PAGES = (HERE.parent / "README.md", *(DOCS / name for name in NAMES))
 SETTINGS = DOCS / "settings.md"
 
 
@@ -369,6 +372,74 @@ def relative() -> str:
     return "\n".join(lines)
 
 
+# ---- graphs ----------------------------------------------------------------------------------
+
+SETS = {"esol": "ESOL", "freesolv": "FreeSolv", "lipo": "Lipophilicity", "bbbp": "BBBP"}
+PUBLISHED = {"cora": (81.5, 83.0), "citeseer": (70.3, 72.5)}  # GCN and GAT, as their papers say
+
+
+def graph_rows(data: str, relations: str = "default") -> list[dict[str, Any]]:
+    rows = json.loads((HERE / "graphs.json").read_text())["rows"]
+    return [
+        row
+        for row in rows
+        if row["data"] == data and row.get("relations") == relations and "error" not in row
+    ]
+
+
+def score_of(rows: list[dict[str, Any]], digits: int = 3) -> str:
+    """The mean over seeds of the score that counts, and its deviation."""
+    name = next(one for one in ("rmse", "auc", "accuracy") if one in rows[0])
+    each = [row[name] for row in rows]
+    shown = f"{np.mean(each):.{digits}f}"
+    return f"{shown} ± {np.std(each):.{digits}f}" if len(each) > 1 else shown
+
+
+def molecules() -> str:
+    forest = json.loads((HERE / "graphs.json").read_text())["forest"]
+    lines = [
+        "| | test molecules | one run, mean of seeds | mean of their answers | random forest |"
+    ]
+    lines.append("|---|---|---|---|---|")
+    for name, called in SETS.items():
+        rows = graph_rows(name)
+        seeds = [row for row in rows if isinstance(row["seed"], int)]
+        together = [row for row in rows if not isinstance(row["seed"], int)]
+        cells = score_of(seeds), score_of(together), score_of(forest[name])
+        unit = "AUC, more is better" if name == "bbbp" else "RMSE, less is better"
+        lines.append(f"| {called}, {unit} | {seeds[0]['examples']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def papers() -> str:
+    lines = ["| accuracy, public split | runs | ours | GCN | GAT |", "|---|---|---|---|---|"]
+    for name, (gcn, gat) in PUBLISHED.items():
+        rows = graph_rows(name)
+        cells = f"{len(rows)} | {score_of(rows, 1)} | {gcn} | {gat}"
+        lines.append(f"| {name.capitalize()} | {cells} |")
+    return "\n".join(lines)
+
+
+def relations() -> str:
+    lines = ["| `relations` | ESOL, RMSE | Cora, accuracy |", "|---|---|---|"]
+    for name in ("none", "hops", "edges", "both"):
+        esol = graph_rows("esol", name) or graph_rows("esol")  # both is what it does by itself
+        seeds = [row for row in esol if isinstance(row["seed"], int)]
+        lines.append(f"| `{name}` | {score_of(seeds)} | {score_of(graph_rows('cora', name), 1)} |")
+    return "\n".join(lines)
+
+
+def edges() -> str:
+    report = json.loads((HERE / "graphs.json").read_text())
+    rows = [row for row in report["rows"] if "edges" in row]
+    lines = [f"| edges among {rows[0]['data']}, {report['device']} | ms a step |", "|---|---|"]
+    lines += [f"| {row['edges']:,} | {row['ms_a_step']:.1f} |" for row in rows]
+    return "\n".join(lines)
+
+
+GRAPHS = {"molecules": molecules, "papers": papers, "relations": relations, "edges": edges}
+
+
 def tell_experiment(name: str) -> str:
     """What an experiment of the lab measured and showed, and how long that took."""
     report = json.loads((HERE / "lab" / f"{name}.json").read_text())
@@ -392,6 +463,7 @@ TABLES = {
     "chorales": chorales,
     "piano": piano,
     "relative": relative,
+    **(GRAPHS if (HERE / "graphs.json").exists() else {}),
     **({"images": images} if (HERE / "images-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
 }
