@@ -73,6 +73,7 @@ KNOWS: dict[str, set[str]] = {
     },
     "tasks.masked": {"tasks.language"},
     "tasks.classification": {"tasks.masked"},
+    "tasks.pointing": {"tasks.seq2seq", "tasks.masked"},
     "tasks.music": {
         "tasks.portable",
         "tasks.presets",

@@ -27,6 +27,7 @@ TASKS = {
     "translation": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
     "summarization": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
     "answering": "manyheads.tasks.seq2seq.settings:Seq2SeqRecipe",
+    "pointing": "manyheads.tasks.pointing.settings:PointingRecipe",
     "language": "manyheads.tasks.language.settings:LanguageRecipe",
     "masked": "manyheads.tasks.masked.settings:MaskedRecipe",
     "classification": "manyheads.tasks.classification.settings:ClassificationRecipe",
@@ -45,7 +46,8 @@ RETIRED = ("inner", "order", "types", "scaled", "longest", "longest_wave", "reac
 ABOUT = {
     "translation": "A text in another language; learned from pairs of texts.",
     "summarization": "A short text for a long one; learned from pairs of texts.",
-    "answering": "An answer to a question about a text.",
+    "answering": "An answer to a question about a text, written word by word.",
+    "pointing": "An answer to a question about a text, as a span of the text.",
     "language": "A language model: it writes on from a prompt.",
     "masked": "An encoder that guesses hidden words, like BERT: for vectors, or to start from.",
     "classification": "A class for each text.",

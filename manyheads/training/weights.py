@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from manyheads.training.files import read_tensors
 
-HEADS = ("head.", "pooler.")  # what stands on a network and is of one task alone
+# What is of one task alone: stands on a network, or tells parts of what it reads apart.
+HEADS = ("head.", "pooler.", "encoder.embedding.types.")
 
 
 def count_parameters(network: nn.Module) -> int:

@@ -462,8 +462,8 @@ def test_cuda_without_a_gpu_is_refused(
         (
             ["translatoin"],
             "there is no task 'translatoin'; there are translation, summarization, answering, "
-            "language, masked, classification, regression, labelling, music, graph, or name a "
-            "recipe.yaml",
+            "pointing, language, masked, classification, regression, labelling, music, graph, "
+            "image, or name a recipe.yaml",
         ),
         (["nope.yaml"], "settings are read from a file, and there is no nope.yaml"),
         (["{0}"], "{0} is a folder; a run's recipe is the recipe.yaml in it"),

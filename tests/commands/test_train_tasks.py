@@ -53,8 +53,13 @@ def files_for(task: str, folder: Path) -> list[object]:
         nodes.write_text("id\tlabel\n" + "".join(f"n{i}\t{'ab'[i % 2]}\n" for i in range(20)))
         edges.write_text("one\tother\n" + "".join(f"n{i}\tn{i + 1}\n" for i in range(19)))
         return ["--nodes", nodes, "--edges", edges, "--target", "label"]
-    keys = {"summarization": ("document", "summary"), "answering": ("question", "answer")}[task]
-    lines = [{**dict.fromkeys(keys, f"text {i}"), "context": "text"} for i in range(40)]
+    asked = ("question", "answer")
+    keys = {
+        "summarization": ("document", "summary"),
+        "answering": asked,
+        "pointing": (*asked, "context"),
+    }[task]
+    lines = [{"context": "text", **dict.fromkeys(keys, f"text {i}")} for i in range(40)]
     path = folder / "pairs.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     return ["--pairs", path]

@@ -11,6 +11,7 @@ from manyheads.tasks.classification.settings import LabelledData
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
 from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.music.settings import MusicData, MusicRecipe
+from manyheads.tasks.pointing.settings import QuestionData
 from manyheads.tasks.recipe import Choice
 from manyheads.tasks.seq2seq import settings as pairs
 from manyheads.tasks.seq2seq.settings import PairData
@@ -25,6 +26,7 @@ STARTS: dict[str, tuple[Any, Any]] = {
     "language": (TEXT, LanguageRecipe("language", TEXT)),
     "masked": (TEXT, MaskedRecipe("masked", TEXT)),
     "music": (MUSIC, MusicRecipe("music", MUSIC)),
+    "pointing": (QuestionData(Path("q.jsonl")), MaskedRecipe("masked", TEXT)),
     "classification": (LABELS, MaskedRecipe("masked", TEXT)),
     "regression": (LABELS, MaskedRecipe("masked", TEXT)),
     "labelling": (LABELS, MaskedRecipe("masked", TEXT)),
@@ -35,7 +37,7 @@ def test_every_task_that_is_trained_is_asked_here() -> None:
     assert set(STARTS) == set(TASKS) - {"embedding", "graph", "image"}
 
 
-JUDGED = ("classification", "regression", "labelling")  # with a head that begins anew
+JUDGED = ("classification", "regression", "labelling", "pointing")  # with a head that begins anew
 
 
 @pytest.mark.parametrize("task", STARTS)

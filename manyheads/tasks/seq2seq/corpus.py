@@ -86,6 +86,11 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     pairs = read_pairs(kind, data.source, data.target, data.pairs)
     train = list(clean(pairs, report, filters, held_out=valid))
     some_left(report, "the corpus")
+    if kind == "answering" and all(one.target in one.source for one in train):
+        report.remarks.append(
+            "every answer stands in its text: `manyheads train pointing` learns to find it there, "
+            "from far fewer questions"
+        )
     for path in (data.pairs, data.valid_pairs):
         report.remarks += columns_left(path)
     if not given:

@@ -1,0 +1,1 @@
+"""An answer to a question about a text, found in the text."""

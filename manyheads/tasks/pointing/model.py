@@ -1,0 +1,86 @@
+"""What answers questions by pointing at a span of their texts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from manyheads.data.layout import gather_texts
+from manyheads.decoding.config import DecodingConfig
+from manyheads.tasks.model import Model, Texts, as_list
+from manyheads.tasks.pointing.questions import QuestionFrame
+from manyheads.tasks.seq2seq.model import AT_ONCE, Aligned, Written, readable
+
+if TYPE_CHECKING:
+    from manyheads.tasks.pointing.task import PointingTask
+
+LONGEST = 30  # tokens of an answer
+
+
+class Pointer(Model):
+    """A trained network with its vocabulary."""
+
+    task: PointingTask
+
+    def translate(self, texts: Texts) -> Texts:
+        """model.translate("Who wrote it?\\nA play by Goethe.") -> "Goethe"; of a list, a list.
+
+        The first line is the question.
+        """
+        found = [best.text for best, *_ in self.point(as_list(texts))]
+        return found[0] if isinstance(texts, str) else found
+
+    def write(
+        self,
+        texts: Iterable[str],
+        how: DecodingConfig = DecodingConfig(),
+        *,
+        at_once: int = AT_ONCE,
+        ready: Callable[[], bool] = lambda: True,
+        told: Callable[[str], None] = warnings.warn,
+        prefix: str = "",
+        long: str | None = None,
+    ) -> Iterator[list[Written]]:
+        """For each question with its text the best spans, in order, however long the input is."""
+        if prefix:
+            raise ValueError("an answer that is pointed at does not begin with a prefix")
+        for some in gather_texts(readable(texts), at_once, ready):
+            yield from self.point(some, how.nbest)
+
+    def point(self, texts: Sequence[str], nbest: int = 1) -> Iterator[list[Written]]:
+        """The best spans of each."""
+        frames = [self.task.frame(text) for text in texts]
+        logs = self.task.decode(self.network, frames)
+        for text, frame, each in zip(texts, frames, logs, strict=True):
+            yield best_spans(text, frame, each, nbest)
+
+    def align(self, text: str, written: Written) -> Aligned:
+        """Nothing was looked at to write: the words are those of the text."""
+        return Aligned(text.split(), written.text.split(), [])
+
+    def portable(self) -> NoReturn:
+        raise ValueError("a model that points at answers is not exported")
+
+
+def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> list[Written]:
+    """The likeliest spans that begin before they end and are not too long; none of a blank text."""
+    if not any(frame.types):
+        return [Written("", 0.0, 0.0, [], True)]
+    scores = logs[:, :1] + logs[:, 1]  # (T, T), begins by ends
+    within = torch.ones_like(scores, dtype=torch.bool).triu().tril(LONGEST - 1)
+    flat = scores.masked_fill(~within, -torch.inf).flatten()
+    best: Any = flat.topk(min(nbest, int(flat.isfinite().sum())))
+    return [
+        span_of(text, frame, place // len(logs), place % len(logs), score)
+        for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    ]
+
+
+def span_of(text: str, frame: QuestionFrame, begin: int, end: int, score: float) -> Written:
+    first = frame.ends[begin - 1] if begin else 0
+    found = text[first : frame.ends[end]].strip()
+    return Written(found, score, score, frame.ids[begin : end + 1], True)

@@ -1,0 +1,95 @@
+"""Pointing at an answer: settings, and good ones for those who give none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from manyheads.config.declare import check, setting
+from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerConfig
+from manyheads.tasks.language.settings import TextCodec
+from manyheads.tasks.masked.settings import network as transformer
+from manyheads.tasks.presets import check_room
+from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.seq2seq.verbs import VERBS
+from manyheads.training.config import Training
+
+TYPES = 3  # of tokens: of the question, of the text, and of words of the text that it names
+
+
+@dataclass(frozen=True)
+class QuestionData:
+    """Where questions, their texts and their answers come from: .jsonl, as SQuAD has them."""
+
+    pairs: Path | None = setting(None, "Questions, their texts and their answers, .jsonl.")
+    valid_pairs: Path | None = setting(None, "The same, for validation.")
+    held_out: int = setting(
+        500, "Questions to validate on, where no file for it is given; a tenth at most.", least=1
+    )
+    longest_tokens: int = setting(
+        512, "Of a longer question with its text the end is not read.", least=8, most=10**7
+    )
+
+    def __post_init__(self) -> None:
+        nothing = "nothing to learn from: give pairs, a .jsonl file of questions"
+        check(self, () if self.pairs else (nothing,))
+
+
+PRESETS = {
+    "tiny": Preset(
+        "For a first look on a laptop: minutes.",
+        transformer(128, 3, 4, 0.1),
+        epochs=6,
+        batch=4096,
+        learning_rate=1e-3,
+        codec=TextCodec(size=8000),
+    ),
+    "small": Preset(
+        "For tens of thousands of questions.",
+        transformer(256, 6, 8, 0.3),
+        epochs=40,
+        batch=16384,
+        learning_rate=1e-3,
+        codec=TextCodec(size=8000),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PointingRecipe(Recipe):
+    """What to learn, from what, with what."""
+
+    implementation = "manyheads.tasks.pointing.task:PointingTask"
+    files = ("pairs", "valid_pairs")
+    example = "--pairs train.jsonl"
+    presets = PRESETS
+    verbs = VERBS
+    use = "translate"
+    networks = NETWORK_KINDS
+    starts_from = ("masked", "pointing")
+    plan = TrainingPlan({"schedule": "linear", "ema": 0.995}, warmup=(50, 2000, 10))
+    fine_tuning_epochs = 10
+
+    task: Literal["pointing"] = setting(about="What is learned.")
+    data: QuestionData = setting(about="Where it is learned from.")
+    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
+    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
+    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    start_from: Path | None = setting(None, START_FROM)
+
+    def __post_init__(self) -> None:
+        self.network.one_depth()
+        check_room(self.network, self.data.longest_tokens, "texts", "data.longest_tokens")
+
+    @classmethod
+    def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
+        """With types of tokens, also where the run it starts from had none."""
+        recipe = super().choose(task, data, tokens, choice)
+        types = recipe.network.token_types or TYPES
+        return replace(recipe, network=replace(recipe.network, token_types=types))
+
+    @classmethod
+    def fine_tuning_rate(cls, width: int) -> float:
+        """As for classes: a head that begins anew needs more than the rest."""
+        return min(8e-4, 13 / width**2)

@@ -1,0 +1,242 @@
+"""Pointing at an answer: an encoder reads question and text, and says where it begins and ends.
+
+B rows, T tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import compress
+from pathlib import Path
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.codecs.text import Text
+from manyheads.data.batches import Padding, PlannedBatches, Row
+from manyheads.data.layout import map_alike, split_off
+from manyheads.data.shards import Shard, write_shard
+from manyheads.devices import send
+from manyheads.metrics.measured import Measured, Reference
+from manyheads.modules.build import build_classifier
+from manyheads.modules.heads import EncoderHead
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.pointing.model import Pointer
+from manyheads.tasks.pointing.questions import (
+    END,
+    START,
+    QuestionCorpus,
+    QuestionFrame,
+    frame_question,
+    mark_spans,
+    read_questions,
+)
+from manyheads.tasks.pointing.settings import PointingRecipe
+from manyheads.tasks.seq2seq.kinds import metrics_of
+from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.threads import sharing, using, work_of
+from manyheads.training.files import CORPUS, write_text
+
+SHOWN = 5  # questions of which every validation leaves a sample
+SHARDS = ("ids", "types", "marks")
+SIDES = (START, END)
+
+
+class PointingBatch(NamedTuple):
+    """Questions with their texts, and where answers begin and end."""
+
+    tokens: Tokens
+    text: Tensor  # (B, T) what can be pointed at
+    marks: Tensor  # (B, T)
+
+    def to(self, device: torch.device | str) -> PointingBatch:
+        return PointingBatch(
+            self.tokens.to(device), send(self.text, device), send(self.marks, device)
+        )
+
+
+class PointingBatches(PlannedBatches):
+    """Batches of questions: one a row, like lengths together."""
+
+    unit = "questions"
+
+    def __init__(self, task: PointingTask, path: Path, tokens: int, seed: int = 0):
+        self.task = task
+        self.ids, self.types, self.marks = (Shard(path / name) for name in SHARDS)
+        lengths = self.ids.lengths
+        super().__init__(lengths[:, None], np.ones_like(lengths), Padding(tokens), seed)
+
+    def batch(self, rows: Sequence[Row]) -> PointingBatch:
+        """No rows are one of which nothing is wanted."""
+        chosen = [row[0] for row in rows]
+        held: list[Any] = [
+            [shard[i].astype(np.int64) for i in chosen] or [np.zeros(1, np.int64)]
+            for shard in (self.ids, self.types, self.marks)
+        ]
+        ids, types, marks = held
+        tokens, text = self.task.lay_out(ids, types)
+        return PointingBatch(tokens, text, Tokens.padded(marks).ids)
+
+
+class PointingTask(Task):
+    """A task of this kind with its vocabulary."""
+
+    Recipe = PointingRecipe
+    kind = "answering"  # read and judged as written answers are
+
+    def __init__(self, recipe: PointingRecipe, codec: Text, folder: Path | None = None):
+        super().__init__(recipe, folder)
+        self.codec = codec
+
+    # ---- from files to a folder ----------------------------------------------------------------
+
+    @classmethod
+    def gather(cls, recipe: PointingRecipe) -> QuestionCorpus:
+        data = recipe.data
+        found = [*read_questions(cast(Path, data.pairs))]
+        train = [one for one in found if one.spans]
+        left = len(found) - len(train)
+        if data.valid_pairs is not None:
+            valid = [*read_questions(data.valid_pairs)]
+        else:
+            count = min(data.held_out, len(train) // 10)
+            order = np.random.default_rng([recipe.training.seed, 1]).permutation(len(train))
+            train, valid = split_off(train, {*order[:count].tolist()})
+        if not train or not valid:
+            raise ValueError(
+                f"{data.pairs} has {len(found):,} questions, {left:,} of them without an answer in "
+                "their text: too few to learn from and to validate on; 10 or more would do"
+            )
+        return QuestionCorpus(train, valid, left)
+
+    @classmethod
+    def prepare(cls, corpus: QuestionCorpus, recipe: PointingRecipe, folder: Path) -> None:
+        """With the vocabulary of the run it starts from, where there is one."""
+        if recipe.start_from is not None:
+            codec = Text.load(recipe.start_from / "tokenizer.json")
+        else:
+            sources = (one.source for one in corpus.train)
+            codec = Text.train(sources, recipe.codec.kind, recipe.codec.size, masked=True)
+        codec.save(folder / "tokenizer.json")
+        task, numbers = cls(recipe, codec, folder), folder / "data"
+        told = [str(corpus)]
+        for name, questions in (("train", corpus.train), ("valid", corpus.valid)):
+            frames = [task.frame(one.source) for one in questions]
+            marks = [
+                mark_spans(frame, one.spans) for frame, one in zip(frames, questions, strict=True)
+            ]
+            reached = [any(each) for each in marks]
+            if not any(reached):
+                raise ValueError(
+                    f"no answer of the questions to {name} stands in the first {task.room} tokens; "
+                    "a larger data.longest_tokens would do"
+                )
+            if missed := reached.count(False):
+                told.append(f"  {missed:,} to {name}: no answer in the first {task.room} tokens")
+            (numbers / name).mkdir(parents=True, exist_ok=True)
+            rows = ([f.ids for f in frames], [f.types for f in frames], marks)
+            for shard, each, size in zip(SHARDS, rows, (codec.size, 3, 4), strict=True):
+                write_shard(numbers / name / shard, compress(each, reached), size)
+        lines = (
+            json.dumps({"source": one.source, "references": one.references}, ensure_ascii=False)
+            for one in corpus.valid
+        )
+        write_text(numbers / "valid.jsonl", "\n".join(lines) + "\n")
+        write_text(folder / CORPUS, "\n".join(told) + "\n")
+
+    @classmethod
+    def open(cls, recipe: PointingRecipe, folder: Path) -> Self:
+        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
+
+    # ---- from a folder to a model --------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """For a question with its text and its signs."""
+        longest: int = self.recipe.data.longest_tokens
+        return min(longest, self.design.places or longest)
+
+    def frame(self, source: str) -> QuestionFrame:
+        return frame_question(self.codec, source, self.room)
+
+    def lay_out(self, ids: Sequence[Any], types: Sequence[Any]) -> tuple[Tokens, Tensor]:
+        """Frames as a batch, and what of it can be pointed at (B, T)."""
+        tokens, kinds = Tokens.padded(ids, self.codec.special_tokens.pad), Tokens.padded(types).ids
+        if self.design.token_types:
+            tokens = replace(tokens, types=kinds.clamp(max=self.design.token_types - 1))
+        return tokens, kinds > 0
+
+    def network(self) -> EncoderHead:
+        return build_classifier(self.design, self.codec.size, len(SIDES), pooling=None)
+
+    def batches(self) -> PointingBatches:
+        training = self.recipe.training
+        path = self.held_in() / "data" / "train"
+        return PointingBatches(self, path, training.tokens_per_batch, training.seed)
+
+    def loss(self, network: Any, batch: PointingBatch) -> dict[str, Tensor]:
+        """That it points at none of the answers, on either side."""
+        logs = point(network, batch.tokens, batch.text)  # (B, T, 2)
+        terms = dict[str, Tensor]()
+        for side, (name, mark) in enumerate(zip(("start", "end"), SIDES, strict=True)):
+            wanted = (batch.marks & mark).bool()
+            found = logs[..., side].masked_fill(~wanted, -torch.inf).logsumexp(1)
+            terms[name] = -torch.where(wanted.any(1), found, 0.0).sum()
+        return terms
+
+    def model(self, network: Any, name: str = "") -> Pointer:
+        return Pointer(self, network, name)
+
+    @torch.no_grad()
+    def decode(self, network: Any, frames: Sequence[QuestionFrame]) -> list[Tensor]:
+        """Of each frame (T, 2): the logs of where an answer begins, and where it ends."""
+        network.eval()
+        device, work = next(network.parameters()).device, work_of(network)
+
+        def read(rows: list[int]) -> list[Tensor]:
+            some = [frames[i] for i in rows]
+            tokens, text = self.lay_out([f.ids for f in some], [f.types for f in some])
+            with using(sharing(work, tokens.ids)):
+                logs = point(network, tokens.to(device), text.to(device)).cpu()
+            return [row[: len(frame.ids)] for frame, row in zip(some, logs, strict=True)]
+
+        return map_alike(read, [frame.ids for frame in frames], self.at_once, self.world.spread)
+
+    def measure(
+        self, outputs: Sequence[str], references: Sequence[Reference]
+    ) -> dict[str, Measured]:
+        return {name: of(outputs, references) for name, of in metrics_of("answering").items()}
+
+    # ---- validation ----------------------------------------------------------------------------
+
+    @cached_property
+    def held_out(self) -> tuple[list[str], list[list[str]]]:
+        lines = (self.held_in() / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+        records = [json.loads(line) for line in lines if line]
+        return [one["source"] for one in records], [one["references"] for one in records]
+
+    def validate(self, network: Any) -> Validation:
+        longest = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once).longest
+        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
+
+    @torch.no_grad()
+    def validated(self, network: Any) -> Validation:
+        sources, references = self.held_out
+        outputs = [best.text for best, *_ in self.model(network).point(sources)]
+        measured = self.measure(outputs, references)
+        scores = {name: round(one.value, 4) for name, one in measured.items()}
+        batches = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once)
+        scores["loss"] = self.mean_loss(network, batches)
+        shown = range(0, len(sources), max(1, len(sources) // SHOWN))[:SHOWN]
+        return Validation(scores, [Sample(sources[i], references[i][0], outputs[i]) for i in shown])
+
+
+def point(network: Any, tokens: Tokens, text: Tensor) -> Tensor:
+    """(B, T, 2): the logs of where an answer begins and ends, of what can be pointed at alone."""
+    logits = network(tokens).float().masked_fill(~text[..., None], -torch.inf)
+    return logits.masked_fill(~text.any(1)[:, None, None], 0.0).log_softmax(1)
