@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads.attention.biases import total
 from manyheads.attention.kernels import Work, plan
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.sparse import Sparse
@@ -48,37 +49,38 @@ class GraphBatch(NamedTuple):
 
 
 class NodeEmbedding(nn.Module):
-    """What a node is: the sum of what each of its columns says, and how many edges it has."""
+    """What a node is: the sum of what each of its columns says, and how many edges it has; beside
+    words, of which each has its say, that would be too loud."""
 
     def __init__(self, schema: Schema, width: int):
         super().__init__()
         sizes = [len(values) + 1 for values in schema.columns.values()]
+        words = sum(map(len, schema.words.values()))
         self.columns = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
-        self.degree = nn.Embedding(DEGREES, width)
+        self.degree = None if words else nn.Embedding(DEGREES, width)
         self.hub = nn.Parameter(torch.zeros(width))
         self.numbers = nn.Linear(len(schema.numbers), width) if schema.numbers else None
-        words = sum(map(len, schema.words.values()))
         self.words = nn.Parameter(torch.empty(words, width)) if words else None
-        for table in (*self.columns, self.degree):
+        for table in (*self.columns, *([] if self.degree is None else [self.degree])):
             nn.init.normal_(table.weight, std=(len(sizes) + 1) ** -0.5)
         if self.words is not None:
             nn.init.xavier_uniform_(self.words)
-            nn.init.zeros_(self.degree.weight)  # the mean of many words is small beside it
 
     def forward(self, batch: GraphBatch, dropout: float) -> Tensor:
-        x = self.degree(batch.degrees.clamp(0, DEGREES - 1))
-        for i, table in enumerate(self.columns):
-            x = x + table(batch.nodes[..., i])
+        """(B, T, D)"""
+        parts = [table(batch.nodes[..., i]) for i, table in enumerate(self.columns)]
+        if self.degree is not None:
+            parts.append(self.degree(batch.degrees.clamp(0, DEGREES - 1)))
         if self.numbers is not None:
-            x = x + self.numbers(batch.numbers)
+            parts.append(self.numbers(batch.numbers))
         if self.words is not None:
-            x = x + self.add_words(batch, dropout)
-        return torch.where((batch.degrees == HUB)[..., None], self.hub, x)  # (B, T, D)
+            parts.append(self.add_words(batch, dropout))
+        return torch.where((batch.degrees == HUB)[..., None], self.hub, total(parts))
 
     def add_words(self, batch: GraphBatch, dropout: float) -> Tensor:
         """The mean of the vectors of a node's words; some words are left out while it learns."""
         assert self.words is not None
-        (rows, width), (nodes, words) = batch.degrees.shape, batch.words.T
+        (rows, width), (nodes, words) = batch.degrees.shape, batch.words.T.contiguous()
         one = torch.ones_like(nodes)
         counts = one.new_zeros(rows * width).index_add(0, nodes, one)
         shares = F.dropout(1 / counts[nodes], dropout, self.training).to(self.words.dtype)
