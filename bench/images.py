@@ -7,6 +7,7 @@
     python bench/images.py digits --mnist FOLDER --minutes 3   the built-in model
     python bench/images.py upscale --cifar FOLDER --minutes 4
     python bench/images.py sampling --run runs/images/best  images a second, recorded and not
+    python bench/images.py growth                           what a token costs, to 256 x 256 x 3
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
 
 A folder holds train*.npz and test.npz, each with `images` (N, rows, columns[, 3]) of bytes and
@@ -29,9 +30,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from manyheads.attention.patterns import Blocks, Causal
+from manyheads.attention.places import grid
+from manyheads.attention.relatives import Rotary
 from manyheads.decoding.config import Sampling
 from manyheads.learn import begin, fit_into, go_on
 from manyheads.models import load
+from manyheads.modules.config import TransformerConfig
+from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tokens
 from manyheads.request import Request, resolve
 from manyheads.tasks.image.drawing import draw_images
@@ -282,10 +288,50 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+# ---- larger images ---------------------------------------------------------------------------
+
+SEEN = {
+    "all that was drawn": Causal(),
+    "local 1D, 256 and 256": Causal() & Blocks(256, 256),
+    "local 2D, 8 x 8 and 8 around": Causal() & Blocks((8, 8), (8, 8)),
+}
+
+
+def grow_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A step of two layers, forward and backward, over images of growing size, channel by channel:
+    what a token costs.
+    """
+    config = TransformerConfig(width=256, depth=2, heads=4, dropout=0.0, position=None)
+    for name, pattern in SEEN.items():
+        for size in (16, 32) if asked.quick else (32, 64, 128, 256):
+            at = grid(size, size, 3, blocks=(8, 8) if "2D" in name else None, device=asked.device)
+            stack = Stack.of(config, pattern, relative=Rotary(100)).to(asked.device)
+            x = torch.randn(max(1, (64 // size) ** 2), len(at), 256, device=asked.device)
+            seconds = [time_step(stack, x, at) for _ in range(4)]
+            yield {
+                "part": "growth",
+                "name": f"{name}, {size} x {size} x 3",
+                "tokens": len(at),
+                "images": len(x),
+                "first_seconds": seconds[0],
+                "nanoseconds_per_token": 1e9 * min(seconds[1:]) / len(x) / len(at),
+            }
+
+
+def time_step(stack: Stack, x: torch.Tensor, at: Any) -> float:
+    settle(x.device)
+    began = time.perf_counter()
+    with torch.autocast(x.device.type, torch.bfloat16):
+        loss = stack(x, at).float().square().mean()
+    loss.backward()
+    settle(x.device)
+    return time.perf_counter() - began
+
+
 # ---- what is asked for -----------------------------------------------------------------------
 
 
-PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling"]
+PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling", "growth"]
 
 
 def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -302,6 +348,8 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
     if asked.part == "sampling":
         yield from draw_rows(asked)
+    if asked.part == "growth":
+        yield from grow_rows(asked)
 
 
 def main() -> None:

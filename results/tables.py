@@ -313,6 +313,8 @@ def images() -> str:
     for row in json.loads((HERE / "images-h200.json").read_text())["rows"]:
         if row["part"] == "sampling":
             found, cost = f"{row['images_per_second']:.3g} images a second", ("", "")
+        elif row["part"] == "growth":
+            found, cost = f"{row['nanoseconds_per_token']:,.0f} ns a token", ("", "")
         else:
             name = "nats_per_image" if "nats_per_image" in row else "bits_per_dim"
             found = f"{row[name]['value']:.3f} ± {row[name]['error']:.3f} {name.replace('_', ' ')}"
