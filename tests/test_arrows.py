@@ -53,6 +53,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.verbs": {"tasks.recipe"},
     # a room for each task
     "tasks.portable": {"decoding"},
+    "tasks.packing": {"decoding", "tasks.model"},
     "tasks.presets": {"modules", "training"},
     "tasks.continuation": {"data", "training"},
     "tasks.seq2seq": {
@@ -65,6 +66,8 @@ KNOWS: dict[str, set[str]] = {
         "inspect",
     },
     "tasks.language": {
+        "data.packed",
+        "tasks.packing",
         "tasks.portable",
         "tasks.presets",
         "tasks.continuation",
@@ -83,6 +86,7 @@ KNOWS: dict[str, set[str]] = {
         "inspect",
     },
     "tasks.image": {
+        "tasks.packing",
         "tasks.portable",
         "tasks.verbs",
         "data",

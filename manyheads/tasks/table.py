@@ -67,8 +67,8 @@ VERBS = {
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
     "predict": "Say what is true of graphs; or use a model of a task that is installed beside.",
     "evaluate": "Measure a model on a test set.",
-    "compress": "Compress images without loss, by a model that knows what is likely.",
-    "decompress": "Write the images that `compress` has compressed.",
+    "compress": "Compress images or a text without loss, by a model that knows what is likely.",
+    "decompress": "Write what `compress` has compressed.",
     "look": "Draw which notes, pixels or nodes of a graph a model attends to.",
 }
 MODELS = {"translate": "de-en"}  # for who names none

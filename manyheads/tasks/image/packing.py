@@ -1,14 +1,10 @@
 """Images in as few bytes as a model finds them likely, and out again bit for bit.
 
-Both ways the same step computes the same numbers: the same model, batch, kind of device and
-threads. What comes out otherwise is refused by its checksum.
-
 B images, N tokens, P values of a token.
 """
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,11 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart
-from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_symbols
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sources import Pictures
-from manyheads.training.files import WEIGHTS
+from manyheads.tasks.packing import (
+    CodeSymbols,
+    SymbolReader,
+    SymbolWriter,
+    describe_machine,
+    explain_damage,
+    refuse_another,
+)
+from manyheads.threads import using
 
 LANES = 64  # images that are read together
 
@@ -41,8 +44,7 @@ def compress_images(
     refuse_loss(model, pictures)
     levels = codec.quantize(torch.from_numpy(pictures.pixels))
     head = {
-        "model": model.name,
-        **describe_machine(model, torch.get_num_threads()),
+        **describe_machine(model),
         "lanes": lanes,
         "images": len(pictures),
         "names": [*names],
@@ -51,10 +53,10 @@ def compress_images(
     parts = []
     for begin in range(0, len(pictures), lanes):
         some = levels[begin : begin + lanes]
-        coder = RangeEncoder()
-        ids = codec.encode(some).to(model.device)
-        run_lanes(model, head, begin, len(some), Writing(coder, codec.split(ids)), told)
-        parts.append(PackedPart(coder.finish(), zlib.crc32(some.numpy().tobytes())))
+        values = codec.split(codec.encode(some).to(model.device))  # (B, N, P)
+        writer = SymbolWriter(values.flatten(1))
+        run_lanes(model, head, begin, len(some), writer, told)
+        parts.append(PackedPart(writer.coder.finish(), zlib.crc32(some.numpy().tobytes())))
     return head, parts
 
 
@@ -64,51 +66,26 @@ def decompress_images(
     """Bytes (N, rows, columns, channels); none where one of them is not what went in."""
     codec, lanes = model.task.codec, head["lanes"]
     refuse_another(model, head)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(head["threads"])
     found = []
-    try:
-        for part, begin in zip(parts, range(0, head["images"], lanes), strict=True):
-            count = min(lanes, head["images"] - begin)
-            ids = run_lanes(model, head, begin, count, Reading(RangeDecoder(part.data)), told)
-            levels = codec.decode(ids).cpu()
-            if zlib.crc32(levels.numpy().tobytes()) != part.checksum:
-                raise ValueError(explain_damage(model, head, begin, count))
-            found.append(levels)
-    finally:
-        torch.set_num_threads(threads)
+    for number, part in enumerate(parts):
+        begin = number * lanes
+        count = min(lanes, head["images"] - begin)
+        ids = run_lanes(model, head, begin, count, SymbolReader(part.data), told)
+        levels = codec.decode(ids).cpu()
+        if zlib.crc32(levels.numpy().tobytes()) != part.checksum:
+            raise ValueError(explain_damage(head, number))
+        found.append(levels)
     return codec.brighten(torch.cat(found)).numpy()
 
 
-class Writing:
-    """Values that are known (B, N, P), written as they come."""
-
-    def __init__(self, coder: RangeEncoder, values: Tensor):
-        self.coder, self.values = coder, values
-
-    def __call__(self, logs: Tensor, token: int, part: int) -> Tensor:
-        value = self.values[:, token, part]
-        self.coder.encode(count_symbols(logs[: len(value)]), value.cpu().numpy())
-        return value
-
-
-class Reading:
-    """Values that are read."""
-
-    def __init__(self, coder: RangeDecoder):
-        self.coder = coder
-
-    def __call__(self, logs: Tensor, token: int, part: int) -> Tensor:
-        return torch.from_numpy(self.coder.decode(count_symbols(logs))).to(logs.device)
-
-
 @torch.no_grad()
+@using(1)
 def run_lanes(
     model: ImageModel,
     head: dict[str, Any],
     begin: int,
     count: int,
-    code: Callable[[Tensor, int, int], Tensor],
+    code: CodeSymbols,
     told: Told,
 ) -> Tensor:
     """Token by token of `count` images from `begin` on; lanes that none is in do as the first."""
@@ -123,62 +100,19 @@ def run_lanes(
     step = ImageStep(network, codec, network.condition(classes, None))
     new = torch.full((lanes, 1), codec.start, device=model.device)
     ids = []
-    for token in range(codec.tokens):
+    for _ in range(codec.tokens):
         said = step(new)[:count]
         values = torch.empty(count, 0, dtype=torch.long, device=model.device)
-        for part in range(codec.parts):
+        for _ in range(codec.parts):
             logs = task.likelihood.next_log_probs(said, values)
-            values = torch.cat([values, code(logs, token, part)[:, None]], 1)
+            values = torch.cat([values, code(logs)[:, None]], 1)
         ids.append(codec.join(values)[:, None])
         new = torch.cat([ids[-1], ids[-1][:1].expand(lanes - count, -1)])
         told(count)
     return torch.cat(ids, 1)
 
 
-# ---- what has to be the same on both sides ----------------------------------------------------
-
-
-def describe_machine(model: ImageModel, threads: int) -> dict[str, Any]:
-    """All that the last bits of a number may depend on, as far as it is known."""
-    weight = next(model.network.parameters())
-    device = "cpu" if weight.is_cpu else torch.cuda.get_device_name(weight.device)
-    return {
-        "weights": hash_weights(model),
-        "device": device,
-        "dtype": str(weight.dtype).removeprefix("torch."),
-        "torch": torch.__version__,
-        "threads": threads,
-    }
-
-
-def hash_weights(model: ImageModel) -> str:
-    return hashlib.sha256((model.task.held_in() / WEIGHTS).read_bytes()).hexdigest()
-
-
-def refuse_another(model: ImageModel, head: dict[str, Any]) -> None:
-    here = describe_machine(model, head["threads"])
-    if here["weights"] != head["weights"]:
-        raise ValueError(
-            f"these images were compressed by another model, {head['model']}, and not by "
-            f"{model.name}: their weights differ"
-        )
-    for what in ("device", "dtype"):
-        if here[what] != head[what]:
-            raise ValueError(
-                f"these images were compressed with {what} {head[what]} and come out with no "
-                f"other, this is {here[what]}"
-            )
-
-
-def explain_damage(model: ImageModel, head: dict[str, Any], begin: int, count: int) -> str:
-    here, there = torch.__version__, head["torch"]
-    why = "the file is damaged"
-    if here != there:
-        why += f", or torch {here} computes otherwise than torch {there}, which compressed it"
-    return (
-        f"images {begin + 1} to {begin + count} do not come out as they went in: {why}; "
-        "nothing is written"
-    )
+# ---- what goes in, and what it is called ---------------------------------------------------------
 
 
 def refuse_loss(model: ImageModel, pictures: Pictures) -> None:

@@ -1,16 +1,25 @@
-"""generate, score and evaluate, for language models."""
+"""generate, score, evaluate, compress and decompress, for language models."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from manyheads.cli.incoming import read_stdin
-from manyheads.cli.screen import count_items, print_json, print_report
+from manyheads.cli.screen import count_amount, count_items, print_json, print_report
 from manyheads.data.documents import documents
+from manyheads.data.packed import read_packed, write_packed
 from manyheads.tasks.language.evaluation import evaluate_documents
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
-from manyheads.tasks.language.verbs import EvaluateTextOptions, GenerateOptions, ScoreOptions
+from manyheads.tasks.language.packing import compress_text, decompress_text
+from manyheads.tasks.language.verbs import (
+    CompressTextOptions,
+    DecompressTextOptions,
+    EvaluateTextOptions,
+    GenerateOptions,
+    ScoreOptions,
+)
 
 
 def generate(model: LanguageModel, options: GenerateOptions) -> None:
@@ -93,3 +102,34 @@ def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
     read = [document.text for document in documents(options.text)]
     report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
     print_report(report, options.as_json)
+
+
+def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
+    assert options.out is not None
+    (file,), codec = options.file, model.task.codec
+    text = read_whole(file)
+    with count_amount(len(codec.encode(text)), "tokens", "compressed") as told:
+        head, parts = compress_text(model, text, told)
+    size, before = write_packed(options.out, head, parts), len(text.encode())
+    print(f"{options.out}: {size:,} of {before:,} bytes, {8 * size / before:.3f} bits a byte")
+
+
+def unpack_text(model: LanguageModel, options: DecompressTextOptions) -> None:
+    assert options.out is not None
+    head, parts = read_packed(options.file[0])
+    with count_amount(head["tokens"], "tokens", "decompressed") as told:
+        text = decompress_text(model, head, parts, told)
+    options.out.write_bytes(text.encode())
+    print(f"{options.out}: {len(text.encode()):,} bytes")
+
+
+def read_whole(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8") from None
+    if not text:
+        raise ValueError(f"{path} is empty")
+    return text

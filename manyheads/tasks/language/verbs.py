@@ -9,6 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting, with_default
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.recipe import Options, Verb
+from manyheads.tasks.verbs import refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,51 @@ class EvaluateTextOptions(Options):
             raise ValueError("a test set is text: --text book.txt")
 
 
+@dataclass(frozen=True)
+class CompressTextOptions(Options):
+    """Compress a text without loss, by a language model that finds it likely.
+
+    Example: manyheads compress book.txt --model runs/lm --out book.mh
+    """
+
+    file: tuple[Path, ...] = setting((), "The text file.", argument="FILE")
+    out: Path | None = setting(None, "The .mh file to write.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if len(asked.file) != 1:
+            raise ValueError(f"one text is compressed at a time, got {len(asked.file)}")
+        if asked.out is None or asked.out.suffix != ".mh":
+            raise ValueError("a compressed text is written to a .mh file: --out book.mh")
+        refuse_unwritable("--out", asked.out)
+        return asked
+
+
+@dataclass(frozen=True)
+class DecompressTextOptions(Options):
+    """Write the text that a file was made of; it says itself by which model.
+
+    Example: manyheads decompress book.mh --out book.txt
+    """
+
+    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
+    out: Path | None = setting(None, "The text file to write.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if len(asked.file) != 1 or asked.out is None:
+            raise ValueError("one file is decompressed at a time: book.mh --out book.txt")
+        refuse_unwritable("--out", asked.out)
+        return asked
+
+
 COMMANDS = "manyheads.tasks.language.commands"
 VERBS = {
     "generate": Verb(GenerateOptions, f"{COMMANDS}:generate"),
     "score": Verb(ScoreOptions, f"{COMMANDS}:score"),
     "evaluate": Verb(EvaluateTextOptions, f"{COMMANDS}:evaluate_text"),
+    "compress": Verb(CompressTextOptions, f"{COMMANDS}:pack_text"),
+    "decompress": Verb(DecompressTextOptions, f"{COMMANDS}:unpack_text"),
 }

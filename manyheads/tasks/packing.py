@@ -1,0 +1,88 @@
+"""What a model finds likely takes few bytes: what is shared by all that is compressed.
+
+Both ways the same step computes the same numbers: the same weights, as many sequences at a time,
+the same kind of device, one thread. What comes out otherwise is refused by its checksum.
+
+B sequences that are written together, V values of a symbol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_symbols
+from manyheads.tasks.model import Model
+from manyheads.training.files import WEIGHTS
+
+
+class CodeSymbols(Protocol):
+    """What is asked for the next symbol of each sequence."""
+
+    def __call__(self, logs: Tensor) -> Tensor:
+        """Log-probabilities (B, V) -> symbols (B,)"""
+
+
+class SymbolWriter:
+    """Symbols that are known, (B, S): written as they come."""
+
+    def __init__(self, symbols: Tensor):
+        self.symbols, self.place, self.coder = symbols, 0, RangeEncoder()
+
+    def __call__(self, logs: Tensor) -> Tensor:
+        symbols = self.symbols[: len(logs), self.place]
+        self.place += 1
+        self.coder.encode(count_symbols(logs), symbols.cpu().numpy())
+        return symbols
+
+
+class SymbolReader:
+    """Symbols that are read from bytes."""
+
+    def __init__(self, data: bytes):
+        self.coder = RangeDecoder(data)
+
+    def __call__(self, logs: Tensor) -> Tensor:
+        return torch.from_numpy(self.coder.decode(count_symbols(logs))).to(logs.device)
+
+
+# ---- what has to be the same on both sides ----------------------------------------------------
+
+
+def describe_machine(model: Model) -> dict[str, Any]:
+    """The head of a file: by what it was compressed."""
+    weight = next(model.network.parameters())
+    weights = (model.task.held_in() / WEIGHTS).read_bytes()
+    return {
+        "model": model.name,
+        "weights": hashlib.sha256(weights).hexdigest(),
+        "device": "cpu" if weight.is_cpu else torch.cuda.get_device_name(weight.device),
+        "dtype": str(weight.dtype).removeprefix("torch."),
+        "torch": torch.__version__,
+    }
+
+
+def refuse_another(model: Model, head: dict[str, Any]) -> None:
+    here = describe_machine(model)
+    if here["weights"] != head["weights"]:
+        raise ValueError(
+            f"this was compressed by another model, {head['model']}, and not by {model.name}: "
+            "their weights differ"
+        )
+    for what in ("device", "dtype"):
+        if here[what] != head[what]:
+            raise ValueError(
+                f"this was compressed with {what} {head[what]} and comes out with no other, "
+                f"here it is {here[what]}"
+            )
+
+
+def explain_damage(head: dict[str, Any], part: int) -> str:
+    here, there = torch.__version__, head["torch"]
+    why = "the file is damaged"
+    if here != there:
+        why += f", or torch {here} computes otherwise than torch {there}, which compressed it"
+    return f"part {part + 1} does not come out as it went in: {why}; nothing is written"

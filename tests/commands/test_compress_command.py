@@ -1,0 +1,68 @@
+"""compress and decompress for language models, as a person types them."""
+
+from pathlib import Path
+
+import books
+import numpy as np
+import pytest
+from typed import Command, Refuses
+
+from manyheads.data.packed import read_packed
+from manyheads.models import load
+
+CPU = ("--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return books.language(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def text(writer: Path, tmp_path: Path) -> Path:
+    """As long as several rows of the context, and no whole number of them."""
+    read = (writer.parent / "book.txt").read_text(encoding="utf-8")
+    (tmp_path / "book.txt").write_text(read[:650], encoding="utf-8")
+    return tmp_path / "book.txt"
+
+
+def test_a_text_comes_out_letter_by_letter(
+    manyheads: Command, writer: Path, text: Path, tmp_path: Path
+) -> None:
+    packed, again = tmp_path / "book.mh", tmp_path / "again.txt"
+    done = manyheads("compress", text, "--model", writer, "--out", packed, *CPU)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{packed}: {packed.stat().st_size} of ")
+    done = manyheads("decompress", packed, "--out", again, *CPU)
+    assert done.code == 0, done.err
+    assert again.read_bytes() == text.read_bytes()
+    model, (head, parts) = load(writer, "cpu"), read_packed(packed)
+    assert head["tokens"] > head["row"] > 1
+    read = text.read_text()
+    bits = -sum(model.score(read, stride=model.task.context).logs) / np.log(2)
+    assert 8 * sum(len(part.data) for part in parts) < 1.2 * bits + 64
+
+
+def test_a_damaged_text_is_refused(
+    manyheads: Command, refuses: Refuses, writer: Path, text: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "book.mh"
+    manyheads("compress", text, "--model", writer, "--out", packed, *CPU)
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    refuses(
+        "part 2 does not come out as it went in: the file is damaged; nothing is written",
+        *("decompress", packed, "--out", tmp_path / "again.txt", *CPU),
+    )
+    assert not (tmp_path / "again.txt").exists()
+    (tmp_path / "none.txt").touch()
+    ask = ("--model", writer, "--out", packed, *CPU)
+    refuses(f"{tmp_path}/none.txt is empty", "compress", tmp_path / "none.txt", *ask)
+    (tmp_path / "other.txt").write_text("QUIZ")
+    refuses(
+        "the vocabulary of the model does not give this text back as it is; one of bytes, "
+        "codec.kind: byte, gives back every text",
+        *("compress", tmp_path / "other.txt", *ask),
+    )
+    (tmp_path / "bytes.txt").write_bytes(b"\xff")
+    refuses(f"{tmp_path}/bytes.txt is no text in UTF-8", "compress", tmp_path / "bytes.txt", *ask)
