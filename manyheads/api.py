@@ -82,10 +82,11 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def file_value(family: type[Recipe], name: str, value: Any) -> Any:
-    """As the task's data has it: a path, or several."""
+    """As the task's data has it: a path or a word, or several."""
     kind = get_type_hints(get_type_hints(family)["data"])[name]
     if get_origin(kind) is tuple:
-        return tuple(map(Path, [value] if isinstance(value, str | Path) else value))
+        one = get_args(kind)[0]
+        return tuple(map(one, [value] if isinstance(value, str | Path) else value))
     return Path(value) if Path in (kind, *get_args(kind)) else value
 
 
