@@ -42,6 +42,11 @@ class Sampling:
         panel=CHANCE,
     )
     seed: int = setting(0, "The same seed gives the same result.", panel=CHANCE)
+    draft: str = setting(
+        "",
+        "Guess tokens ahead and check them together, for one text at a time; the text is the same: "
+        "again, lookup, or a smaller model with the same vocabulary.",
+    )
     strategy: str = setting(
         "auto", "greedy, sample, beam or one that was added; auto: as the other options say."
     )
@@ -55,6 +60,9 @@ class Sampling:
             yield f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
         if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
             yield "top_k, top_p and min_p narrow what is drawn; give a temperature too"
+
+        if self.draft and self.chosen not in ("greedy", "sample"):
+            yield f"a draft is checked token by token, a {self.chosen} is not; beam=1 goes with it"
 
     @property
     def chosen(self) -> str:
@@ -114,11 +122,11 @@ class DecodingConfig(Sampling):
         return "beam" if self.strategy == "auto" and self.beam > 1 else super().chosen
 
 
-def choose_beam(asked: int | None, temperature: float) -> int:
-    """As wide as was asked for; else the usual, where nothing is drawn."""
+def choose_beam(asked: int | None, temperature: float, draft: str = "") -> int:
+    """As wide as was asked for; else the usual, where nothing is drawn or drafted."""
     if asked is not None:
         return asked
-    return 1 if temperature else BEAM
+    return 1 if temperature or draft else BEAM
 
 
 # ---- as keywords -----------------------------------------------------------------------------
@@ -132,6 +140,7 @@ class SamplingOptions(TypedDict, total=False):
     top_p: float
     min_p: float
     seed: int
+    draft: str
     strategy: str
 
 

@@ -13,7 +13,9 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Detokenizer
-from manyheads.decoding.step import CachedStep, Step
+from manyheads.decoding.drafters import make_drafter
+from manyheads.decoding.drafts import write_drafted
+from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, Repeats
@@ -97,7 +99,9 @@ def write_on(
     network.eval()
     found: dict[int, list[Continuation]] = {}
     begun = [add_starts(codec, ids, how) for ids in prompts]
-    for rows in group_by_length(begun, max(1, AT_ONCE // (context * how.beam))):
+    drafter = make_drafter(how.draft)
+    together = 1 if drafter is not None else max(1, AT_ONCE // (context * how.beam))
+    for rows in group_by_length(begun, together):
         start = make_start(author, [begun[i] for i in rows], how)
         detokenizers = [Detokenizer(codec, prompts[i], how.stop) for i in rows]
 
@@ -106,12 +110,18 @@ def write_on(
             return each[row].stopped
 
         bounds, numbers = make_bounds(codec, how), [first + i for i in rows]
-        if can_be_recorded(author, start, how):
+        ended = over if how.stop else None
+        if drafter is not None:
+            drafter.start(begun[rows[0]])
+            step = make_step(author, how)
+            one = write_drafted(step, start, bounds, how, drafter, numbers[0], ended)
+            written = [[one]]
+        elif can_be_recorded(author, start, how):
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
             written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
             step = make_step(author, how)
-            written = decode(step, start, bounds, how, numbers, over if how.stop else None)
+            written = decode(step, start, bounds, how, numbers, ended)
         for i, hypotheses in zip(rows, written, strict=True):
             found[i] = [detokenize(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]
@@ -151,7 +161,7 @@ def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecodi
     return torch.tensor(read, device=next(author.network.parameters()).device)
 
 
-def make_step(author: Author[Text], how: LanguageDecoding) -> Step:
+def make_step(author: Author[Text], how: LanguageDecoding) -> RewindableStep:
     step, penalty = (
         Moving(lambda: CachedStep(author.network), author.context),
         how.repetition_penalty,

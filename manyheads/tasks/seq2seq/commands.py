@@ -11,6 +11,7 @@ from typing import Any, cast
 from manyheads.cli.incoming import STDIN, Incoming, decode_lines
 from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parsed
+from manyheads.decoding.drafters import DRAFTERS
 from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
 from manyheads.models import load, set_precision
@@ -24,6 +25,12 @@ from manyheads.tasks.seq2seq.verbs import EvaluateOptions, TranslateOptions
 
 def translate(model: Translator, options: TranslateOptions) -> None:
     set_precision(model, options.precision)
+    if options.draft and options.draft not in DRAFTERS:
+        try:
+            other = load(options.draft, str(model.device))
+        except ValueError as error:
+            raise ValueError(f"--draft is {', '.join(DRAFTERS)} or a model: {error}") from None
+        model.add_drafter(options.draft, other)
     spoken = not options.texts and sys.stdin.isatty()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
@@ -14,6 +15,9 @@ from manyheads.data.layout import gather_texts
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
+from manyheads.decoding.drafters import Smaller, make_drafter
+from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
 from manyheads.metrics.scripts import fitting_tokenizer
@@ -65,6 +69,10 @@ class Translator(Model):
     task: Seq2Seq
     network: EncoderDecoder
 
+    @cached_property
+    def drafters(self) -> dict[str, Drafter]:
+        return {}
+
     @property
     def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
         return self.task.codecs.special_tokens
@@ -85,7 +93,8 @@ class Translator(Model):
         sentences, or of more than can be read: `split` reads each sentence by itself and is what
         translations do, `truncate` reads the beginning, `refuse` does not.
         """
-        how = DecodingConfig(beam=choose_beam(beam, options.get("temperature", 0.0)), **options)
+        width = choose_beam(beam, options.get("temperature", 0.0), options.get("draft", ""))
+        how = DecodingConfig(beam=width, **options)
         several = self.write(as_list(texts), how, prefix=prefix, long=long)
         found = [best.text for best, *_ in several]
         return found[0] if isinstance(texts, str) else found
@@ -179,6 +188,7 @@ class Translator(Model):
             special=self.special_tokens,
             # A text by itself draws by its number, the other sentences of one by others.
             numbers=[first + i + (j << 40) for i, j in places],
+            drafter=self.find_drafter(how.draft),
         )
         of = dict(zip(places, found, strict=True))
         for i, parts in enumerate(cut):
@@ -187,6 +197,35 @@ class Translator(Model):
                 both = [self.joined(one, part, two, how) for one in best for two in of[i, j]]
                 best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
             yield best
+
+    def find_drafter(self, name: str) -> Drafter | None:
+        """Who guesses ahead: kept, so that it knows what was written before."""
+        if name not in self.drafters and (made := make_drafter(name)) is not None:
+            self.drafters[name] = made
+        return self.drafters.get(name)
+
+    def add_drafter(self, name: str, other: Model) -> None:
+        """Let another model guess for this one, if it has the same vocabularies."""
+        same = isinstance(other, Translator) and all(
+            one.tokenizer.get_vocab() == two.tokenizer.get_vocab()
+            for one, two in zip(self.codecs(), other.codecs(), strict=True)
+        )
+        if not isinstance(other, Translator) or not same:
+            raise ValueError(
+                f"{other.name} cannot guess for {self.name}: it is no model of the same kind with "
+                "the same vocabulary"
+            )
+
+        def begin(source: Ids) -> tuple[RewindableStep, list[int]]:
+            reads, writes = other.special_tokens
+            read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
+            memory = other.network.encode(read.to(other.device))
+            return CachedStep(other.network.decoder, memory), [*writes.bos]
+
+        self.drafters[name] = Smaller(begin)
+
+    def codecs(self) -> tuple[Text, Text]:
+        return self.task.codecs.source, self.task.codecs.target
 
     def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:
         """What was written so far, and for a part more."""

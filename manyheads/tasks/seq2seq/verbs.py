@@ -71,7 +71,8 @@ class TranslateOptions(DecodingConfig, Options):
             )
         if typed.get("nbest", 1) < 1:
             raise ValueError(f"--nbest is 1 or more, got {typed['nbest']}")
-        beam = choose_beam(typed.get("beam"), typed.get("temperature", 0))
+        drawn_at, draft = typed.get("temperature", 0), typed.get("draft", "")
+        beam = choose_beam(typed.get("beam"), drawn_at, draft)
         return cls(**{**typed, "beam": beam})
 
     def decoding(self) -> DecodingConfig:

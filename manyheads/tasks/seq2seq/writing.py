@@ -12,6 +12,7 @@ from manyheads.data.layout import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
+from manyheads.decoding.drafts import Drafter, write_drafted
 from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -35,6 +36,7 @@ def write_targets(
     numbers: Sequence[int] | None = None,
     tokens: int = 8192,
     spread: Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]] = map,
+    drafter: Drafter | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
@@ -65,15 +67,20 @@ def write_targets(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
+        if drafter is not None:
+            drafter.start(sources[rows[0]])
+            return [[write_drafted(step, start, bounds, how, drafter, own[0])]]
         return decode(step, start, bounds, how, own)
 
-    return map_alike(write, sources, tokens // max(1, how.beam), spread)
+    # What is drafted is written by itself.
+    together = 1 if drafter is not None else tokens // max(1, how.beam)
+    return map_alike(write, sources, together, spread)
 
 
 def make_step(decoder: Any, memory: Memory, how: DecodingConfig, longest: int) -> RewindableStep:
     """On a GPU it is recorded; on a CPU the beams of a sentence are branches, which takes a mask
     and saves the copies. No sequence reads more than the `longest`."""
-    if can_be_graphed(decoder, memory):
+    if can_be_graphed(decoder, memory) and not how.draft:
         return GraphedStep(decoder, memory, longest)
     branched = how.chosen == "beam" and memory.states.is_cpu
     if branched and isinstance(decoder, Decoder) and decoder.causal:

@@ -1,0 +1,129 @@
+"""Drafts: whoever guesses, the text is the one that is written without."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from writers import SOURCES, STOP, TRANSFORMERS, Chain, Scripted, begin, model_of, translator
+
+from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
+from manyheads.decoding.drafters import LastPass, NgramLookup, Smaller, make_drafter
+from manyheads.decoding.drafts import (
+    DraftCounts,
+    DraftedWriting,
+    Drafter,
+    Drawn,
+    choose_greedily,
+    write_drafted,
+)
+from manyheads.decoding.sample import sample
+from manyheads.decoding.step import RewindableStep
+from manyheads.modules.stack import Memory
+
+
+class Told(LastPass):
+    """Guesses what it was told to, right or wrong."""
+
+    def __init__(self, guesses: Sequence[int]):
+        super().__init__()
+        self.guesses = guesses
+
+    def propose(self, ids: Sequence[int], most: int) -> list[int]:
+        return [*self.guesses[len(ids) : len(ids) + most]]
+
+
+def memories() -> list[Memory]:
+    return [translator(0).encode(SOURCES).select(torch.tensor([i])) for i in range(3)]
+
+
+def drafters(memory: Memory) -> dict[str, Drafter]:
+    decoder = translator(1).decoder
+    other = Smaller(lambda source: (CachedStep(decoder, memory), [1]))
+    return {"again": LastPass(), "lookup": NgramLookup(), "model": other, "wrong": Told([7] * 30)}
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+@pytest.mark.parametrize("name", ["again", "lookup", "model", "wrong"])
+def test_every_drafter_leaves_the_text_as_it_is(name: str, kind: str) -> None:
+    network, bounds = model_of(kind), Bounds(STOP, longest=11)
+    how = Sampling(temperature=1.0, top_p=0.9, seed=3)
+    for i in range(3):
+        memory = network.encode(SOURCES).select(torch.tensor([i]))
+        drafter = drafters(memory)[name]
+        for config in (DecodingConfig(), how):
+            drafter.start([5, 6, 7])
+            step = CachedStep(network.decoder, memory)
+            found = write_drafted(step, begin(1), bounds, config, drafter, number=i)
+            plain = CachedStep(network.decoder, memory)
+            if config is how:
+                (wanted,) = sample(plain, begin(1), bounds, how, [i])
+            else:
+                (wanted,) = greedy(plain, begin(1), bounds)
+            assert found.ids == wanted.ids
+            assert found.logs == pytest.approx(wanted.logs, abs=1e-9)
+            assert found.finished == wanted.finished
+
+
+def test_what_is_guessed_right_takes_fewer_passes() -> None:
+    script, counts = [3, 4, 5, 6, 7, 8, 9, STOP], DraftCounts()
+    step: Any = Scripted(script)
+    writing = DraftedWriting(
+        step, Bounds(STOP, 20), choose_greedily, Told([3, 4, 5, 6, 9, 9, 9]), counts=counts
+    )
+    assert writing.run(begin(1)).ids == script[:-1]
+    # The first by itself; then three guesses are right, the fourth is not; then one by one.
+    assert (counts.tokens, counts.passes) == (8, 4)
+    assert counts.margin > 1
+
+
+def test_where_two_are_near_the_plain_step_decides() -> None:
+    class Near(Chain):
+        def scores(self, source: int, history: list[int]) -> torch.Tensor:
+            logits = torch.zeros(6)
+            logits[3], logits[4] = 5, 5 - 1e-4 if len(history) == 3 else 0
+            return logits if len(history) < 6 else 9 * torch.eye(6)[STOP]
+
+    counts, step = DraftCounts(), Near([0], 6)
+    told: Any = Told([3] * 9)
+    found = DraftedWriting(step, Bounds(STOP, 9), choose_greedily, told, counts=counts)
+    assert found.run(begin(1)).ids == [3] * 5
+    # The pass that was unsure is followed by one of a single token.
+    assert counts.passes > 3
+
+
+def test_limits_stops_and_forbidden_tokens_hold() -> None:
+    for bounds in (Bounds(STOP, 4), Bounds(None, 5), Bounds(STOP, 6, never=(3,), prefix=[[5, 5]])):
+        wanted = greedy(Chain([1], 8), begin(1), bounds)
+        step: Any = Chain([1], 8)
+        assert write_drafted(step, begin(1), bounds, DecodingConfig(), Told([5] * 9)) == wanted[0]
+
+
+def test_a_text_may_end_otherwise() -> None:
+    ends = lambda row, token: token == 5  # noqa: E731
+    step: Any = Scripted([3, 4, 5, 6, STOP])
+    found = write_drafted(
+        step, begin(1), Bounds(STOP, 9), DecodingConfig(), Told([3, 4, 5, 6]), over=ends
+    )
+    assert found.ids == [3, 4, 5]
+
+
+def test_chance_near_an_edge_is_unsure() -> None:
+    logs = torch.tensor([0.6, 0.3, 0.1]).log()
+    drawn = Drawn(Sampling(temperature=1.0), number=0)
+    drawn.shares = [0.4 + 1e-6, 0.7]
+    assert drawn(logs, 0).margin < 1e-4
+    assert drawn(logs, 1).margin == pytest.approx(0.3)
+    assert Drawn(Sampling(temperature=1.0, top_p=0.9001), 0).edge(logs) < 1e-3
+    assert Drawn(Sampling(temperature=1.0, top_k=1), 0).edge(logs) == pytest.approx(math.log(2))
+
+
+def test_what_cannot_be_drafted_is_refused() -> None:
+    with pytest.raises(ValueError, match="checked token by token, a beam is not; beam=1"):
+        DecodingConfig(beam=4, draft="lookup")
+    with pytest.raises(ValueError, match="there is no drafter 'nope'; there are again, lookup"):
+        make_drafter("nope")
+    step: RewindableStep = Chain([1, 2], 8)
+    with pytest.raises(ValueError, match="one sequence is drafted at a time, 2 came"):
+        write_drafted(step, begin(2), Bounds(STOP, 4), DecodingConfig(), LastPass())
