@@ -100,10 +100,10 @@ def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
 
 def compress(model: ImageModel, options: CompressOptions) -> None:
     assert options.out is not None
-    codec, pictures = model.task.codec, read_pictures(options.images)
+    codec, pictures = model.task.codec, read_pictures(options.files)
     for note in pictures.notes:
         print(note, file=sys.stderr)
-    names = name_files(pictures, options.images)
+    names = name_files(pictures, options.files)
     with count_amount(len(pictures) * codec.tokens, "tokens", "compressed") as told:
         head, parts = compress_images(model, pictures, names, told)
     size = write_packed(options.out, head, parts)

@@ -112,15 +112,15 @@ class CompressOptions(Options):
     Example: manyheads compress folder/ --model digits --out digits.mh
     """
 
-    images: tuple[Path, ...] = setting(
-        (), "Folders of pictures, .npz or IDX files.", argument="IMAGES"
+    files: tuple[Path, ...] = setting(
+        (), "Folders of pictures, .npz or IDX files.", argument="FILES"
     )
     out: Path | None = setting(None, "The .mh file to write.")
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
         asked = cls(**typed)
-        if not asked.images:
+        if not asked.files:
             raise ValueError("what is to be compressed? a folder of images would do")
         if asked.out is None or asked.out.suffix != ".mh":
             raise ValueError("compressed images are written to a .mh file: --out images.mh")

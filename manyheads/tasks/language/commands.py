@@ -106,7 +106,7 @@ def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
 
 def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
     assert options.out is not None
-    (file,), codec = options.file, model.task.codec
+    (file,), codec = options.files, model.task.codec
     text = read_whole(file)
     with count_amount(len(codec.encode(text)), "tokens", "compressed") as told:
         head, parts = compress_text(model, text, told)

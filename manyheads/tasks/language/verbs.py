@@ -81,14 +81,14 @@ class CompressTextOptions(Options):
     Example: manyheads compress book.txt --model runs/lm --out book.mh
     """
 
-    file: tuple[Path, ...] = setting((), "The text file.", argument="FILE")
+    files: tuple[Path, ...] = setting((), "The text file.", argument="FILES")
     out: Path | None = setting(None, "The .mh file to write.")
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
         asked = cls(**typed)
-        if len(asked.file) != 1:
-            raise ValueError(f"one text is compressed at a time, got {len(asked.file)}")
+        if len(asked.files) != 1:
+            raise ValueError(f"one text is compressed at a time, got {len(asked.files)}")
         if asked.out is None or asked.out.suffix != ".mh":
             raise ValueError("a compressed text is written to a .mh file: --out book.mh")
         refuse_unwritable("--out", asked.out)
