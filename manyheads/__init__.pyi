@@ -95,6 +95,7 @@ from manyheads.decoding.cuda_graph import CudaGraphDecoder as CudaGraphDecoder
 
 # looking inside
 from manyheads.inspect.record import recording as recording
+from manyheads.inspect.interventions import off as off, overwritten as overwritten
 from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
 # trained models

@@ -65,7 +65,10 @@ def run(out: Path, steps: int | None = None) -> None:
         "layer reads (across):\n"
     )
     console.print(attention.head(attention.sharpest()), soft_wrap=True)
+    page = out / "attention.html"
+    model.inspect(SHOWN).save(page)
     console.print(f"\nall heads: {picture}")
+    console.print(f"the same to walk through, in a browser: {page}")
     console.print(f"the run: {learned.name}, with its recipe, samples and curves")
     console.print(f"{time.perf_counter() - began:.0f} s; on your own text: manyheads train --help")
 

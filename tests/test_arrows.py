@@ -51,6 +51,8 @@ KNOWS: dict[str, set[str]] = {
     "data": {"codecs", "modules"},
     "inspect": {"modules"},
     "tasks.verbs": {"tasks.recipe"},
+    "tasks.words": {"codecs", "metrics"},
+    "tasks.inspection": {"inspect", "tasks.words"},
     # a room for each task
     "tasks.portable": {"decoding"},
     "tasks.packing": {"decoding", "tasks.model"},
@@ -62,12 +64,12 @@ KNOWS: dict[str, set[str]] = {
         "tasks.verbs",
         "decoding",
         "data",
-        "metrics",
-        "inspect",
+        "tasks.inspection",
     },
     "tasks.language": {
         "data.packed",
         "tasks.packing",
+        "tasks.inspection",
         "tasks.portable",
         "tasks.presets",
         "tasks.continuation",

@@ -147,6 +147,7 @@ def test_the_demo_runs_from_one_command(tmp_path: Path) -> None:
     assert "learned just now" in done.stdout
     assert "of its last layer reads" in done.stdout
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "demo" / "attention.html").read_text("utf-8").startswith("<!doctype html>")
 
 
 # ---- what every command has ----

@@ -42,7 +42,7 @@ def test_the_readme_is_short() -> None:
 # ---- Python ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["README.md", "python.md", "music.md"])
+@pytest.mark.parametrize("name", ["README.md", "python.md", "music.md", "inspect.md"])
 def test_the_code_runs_from_top_to_bottom(
     name: str,
     capsys: pytest.CaptureFixture[str],

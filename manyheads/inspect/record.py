@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
-from manyheads.attention.kernels import Kernel, Recorded, Seen
+from manyheads.attention.kernels import Edited, Kernel, Recorded, Seen
 from manyheads.attention.layer import Attention
 
 
@@ -21,23 +21,43 @@ def recording(model: nn.Module) -> Iterator[list[Seen]]:
     seen[-1].layer -> "decoder.stack.blocks.5.cross_attention"
     """
     seen: list[Seen] = []
-    owners = {name: part for name, part in model.named_modules() if hasattr(part, "kernel")}
-    with ExitStack() as undo:
-        for name, stack in owners.items():
-            recorder = Recorded(cast(Kernel, stack.kernel))
-            recorder.seen, recorder.layer = seen, name
-            undo.callback(setattr, stack, "kernel", stack.kernel)
-            cast(Any, stack).kernel = recorder
-            for inner, attention in stack.named_modules():
-                if isinstance(attention, Attention):
-                    where = ".".join(filter(None, (name, inner.removesuffix(".part"))))
-                    hook = attention.register_forward_pre_hook(naming(recorder, where))
-                    undo.callback(hook.remove)
+
+    def record(kernel: Kernel) -> Recorded:
+        recorder = Recorded(kernel)
+        recorder.seen = seen
+        return recorder
+
+    with wrapping(model, record):
         yield seen
 
 
-def naming(recorder: Recorded, layer: str) -> Any:
+@contextmanager
+def wrapping(model: nn.Module, wrap: Callable[[Kernel], Recorded | Edited]) -> Iterator[None]:
+    """Inside, every kernel of the model is wrapped, and told which layer it works for."""
+    with ExitStack() as undo:
+        for name, owner in owners_of_kernels(model).items():
+            wrapped = wrap(owner.kernel)
+            wrapped.layer = name
+            undo.callback(setattr, owner, "kernel", owner.kernel)
+            owner.kernel = wrapped
+            for layer, attention in attentions_of(name, owner):
+                hook = attention.register_forward_pre_hook(naming(wrapped, layer))
+                undo.callback(hook.remove)
+        yield
+
+
+def owners_of_kernels(model: nn.Module) -> dict[str, Any]:
+    return {name: part for name, part in model.named_modules() if hasattr(part, "kernel")}
+
+
+def attentions_of(name: str, owner: nn.Module) -> Iterator[tuple[str, Attention]]:
+    for inner, attention in owner.named_modules():
+        if isinstance(attention, Attention):
+            yield ".".join(filter(None, (name, inner.removesuffix(".part")))), attention
+
+
+def naming(wrapped: Recorded | Edited, layer: str) -> Any:
     def before(module: nn.Module, arguments: Any) -> None:
-        recorder.layer = layer
+        wrapped.layer = layer
 
     return before

@@ -69,9 +69,10 @@ VERBS = {
     "evaluate": "Measure a model on a test set.",
     "compress": "Compress images or a text without loss, by a model that knows what is likely.",
     "decompress": "Write what `compress` has compressed.",
+    "inspect": "Show what every head looks at, as a page for the browser.",
     "look": "Draw which notes, pixels or nodes of a graph a model attends to.",
 }
-MODELS = {"translate": "de-en"}  # for who names none
+MODELS = {"translate": "de-en", "inspect": "de-en"}  # for who names none
 
 
 def trained_tasks() -> dict[str, str]:

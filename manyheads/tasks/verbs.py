@@ -41,6 +41,28 @@ class ExamplesOptions(Options):
         return Path(self.data or "")
 
 
+@dataclass(frozen=True)
+class InspectOptions(Options):
+    """Show what every head looks at: a page in one file, which opens in any browser.
+
+    Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
+    """
+
+    text: str | None = setting(None, "The text to look at.", argument="TEXT")
+    out: Path | None = setting(None, "Write the page to this .html file.")
+
+    def __post_init__(self) -> None:
+        if self.text is None or not self.text.strip():
+            raise ValueError(
+                'what is looked at is a text: manyheads inspect "Ich habe keine Zeit."'
+            )
+        if self.out is None:
+            raise ValueError("the page is written to a file: --out page.html")
+        refuse_unwritable("--out", self.out)
+        if self.out.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"--out names a .html file, got {self.out}")
+
+
 VERBS = {
     "predict": Verb(PredictOptions, "manyheads.cli.predict:predict"),
     "evaluate": Verb(ExamplesOptions, "manyheads.cli.predict:evaluate_examples"),

@@ -2,7 +2,8 @@
 
 import torch
 
-from manyheads.tasks.seq2seq.alignment import gathered, links, pieces_of, words_of
+from manyheads.tasks.seq2seq.alignment import gathered, links
+from manyheads.tasks.words import pieces_of, words_of
 
 
 def test_pieces_belong_to_the_word_they_end_in() -> None:

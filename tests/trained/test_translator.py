@@ -11,14 +11,8 @@ from manyheads.codecs.text import Text
 from manyheads.data.layout import FIRST, LONG_CHARACTERS, gather_texts
 from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.models import load
-from manyheads.tasks.seq2seq.model import (
-    MOST_TOKENS,
-    NOTHING,
-    PART_TOKENS,
-    Translator,
-    added,
-    units,
-)
+from manyheads.tasks.seq2seq.model import MOST_TOKENS, NOTHING, PART_TOKENS, Translator
+from manyheads.tasks.words import added, units
 
 
 @pytest.fixture(scope="module")

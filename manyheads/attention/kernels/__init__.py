@@ -2,11 +2,13 @@
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
-from manyheads.attention.kernels.wrappers import Checked, Recorded, Seen, finite
+from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, finite
 
 __all__ = [
     "KERNELS",
     "Checked",
+    "Edit",
+    "Edited",
     "Fastest",
     "Kernel",
     "KernelChoice",

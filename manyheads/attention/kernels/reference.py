@@ -62,6 +62,10 @@ class Reference:
         dropout: float,
     ) -> Tensor:
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
+        return self.take(weights, value, plan, biases)
+
+    def take(self, weights: Tensor, value: Tensor, plan: Plan, biases: tuple[Bias, ...]) -> Tensor:
+        """What each query takes by these weights, (B, H, Q, C)."""
         out = self.mix(weights, repeat_heads(value, plan.groups), plan)
         for bias in biases:
             if isinstance(bias, ContentBias) and bias.value_tables is not None:

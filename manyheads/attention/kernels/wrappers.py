@@ -1,9 +1,10 @@
-"""Kernels around a kernel: to see its weights, to catch what is not a number."""
+"""Kernels around a kernel: to see its weights, to change them, to catch what is not a number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from manyheads.attention.kernels.base import Kernel, Plan, Work, make_plan
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.scores import Score
+
+# Weights (B, H, Q, K), those pairs of them that are permitted, the work -> other weights.
+Edit: TypeAlias = Callable[[Tensor, Tensor, Work], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +58,55 @@ class Recorded:
     ) -> Tensor:
         fast, dense = plan.form
         with torch.no_grad():
-            weights = Reference().weights(query, key, dense, score, biases)
+            if isinstance(fast.kernel, Edited):  # what it does, not what it would have done
+                weights = fast.kernel.weights(query, key, fast, score, biases)
+            else:
+                weights = Reference().weights(query, key, dense, score, biases)
         self.seen.append(Seen(self.layer, weights, plan.work))
         return fast(query, key, value, score=score, biases=biases, dropout=dropout)
+
+
+class Edited:
+    """Any kernel, but layers that have edits take what these make of their weights."""
+
+    def __init__(self, kernel: Kernel, edits: Mapping[str, Sequence[Edit]]):
+        self.kernel, self.edits, self.name = kernel, edits, f"edited {kernel.name}"
+        self.layer = ""
+
+    def refuses(self, work: Work) -> str:
+        return self.kernel.refuses(work)
+
+    def cost(self, work: Work) -> float:
+        return self.kernel.cost(work)
+
+    def prepare(self, work: Work) -> tuple[Plan, Plan]:
+        return make_plan(self.kernel, work), make_plan(Reference(), work)
+
+    def weights(
+        self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
+    ) -> Tensor:
+        _, dense = plan.form
+        weights = Reference().weights(query, key, dense, score, biases)
+        for edit in self.edits.get(self.layer, ()):
+            weights = edit(weights, dense.form.expand(weights.shape), plan.work)
+        return weights
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: Plan,
+        *,
+        score: Score,
+        biases: tuple[Bias, ...],
+        dropout: float,
+    ) -> Tensor:
+        fast, dense = plan.form
+        if self.layer not in self.edits:
+            return fast(query, key, value, score=score, biases=biases, dropout=dropout)
+        weights = self.weights(query, key, plan, score, biases)
+        return Reference().take(weights, value, dense, biases)
 
 
 class Checked:

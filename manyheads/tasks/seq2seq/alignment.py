@@ -6,12 +6,9 @@ L layers, H heads, Q pieces written, K pieces read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor
-
-HALF = "\ufffd"  # of a character, as it is shown
 
 
 def links(
@@ -38,21 +35,3 @@ def gathered(rows: Tensor, words: Sequence[int]) -> Tensor:
         if word >= 0:
             out[word] += row
     return out
-
-
-def words_of(pieces: Sequence[str]) -> list[int]:
-    """The number of the word that each piece ends in: ["Ein", " Hu", "nd"] -> [0, 1, 1]
-
-    Words are what spaces part, as `str.split` counts them; a piece before any word has -1.
-    """
-    ends = accumulate(pieces)
-    return [len(text.split()) - 1 for text in ends]
-
-
-def pieces_of(pieces: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Pieces as they are, for a script without spaces: what adds nothing is a part of a character
-    that the next one completes. ["猫", "", "が"] -> [0, 1, 1], ["猫", "が"]
-    """
-    names = [piece for piece in pieces if piece]
-    before = [0, *accumulate(map(bool, pieces))][:-1]
-    return [number if number < len(names) else -1 for number in before], names

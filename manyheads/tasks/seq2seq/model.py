@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
@@ -18,15 +17,19 @@ from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, cho
 from manyheads.decoding.drafters import Smaller, make_drafter
 from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import CachedStep, RewindableStep
+from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.record import recording
-from manyheads.metrics.scripts import fitting_tokenizer
 from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.inspection import MOST_TOKENS as MOST_INSPECTED
+from manyheads.tasks.inspection import note_cut
 from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
-from manyheads.tasks.seq2seq.alignment import HALF, links, pieces_of, words_of
+from manyheads.tasks.seq2seq.alignment import links
+from manyheads.tasks.seq2seq.inspection import inspect_pair
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 from manyheads.tasks.seq2seq.writing import Ids, write_targets
+from manyheads.tasks.words import units
 
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 AT_ONCE = 1024  # texts held in memory while a long file passes through
 MOST_TOKENS = 4096  # of one text to be read
 PART_TOKENS = 256  # of a part of a text that is cut
-
-SPACED = "13a"  # what fits a text with spaces between its words
 
 Long = Literal["split", "truncate", "refuse"]
 
@@ -260,8 +261,26 @@ class Translator(Model):
         rows = [*target.pieces(ids), "■"]
         return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
-    def best(self, ids: Ids) -> list[int]:
-        ((best, *_),) = write_targets(self.network, [ids], special=self.special_tokens)
+    def inspect(self, text: str, written: str | None = None, *, beam: int = BEAM) -> AttentionPage:
+        """What every head looked at, as a page: a notebook shows it, `.save("page.html")` keeps it.
+
+        What is looked at is what the model writes, unless other words are given as `written`.
+        """
+        source, target = self.task.codecs.source, self.task.codecs.target
+        read = source.encode(whole(text, "the text"))
+        if not read:
+            raise ValueError("a text to look at has at least one word, a blank one came")
+        if written is None:
+            ids = self.best(read[:MOST_INSPECTED], DecodingConfig(beam=beam))
+        else:
+            ids = target.encode(whole(written, "what is written"))
+        about = {"model": self.name, "task": self.kind, "read": text, "wrote": target.render(ids)}
+        return inspect_pair(
+            self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about | note_cut(read, ids)
+        )
+
+    def best(self, ids: Ids, how: DecodingConfig = DecodingConfig()) -> list[int]:
+        ((best, *_),) = write_targets(self.network, [ids], how, special=self.special_tokens)
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:
@@ -300,24 +319,6 @@ class Aligned(NamedTuple):
     read: list[str]
     written: list[str]
     links: list[tuple[int, int]]
-
-
-def units(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
-    """The number of the word that each piece is of, and the words."""
-    text = codec.tokenizer.decode(list(ids), skip_special_tokens=False)
-    if fitting_tokenizer([text]).tokenizer == SPACED:
-        return words_of(added(codec, ids)), text.split()
-    return pieces_of(added(codec, ids, HALF))
-
-
-def added(codec: Text, ids: Ids, without: str = "") -> list[str]:
-    """What each number adds to the text, spaces too, which a whole word by itself has none of."""
-    decode = codec.tokenizer.decode
-    grown = [
-        decode(list(ids[:i]), skip_special_tokens=False).rstrip(without or "\0")
-        for i in range(len(ids) + 1)
-    ]
-    return [after[len(before) :] for before, after in pairwise(grown)]
 
 
 def looked(

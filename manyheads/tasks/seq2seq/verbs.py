@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting, with_default
 from manyheads.decoding.config import BEAM, SEARCH, DecodingConfig, choose_beam
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_unwritable
+from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,20 @@ class EvaluateOptions(Options):
         return DecodingConfig(beam=self.beam, length_penalty=self.length_penalty)
 
 
+@dataclass(frozen=True)
+class InspectTranslationOptions(InspectOptions):
+    """Show what every head looks at while the model writes: a page in one file, which opens in any
+    browser.
+
+    Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
+    """
+
+    written: str | None = setting(None, "Look at this output.", instead="what the model writes")
+
+
 COMMANDS = "manyheads.tasks.seq2seq.commands"
 VERBS = {
     "translate": Verb(TranslateOptions, f"{COMMANDS}:translate"),
+    "inspect": Verb(InspectTranslationOptions, "manyheads.cli.inspect:write_page"),
     "evaluate": Verb(EvaluateOptions, f"{COMMANDS}:evaluate_pairs"),
 }

@@ -1,0 +1,156 @@
+"""What a model looked at as one file of HTML, which opens anywhere and asks nobody for anything.
+
+H heads, Q queries, K keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.inspect.heads import describe_heads
+
+SOURCES = Path(__file__).parent / "page"
+# In the order of what they import: inlined, they are one script.
+MODULES = ("data.js", "surface.js", "lines.js", "maps.js", "tables.js", "state.js", "main.js")
+POLICY = "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'"
+FRAME = (
+    '<iframe srcdoc="{}" title="what the model looked at" loading="lazy" '
+    'style="width: 100%; height: 860px; border: 0"></iframe>'
+)
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """The tokens on one side of a map: their texts, the words they are of, which are no text."""
+
+    label: str  # "source", "written", ...
+    tokens: Sequence[str]
+    words: Sequence[int]  # the number of each token's word; -1 for a sign, which stands alone
+    signs: Sequence[bool]
+
+    def describe(self) -> dict[str, Any]:
+        return {"tokens": list(self.tokens), "words": list(self.words), "signs": list(self.signs)}
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMap:
+    """The attention of one layer, and whose tokens ask and answer."""
+
+    name: str  # "decoder.3.cross"
+    part: str  # "cross"
+    layer: int
+    queries: str
+    keys: str
+    weights: Tensor  # (H, Q, K)
+
+    @property
+    def own(self) -> bool:
+        return self.part != "cross"
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionPage:
+    """What every head looked at, with all that the page says of it."""
+
+    rows: Sequence[TokenRow]
+    maps: Sequence[LayerMap]
+    about: Mapping[str, Any] = field(default_factory=dict)  # model, task, texts, candidates, costs
+
+    def header(self) -> dict[str, Any]:
+        rows = {row.label: row for row in self.rows}
+        layers = [
+            {
+                "name": one.name,
+                "part": one.part,
+                "layer": one.layer,
+                "queries": one.queries,
+                "keys": one.keys,
+                "shape": list(one.weights.shape),
+                "numbers": describe_heads(one.weights, rows[one.keys].signs, one.own),
+            }
+            for one in self.maps
+        ]
+        sides = {label: row.describe() for label, row in rows.items()}
+        return {**self.about, "sides": sides, "layers": layers}
+
+    def payload(self) -> bytes:
+        """The length of the header in four bytes, the header in JSON, the maps; compressed."""
+        header = json.dumps(self.header(), separators=(",", ":")).encode()
+        maps = b"".join(to_bytes(one.weights).tobytes() for one in self.maps)
+        return gzip.compress(struct.pack("<I", len(header)) + header + maps, 6, mtime=0)
+
+    def html(self) -> str:
+        script, style = inline_modules(), read_source("page.css")
+        policy = POLICY.format(*(f"'sha256-{digest(text)}'" for text in (script, style)))
+        # No text of the model's stands in the file as it is: the data are letters and digits.
+        filled = {
+            "<!-- policy -->": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            "<!-- style -->": f"<style>{style}</style>",
+            "<!-- data -->": f'<script type="text/plain" id="data">{self.base64()}</script>',
+            "<!-- script -->": f'<script type="module">{script}</script>',
+        }
+        page = read_source("page.html")
+        for mark, text in filled.items():
+            page = page.replace(mark, text)
+        return page
+
+    def base64(self) -> str:
+        return base64.b64encode(self.payload()).decode()
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.html(), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return FRAME.format(html.escape(self.html(), quote=True))
+
+
+def to_bytes(weights: Tensor) -> NDArray[np.uint8]:
+    """The root of each weight in 1/255: of many small weights a linear byte would lose most."""
+    return (weights.float().clamp(0, 1).sqrt() * 255).round().byte().cpu().numpy()
+
+
+def from_bytes(stored: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.square(stored.astype(np.float32) / np.float32(255), dtype=np.float32)
+
+
+def read_payload(payload: bytes) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
+    """The header and the weights of each layer, (H, Q, K), as the page reads them."""
+    raw = gzip.decompress(payload)
+    (length,) = struct.unpack_from("<I", raw)
+    header, begin = json.loads(raw[4 : 4 + length]), 4 + length
+    maps = []
+    for layer in header["layers"]:
+        size = int(np.prod(layer["shape"]))
+        stored = np.frombuffer(raw, np.uint8, size, begin).reshape(layer["shape"])
+        maps.append(from_bytes(stored))
+        begin += size
+    return header, maps
+
+
+def read_source(name: str) -> str:
+    return (SOURCES / name).read_text(encoding="utf-8")
+
+
+def inline_modules() -> str:
+    """All modules as one: a module's names are its own among all, so imports are left out."""
+    text = "\n".join(map(read_source, MODULES))
+    text = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"^export ", "", text, flags=re.MULTILINE)
+
+
+def digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,145 @@
+"""What would have been written if: a head switched off, a row of attention or a token changed.
+
+B batch, H heads, Q queries, K keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.kernels import Edit, Edited, Work
+from manyheads.inspect.record import attentions_of, owners_of_kernels, wrapping
+
+By = Literal["zero", "mean"]
+
+
+@dataclass(frozen=True)
+class Off:
+    """A head that adds nothing (zero), or takes alike from all that it may see (mean)."""
+
+    layer: str  # "decoder.3.cross"
+    head: int
+    by: By = "zero"
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise ValueError(f"a head is switched off by zero or mean, got {self.by!r}")
+
+    def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
+        weights = weights.clone()
+        seen = allowed[:, self.head].to(weights.dtype)
+        even = seen / seen.sum(-1, keepdim=True).clamp(min=1)
+        weights[:, self.head] = 0 if self.by == "zero" else even
+        return weights
+
+
+@dataclass(frozen=True)
+class Overwritten:
+    """A head that looks as it is told at one place: {2: 0.5, 3: 0.5} of the keys there, whatever
+    it may not see being left out.
+    """
+
+    layer: str
+    head: int
+    place: int
+    weights: Mapping[int, float]
+
+    def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
+        # By their places and not their rows: with a cache one row is here, with a beam several.
+        sides = work.pairs.queries, work.pairs.keys
+        row, column = (side.axes[0].expand(len(weights), -1) for side in sides)
+        told = torch.zeros_like(column, dtype=weights.dtype)
+        for place, weight in self.weights.items():
+            told = told.masked_fill(column == place, weight)
+        here = (row == self.place)[:, :, None]  # (B, Q, 1)
+        weights = weights.clone()
+        head = weights[:, self.head]
+        weights[:, self.head] = torch.where(here, told[:, None] * allowed[:, self.head], head)
+        return weights
+
+
+@dataclass(frozen=True)
+class Forced:
+    """This token, and no other, at one place of what is written."""
+
+    place: int
+    token: int
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """Not this token at one place of what is written."""
+
+    place: int
+    token: int
+
+
+Intervention: TypeAlias = Off | Overwritten | Forced | Forbidden
+
+
+@dataclass(frozen=True)
+class EachOff:
+    """In a batch of copies, in each of these rows one head of a layer is off."""
+
+    layer: str
+    rows: Sequence[int]
+    heads: Sequence[int]
+
+    def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
+        weights = weights.clone()
+        weights[list(self.rows), list(self.heads)] = 0
+        return weights
+
+
+def off(network: nn.Module, layer: str, head: int, by: By = "zero") -> AbstractContextManager[None]:
+    """with off(network, "decoder.3.cross", head=2): network(source, target)"""
+    return intervening(network, [Off(layer, head, by)])
+
+
+def overwritten(
+    network: nn.Module, layer: str, head: int, place: int, weights: Mapping[int, float]
+) -> AbstractContextManager[None]:
+    """with overwritten(network, "decoder.3.cross", 2, place=4, weights={1: 1.0}): ..."""
+    return intervening(network, [Overwritten(layer, head, place, weights)])
+
+
+@contextmanager
+def intervening(network: nn.Module, edits: Sequence[Intervention | EachOff]) -> Iterator[None]:
+    """Inside, layers do as these say; tokens that are forced or forbidden are for who writes."""
+    names, by_layer = name_layers(network), dict[str, list[Edit]]()
+    for edit in edits:
+        if isinstance(edit, Off | Overwritten):
+            check_head(names, edit.layer, edit.head)
+        if not isinstance(edit, Forced | Forbidden):
+            by_layer.setdefault(names[edit.layer][0], []).append(edit)
+    with wrapping(network, lambda kernel: Edited(kernel, by_layer)):
+        yield
+
+
+def name_layers(network: nn.Module) -> dict[str, tuple[str, int]]:
+    """{"decoder.3.cross": its name in the network, and how many heads it has}"""
+    return {
+        shorten(layer): (layer, attention.heads)
+        for name, owner in owners_of_kernels(network).items()
+        for layer, attention in attentions_of(name, owner)
+    }
+
+
+def shorten(layer: str) -> str:
+    """ "decoder.stack.blocks.3.cross_attention" -> "decoder.3.cross" """
+    return layer.replace("stack.blocks.", "").replace("_attention", "")
+
+
+def check_head(names: Mapping[str, tuple[str, int]], layer: str, head: int) -> None:
+    if layer not in names:
+        raise ValueError(f"there is no layer {layer!r}; there are {', '.join(names)}")
+    if not 0 <= head < names[layer][1]:
+        raise ValueError(
+            f"heads of {layer} are numbered 0 to {names[layer][1] - 1}, {head} was asked for"
+        )

@@ -1,0 +1,145 @@
+// The sentence that is read and the one that is written, and lines between them.
+
+import { percent, shareAt, strongest } from "./data.js";
+import { CanvasSurface, DASHES, shade } from "./surface.js";
+
+const ALL = 1200; // lines at the most, the strongest
+const LEAST = 0.06; // of a line while no token is looked at
+
+export class Lines {
+  constructor(frame, { onHover, onPin }) {
+    this.frame = frame;
+    this.scroll = frame.querySelector(".tokens");
+    this.canvas = frame.querySelector("canvas");
+    this.rows = { keys: frame.querySelector(".keys"), queries: frame.querySelector(".queries") };
+    for (const [side, list] of Object.entries(this.rows)) {
+      const find = (event) => event.target.closest("button");
+      list.addEventListener("pointerover", (event) => find(event) && onHover(side, +find(event).dataset.at));
+      list.addEventListener("pointerleave", () => onHover(side, null));
+      list.addEventListener("focusin", (event) => onHover(side, +find(event).dataset.at));
+      list.addEventListener("click", (event) => find(event) && onPin(side, +find(event).dataset.at));
+      list.addEventListener("keydown", (event) => this.move(event, list));
+    }
+    this.scroll.addEventListener("scroll", () => this.draw(this.shown), { passive: true });
+  }
+
+  move(event, list) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const buttons = [...list.children].map((item) => item.firstChild);
+    const at = buttons.indexOf(document.activeElement);
+    buttons[Math.max(0, Math.min(buttons.length - 1, at + step))].focus();
+  }
+
+  // Tokens as buttons; pieces of one word stand close together.
+  fill(side, units) {
+    const items = units.map((unit, at) => {
+      const item = document.createElement("li"), button = document.createElement("button");
+      button.type = "button";
+      button.textContent = unit.text;
+      button.dataset.at = at;
+      button.tabIndex = at ? -1 : 0;
+      button.dir = "auto";
+      button.classList.toggle("sign", unit.sign);
+      if (unit.sign) button.setAttribute("aria-label", at ? "the stop sign" : "the sign at the start");
+      item.classList.toggle("joins", unit.joins);
+      item.append(button);
+      return item;
+    });
+    this.rows[side].replaceChildren(...items);
+  }
+
+  // Side by side where both fit into the width, else one under the other in two columns.
+  layout() {
+    const lists = Object.values(this.rows);
+    this.frame.classList.remove("columns");
+    const wide = lists.some((list) => list.scrollWidth > this.scroll.clientWidth + 1);
+    this.frame.classList.toggle("columns", wide);
+    this.upright = !wide;
+    const box = this.scroll.getBoundingClientRect();
+    this.places = Object.fromEntries(Object.entries(this.rows).map(([side, list]) => [
+      side, [...list.querySelectorAll("button")].map((button) => {
+        const at = button.getBoundingClientRect();
+        return { left: at.left - box.left + this.scroll.scrollLeft, top: at.top - box.top + this.scroll.scrollTop, width: at.width, height: at.height, button };
+      }),
+    ]));
+    this.size = [this.frame.clientWidth, this.frame.clientHeight];
+  }
+
+  // Where lines of a token begin: below those above, above those below.
+  anchor(side, at) {
+    const place = this.places[side][at], [x, y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
+    const first = side === "keys";
+    if (this.upright) return [place.left + place.width / 2 - x, place.top - y + (first ? place.height + 3 : -3)];
+    return [place.left - x + (first ? place.width + 3 : -3), place.top + place.height / 2 - y];
+  }
+
+  // shown: { maps, looked: { side, at } | null, pinned, colours }
+  draw(shown) {
+    if (!shown) return;
+    this.shown = shown;
+    const surface = new CanvasSurface(this.canvas, ...this.size);
+    this.drawLines(surface);
+    this.tint();
+  }
+
+  drawLines(surface) {
+    const { maps, looked, colours } = this.shown;
+    maps.forEach(({ map, colour }, number) => {
+      const only = looked && { [looked.side === "keys" ? "column" : "row"]: looked.at, least: 0.015 };
+      const lines = only ? strongest(map, only) : (map.lines ??= strongest(map, { least: LEAST, most: ALL }));
+      for (const [row, column, share] of lines.toReversed()) {
+        const [from, to] = [this.anchor("keys", column), this.anchor("queries", row)];
+        if (Math.max(from[1], to[1]) < -200 || Math.min(from[1], to[1]) > this.size[1] + 200) continue;
+        surface.curve(from, to, this.upright, {
+          stroke: colours.heads[colour], dash: maps.length > 1 ? DASHES[number] : [],
+          width: 0.75 + 5 * share, alpha: looked ? 0.25 + 0.75 * Math.sqrt(share) : Math.min(0.9, 0.1 + share),
+        });
+      }
+    });
+  }
+
+  // What is read is as dark as it is read.
+  tint() {
+    const { maps, looked, pinned, colours } = this.shown;
+    for (const [side, places] of Object.entries(this.places)) {
+      const other = looked && side !== looked.side;
+      places.forEach(({ button }, at) => {
+        const here = (one) => one && one.side === side && one.at === at;
+        let share = 0;
+        if (other) for (const { map } of maps) share += side === "keys" ? shareAt(map, looked.at, at) : shareAt(map, at, looked.at);
+        share /= maps.length;
+        const value = Math.round(255 * Math.sqrt(share) * 0.92);
+        button.style.backgroundColor = other && share > 0.004 ? shade(colours.shades, value) : "";
+        button.style.color = other && (colours.theme === "light" ? value > 130 : value > 165) ? colours.paper : "";
+        button.classList.toggle("looked", !!here(looked));
+        button.classList.toggle("pinned", !!here(pinned));
+        if (here(pinned)) button.setAttribute("aria-pressed", "true");
+        else button.removeAttribute("aria-pressed");
+      });
+    }
+  }
+
+  // The whole view again, with its words, for a file.
+  export(surface) {
+    this.drawLines(surface);
+    for (const places of Object.values(this.places)) {
+      for (const { button, left, top, width, height } of places) {
+        const [x, y] = [left - this.scroll.scrollLeft, top - this.scroll.scrollTop];
+        if (button.style.backgroundColor) surface.rect(x, y, width, height, { fill: button.style.backgroundColor });
+        const fill = button.style.color || this.shown.colours.ink;
+        surface.text(x + width / 2, y + height / 2, button.textContent, { fill, size: 17, align: "center" });
+      }
+    }
+  }
+}
+
+// "“dog” reads “Hund” 71 %, “Ein” 12 %"
+export function sayLooked({ side, at }, map, units) {
+  const name = (unit) => (unit.sign ? unit.text : `“${unit.text}”`);
+  const rows = strongest(map, { [side === "keys" ? "column" : "row"]: at, least: 0.01, most: 3 });
+  const others = rows.map(([row, column, share]) => `${name(side === "keys" ? units.queries[row] : units.keys[column])} ${percent(share)}`);
+  const verb = side === "keys" ? "is read by" : "reads";
+  return `${name(units[side][at])} ${verb} ${others.join(", ") || "nothing much"}`;
+}

@@ -1,0 +1,269 @@
+// The page: what is chosen, and every view of it.
+
+import { Attention, MEAN, decodeBase64, makeNpz, percent, readPayload } from "./data.js";
+import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
+import { Lines, sayLooked } from "./lines.js";
+import { Grid, LargeMap, sayCell, times } from "./maps.js";
+import { Ranking, fillCandidates, fillRow } from "./tables.js";
+import { DEFAULTS, download, readState, writeState } from "./state.js";
+
+const PARTS = {
+  cross: ["the output reads the source", "output reads source", "output", "source"],
+  encoder: ["the source reads itself", "source reads source", "who reads", "what is read"],
+  decoder: ["the output reads what is written so far", "output reads output", "output", "written so far"],
+};
+const MOST_HEADS = 6; // as many as there are colours
+const byId = (id) => document.getElementById(id);
+
+export class Page {
+  constructor(attention) {
+    this.state = readState();
+    this.looked = null;
+    const pin = (side, at) => this.pin(side, at);
+    this.lines = new Lines(byId("lines"), { onHover: (side, at) => this.look(side, at), onPin: pin });
+    this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
+    this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: pin });
+    this.ranking = new Ranking(byId("ranking"), {
+      onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
+    });
+    this.listen();
+    this.show(attention);
+  }
+
+  show(attention) {
+    this.attention = attention;
+    const { model, task } = attention.header;
+    byId("title").textContent = model ? `What ${model} looked at` : "What the model looked at";
+    document.title = byId("title").textContent;
+    byId("made").textContent = [task, attention.header.note].filter(Boolean).join(" · ");
+    this.order = ["cross", "encoder", "decoder"].filter((part) => attention.parts.includes(part));
+    this.order.push(...attention.parts.filter((part) => !this.order.includes(part)));
+    if (!this.order.includes(this.state.part)) this.state.part = this.order[0];
+    byId("parts").replaceChildren(...this.order.map((part) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: this.named(part)[0] });
+      button.dataset.part = part;
+      button.addEventListener("click", () => this.set({ part, heads: MEAN, side: "", at: "" }));
+      return button;
+    }));
+    byId("only").replaceChildren(...["all", ...this.order].map((part) =>
+      Object.assign(document.createElement("option"), { value: part, textContent: part === "all" ? "all heads" : this.named(part)[0] })));
+    byId("candidates-section").hidden = !attention.header.candidates?.length;
+    this.render();
+  }
+
+  named(part) {
+    return this.attention.header.parts?.[part] ?? PARTS[part] ?? [part, part, "rows", "columns"];
+  }
+
+  set(changes) {
+    Object.assign(this.state, changes);
+    this.render();
+  }
+
+  choose(key, more = false) {
+    const { part } = this.attention.heads.get(key);
+    const same = part === this.state.part, now = this.chosen.filter((one) => one !== MEAN);
+    let heads = [key];
+    if (more && same) heads = now.includes(key) ? now.filter((one) => one !== key) : [...now, key].slice(-MOST_HEADS);
+    this.set({ part, heads: heads.join(" ") || MEAN, ...(same ? {} : { side: "", at: "" }) });
+  }
+
+  pin(side, at) {
+    const again = this.pinned && this.pinned.side === side && this.pinned.at === at;
+    this.set(again ? { side: "", at: "" } : { side, at: String(at) });
+  }
+
+  get words() {
+    return this.state.words === "1";
+  }
+
+  get pinned() {
+    const { side, at } = this.state;
+    return this.units?.[side]?.[+at] && at !== "" ? { side, at: +at } : null;
+  }
+
+  get theme() {
+    return this.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  }
+
+  // Everything, from what is chosen.
+  render() {
+    const { attention, state } = this;
+    const known = state.heads.split(" ").filter((key) => attention.heads.get(key)?.part === state.part);
+    this.chosen = known.length ? known.slice(0, MOST_HEADS) : [MEAN];
+    state.heads = this.chosen.join(" ");
+    document.documentElement.dataset.theme = this.theme;
+    this.colours = colours(this.theme);
+    const sides = attention.sides(state.part);
+    this.units = { queries: attention.units(sides.queries, this.words), keys: attention.units(sides.keys, this.words) };
+    this.maps = this.chosen.map((key, colour) => ({
+      key, colour, map: attention.map(key, state.part, this.words),
+      name: key === MEAN ? "mean of all heads" : `head ${attention.heads.get(key).name}`,
+    }));
+    this.controls();
+    this.lines.fill("keys", this.units.keys);
+    this.lines.fill("queries", this.units.queries);
+    this.lines.layout();
+    this.draw();
+    writeState({ ...state, part: state.part === this.order[0] ? "" : state.part });
+  }
+
+  controls() {
+    const [, , rows, columns] = this.named(this.state.part);
+    for (const button of byId("parts").children) button.ariaPressed = button.dataset.part === this.state.part;
+    byId("words").ariaPressed = this.words;
+    byId("pieces").ariaPressed = !this.words;
+    byId("mean").ariaPressed = this.chosen[0] === MEAN;
+    byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
+    byId("only").value = this.state.only;
+    byId("keys-label").textContent = columns;
+    byId("queries-label").textContent = rows;
+    for (const span of document.querySelectorAll(".rows-are")) span.textContent = `the ${rows}`;
+    for (const span of document.querySelectorAll(".columns-are")) span.textContent = `the ${columns}`;
+    const chips = this.maps.filter(({ key }) => key !== MEAN).map(({ key, name, colour }) => {
+      const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: name });
+      chip.style.borderColor = chip.style.color = this.colours.heads[colour];
+      chip.title = "leave it out";
+      chip.addEventListener("click", () => this.choose(key, true));
+      return chip;
+    });
+    byId("chips").replaceChildren(...chips);
+    byId("heads-shown").textContent = this.maps.map(({ name }) => name).join(", ");
+    byId("map-title").textContent = this.maps[0].name.replace(/^./, (letter) => letter.toUpperCase());
+  }
+
+  draw() {
+    const { attention, state, colours: theme } = this;
+    const heads = attention.of(state.part);
+    this.grid.draw({
+      heads, chosen: this.chosen, colours: theme, dearest: attention.dearest,
+      mapOf: (head) => attention.map(head.key, state.part, this.words),
+    });
+    this.large.draw({ map: this.maps[0].map, units: this.units, colours: theme, colour: 0 });
+    this.ranking.draw({
+      heads: attention.ranked.filter((head) => state.only === "all" || head.part === state.only),
+      dearest: attention.dearest, sort: state.sort, chosen: this.chosen, colours: theme,
+      names: Object.fromEntries(this.order.map((part) => [part, this.named(part)[1]])),
+    });
+    const scale = byId("scale").getContext("2d"), image = scale.createImageData(256, 1);
+    new Uint32Array(image.data.buffer).set(theme.shades);
+    scale.putImageData(image, 0, 0);
+    this.look(null, null);
+  }
+
+  // What is under the pointer, else what is pinned.
+  look(side, at) {
+    this.looked = at === null ? this.pinned : { side, at };
+    this.lines.draw({ maps: this.maps, looked: this.looked, pinned: this.pinned, colours: this.colours });
+    this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
+    byId("said").textContent = this.looked ? sayLooked(this.looked, this.maps[0].map, this.units) : "Point at a word to see what it reads.";
+    this.beside();
+  }
+
+  cell(cell) {
+    byId("cell").textContent = cell ? `${this.maps[0].name}: ${sayCell(cell, this.maps[0].map, this.units)}` : "";
+  }
+
+  // What else could stand at this place, and the row in numbers.
+  beside() {
+    const query = this.looked?.side === "queries" ? this.looked.at : null;
+    const { candidates } = this.attention.header, sides = this.attention.sides(this.state.part);
+    const list = byId("candidates"), about = byId("candidates-about");
+    if (query === null || !candidates || sides.queries === "source") {
+      list.replaceChildren();
+      about.textContent = this.likely();
+    } else {
+      const unit = this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
+      about.textContent = `“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
+        (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
+      fillCandidates(list, some);
+    }
+    byId("instead").textContent = query === null ? "" : this.instead(query);
+    byId("numbers").hidden = query === null;
+    if (query !== null && byId("numbers").open) fillRow(byId("row"), query, this.maps, this.units);
+  }
+
+  // "written with 92 %; had 1.4 %, got 0.8 % were next"
+  instead(query) {
+    const { candidates } = this.attention.header;
+    if (!candidates || this.attention.sides(this.state.part).queries === "source") return "";
+    const { id, p, best } = candidates[this.units.queries[query].begin];
+    const others = best.filter(([other]) => other !== id).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
+    return `written with ${percent(p)}; next in line: ${others.join(", ")}`;
+  }
+
+  likely() {
+    const { candidates } = this.attention.header;
+    if (!candidates?.length) return "";
+    const log = candidates.reduce((sum, one) => sum + one.log, 0);
+    return `Point at a word of the output. All of it has a log-probability of ${log.toFixed(2)}.`;
+  }
+
+  listen() {
+    byId("words").addEventListener("click", () => this.set({ words: "1", side: "", at: "" }));
+    byId("pieces").addEventListener("click", () => this.set({ words: "0", side: "", at: "" }));
+    byId("mean").addEventListener("click", () => this.set({ heads: MEAN }));
+    byId("only").addEventListener("change", (event) => this.set({ only: event.target.value }));
+    byId("theme").addEventListener("click", () => this.set({ theme: this.theme === "dark" ? "light" : "dark" }));
+    byId("help-open").addEventListener("click", () => byId("help").showModal());
+    byId("numbers").addEventListener("toggle", () => this.beside());
+    byId("npz").addEventListener("click", () => download("attention.npz", makeNpz(this.attention), "application/zip"));
+    for (const box of document.querySelectorAll(".exports")) {
+      for (const kind of ["SVG", "PNG"]) {
+        const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: kind });
+        button.setAttribute("aria-label", `save ${box.dataset.view} as ${kind}`);
+        button.addEventListener("click", () => this.save(box.dataset.view, kind));
+        box.append(button);
+      }
+    }
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => { this.state = { ...DEFAULTS, ...readState(), part: readState().part || this.order[0] }; this.render(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render());
+    let width = innerWidth;
+    addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; this.render(); } });
+  }
+
+  key(event) {
+    if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const part = this.order["123".indexOf(event.key)];
+    if (event.key === "?") byId("help").showModal();
+    else if (event.key === "Escape") this.set({ side: "", at: "" });
+    else if (event.key === "w") this.set({ words: this.words ? "0" : "1", side: "", at: "" });
+    else if (event.key === "m") this.set({ heads: MEAN });
+    else if (event.key === "t") byId("theme").click();
+    else if (event.key === "[" || event.key === "]") this.step(event.key === "]" ? 1 : -1);
+    else if (part && event.key.length === 1) this.set({ part, heads: MEAN, side: "", at: "" });
+    else return;
+    event.preventDefault();
+  }
+
+  step(by) {
+    const keys = this.attention.of(this.state.part).map((head) => head.key);
+    const at = keys.indexOf(this.chosen[0]);
+    this.choose(keys[(at + by + keys.length) % keys.length]);
+  }
+
+  save(view, kind) {
+    const drawn = { lines: this.lines, grid: this.grid, map: this.large }[view];
+    if (kind === "SVG") {
+      const surface = new SvgSurface(...drawn.size, this.colours.paper);
+      drawn.export(surface);
+      download(`${view}.svg`, String(surface), "image/svg+xml");
+      return;
+    }
+    const surface = new CanvasSurface(document.createElement("canvas"), ...drawn.size, 2);
+    surface.rect(0, 0, ...drawn.size, { fill: this.colours.paper });
+    drawn.export(surface);
+    surface.canvas.toBlob((blob) => download(`${view}.png`, blob, "image/png"));
+  }
+}
+
+const held = byId("data");
+if (held) {
+  const began = performance.now();
+  readPayload(decodeBase64(held.textContent)).then((attention) => {
+    const page = new Page(attention);
+    document.body.dataset.ready = String(Math.round(performance.now() - began));
+    globalThis.manyheads = page; // to look at from a console
+  });
+}

@@ -1,0 +1,187 @@
+// What views are drawn on: a canvas, or an SVG with the same calls; and the colours of both.
+
+const STOPS = {
+  light: ["#fdfcfa", "#dce8f4", "#9cc3e6", "#4a8fca", "#1c5c9f", "#0a2c5c"],
+  dark: ["#16191e", "#1b3450", "#23598c", "#3f8fcb", "#92cdf2", "#f4fbff"],
+};
+// Told apart by people who see few colours, and by their dashes.
+const HEADS = {
+  light: ["#1c5c9f", "#d55e00", "#00795b", "#a3397d", "#7a6200", "#5b3fb0"],
+  dark: ["#7ab8ec", "#ff9a4d", "#3fd0a4", "#f08cc4", "#e6c84a", "#b8a3ff"],
+};
+export const DASHES = [[], [7, 4], [2, 4], [10, 4, 2, 4], [4, 2], [1, 3]];
+const TABLES = new Map();
+
+export function colours(theme) {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(name).trim();
+  return {
+    theme, ink: read("--ink"), muted: read("--muted"), rule: read("--rule"), paper: read("--paper"),
+    accent: read("--accent"), heads: HEADS[theme], shades: shadesOf(theme),
+  };
+}
+
+// 256 colours as one number each, in the order of bytes that a canvas has.
+function shadesOf(theme) {
+  if (!TABLES.has(theme)) {
+    const stops = STOPS[theme].map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+    TABLES.set(theme, Uint32Array.from({ length: 256 }, (_, i) => {
+      const at = (i / 255) * (stops.length - 1), low = Math.min(stops.length - 2, Math.floor(at));
+      const [r, g, b] = [0, 1, 2].map((c) => Math.round(stops[low][c] + (at - low) * (stops[low + 1][c] - stops[low][c])));
+      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+    }));
+  }
+  return TABLES.get(theme);
+}
+
+export function shade(shades, value) {
+  const rgba = shades[value];
+  return `rgb(${rgba & 255} ${(rgba >> 8) & 255} ${(rgba >> 16) & 255})`;
+}
+
+// The map in so many pixels: a cell fills several, or the largest of several cells fills one.
+export function paint(pixels, stride, left, top, width, height, map, shades) {
+  const { cells, rows, columns } = map;
+  const across = edges(columns, width), down = edges(rows, height);
+  for (let y = 0; y < height; y++) {
+    const at = (top + y) * stride + left;
+    if (y && down[2 * y] === down[2 * y - 2] && down[2 * y + 1] === down[2 * y - 1]) {
+      pixels.copyWithin(at, at - stride, at - stride + width);
+      continue;
+    }
+    for (let x = 0; x < width; x++) {
+      let best = 0;
+      for (let r = down[2 * y]; r < down[2 * y + 1]; r++)
+        for (let i = r * columns + across[2 * x], end = r * columns + across[2 * x + 1]; i < end; i++)
+          if (cells[i] > best) best = cells[i];
+      pixels[at + x] = shades[best];
+    }
+  }
+}
+
+// For each pixel the first cell in it and the one after its last.
+function edges(cells, pixels) {
+  const found = new Int32Array(2 * pixels);
+  for (let i = 0; i < pixels; i++) {
+    const first = Math.floor((i * cells) / pixels);
+    found[2 * i] = first;
+    found[2 * i + 1] = Math.max(first + 1, Math.floor(((i + 1) * cells) / pixels));
+  }
+  return found;
+}
+
+function picture(map, width, height, shades) {
+  const canvas = document.createElement("canvas");
+  canvas.width = width;
+  canvas.height = height;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  paint(new Uint32Array(image.data.buffer), width, 0, 0, width, height, map, shades);
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
+
+export class CanvasSurface {
+  constructor(canvas, width, height, scale = devicePixelRatio || 1) {
+    this.canvas = canvas;
+    this.scale = scale;
+    const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
+    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+    this.context = canvas.getContext("2d");
+    this.context.setTransform(scale, 0, 0, scale, 0, 0);
+    this.context.clearRect(0, 0, width, height);
+  }
+
+  rect(x, y, width, height, { fill, stroke, line = 1, alpha = 1 } = {}) {
+    const context = this.context;
+    context.globalAlpha = alpha;
+    if (fill) { context.fillStyle = fill; context.fillRect(x, y, width, height); }
+    if (stroke) {
+      context.strokeStyle = stroke;
+      context.lineWidth = line;
+      context.setLineDash([]);
+      context.strokeRect(x, y, width, height);
+    }
+    context.globalAlpha = 1;
+  }
+
+  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [] }) {
+    const context = this.context;
+    context.globalAlpha = alpha;
+    context.strokeStyle = stroke;
+    context.lineWidth = width;
+    context.lineCap = "round";
+    context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(x, y);
+    if (upright) context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
+    else context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  text(x, y, words, { fill, size = 12, align = "left", turn = 0, weight = 400 } = {}) {
+    const context = this.context;
+    context.save();
+    context.translate(x, y);
+    context.rotate(turn);
+    Object.assign(context, { fillStyle: fill, textAlign: align, textBaseline: "middle" });
+    context.font = `${weight} ${size}px ${FONT}`;
+    context.fillText(words, 0, 0);
+    context.restore();
+  }
+
+  map(map, x, y, width, height, shades) {
+    const [w, h] = [width, height].map((one) => Math.max(1, Math.round(one * this.scale)));
+    this.context.imageSmoothingEnabled = false;
+    this.context.drawImage(picture(map, w, h, shades), x, y, width, height);
+  }
+}
+
+export class SvgSurface {
+  constructor(width, height, paper) {
+    Object.assign(this, { width, height, parts: [] });
+    this.rect(0, 0, width, height, { fill: paper });
+  }
+
+  rect(x, y, width, height, { fill = "none", stroke = "none", line = 1, alpha = 1 } = {}) {
+    this.add("rect", { x, y, width, height, fill, stroke, "stroke-width": line, opacity: alpha });
+  }
+
+  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [] }) {
+    const [c, d] = upright ? [`${x} ${(y + b) / 2}`, `${a} ${(y + b) / 2}`] : [`${(x + a) / 2} ${y}`, `${(x + a) / 2} ${b}`];
+    this.add("path", {
+      d: `M ${x} ${y} C ${c}, ${d}, ${a} ${b}`, fill: "none", stroke, "stroke-width": width,
+      "stroke-linecap": "round", opacity: alpha, "stroke-dasharray": dash.join(" ") || "none",
+    });
+  }
+
+  text(x, y, words, { fill, size = 12, align = "left", turn = 0, weight = 400 } = {}) {
+    const anchor = { left: "start", center: "middle", right: "end" }[align];
+    this.add("text", {
+      transform: `translate(${x} ${y}) rotate(${(turn * 180) / Math.PI})`, fill, "font-size": size,
+      "font-family": FONT, "font-weight": weight, "text-anchor": anchor, "dominant-baseline": "central",
+    }, words);
+  }
+
+  map(map, x, y, width, height, shades) {
+    const href = picture(map, map.columns, map.rows, shades).toDataURL("image/png");
+    this.add("image", { x, y, width, height, href, preserveAspectRatio: "none", style: "image-rendering: pixelated" });
+  }
+
+  add(tag, attributes, words = "") {
+    const told = Object.entries(attributes).map(([name, value]) => `${name}="${escape(String(value))}"`);
+    this.parts.push(`<${tag} ${told.join(" ")}>${escape(words)}</${tag}>`);
+  }
+
+  toString() {
+    const { width, height } = this;
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">\n${this.parts.join("\n")}\n</svg>\n`;
+  }
+}
+
+// What XML cannot hold at all is shown as a sign.
+const escape = (text) => text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "�")
+  .replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);

@@ -1,0 +1,126 @@
+"""One pass of a network over some tokens, as a page: what the tasks that read text share.
+
+V vocabulary, T tokens that are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.kernels import Seen
+from manyheads.codecs.text import Text
+from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
+from manyheads.inspect.heads import HeadName, cost_each_head
+from manyheads.inspect.interventions import Intervention, intervening, shorten
+from manyheads.inspect.record import recording
+from manyheads.tasks.words import units
+
+START, STOP = "▸", "■"
+MOST_TOKENS = 512  # of a page
+CANDIDATES = 6
+AT_ONCE = 4096  # tokens of copies, each without one head
+# (name of the layer, number of it) -> its part, whose tokens ask, whose answer, the first query
+Place = Callable[[str], tuple[str, str, str, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A network that says how likely each wanted token is, over copies of the same input."""
+
+    network: nn.Module
+    run: Callable[[int], Tensor]  # copies -> log-probabilities (copies, T, V)
+    wanted: Sequence[int]
+    name: Callable[[int], str]  # of a token
+    tokens: int  # of one copy
+
+    def score(self, copies: int) -> Tensor:
+        """(copies, T)"""
+        logs = self.run(copies)
+        at = torch.tensor(self.wanted, device=logs.device).expand(copies, -1)
+        return logs.gather(2, at[..., None])[..., 0].cpu()
+
+    def candidates(self, logs: Tensor) -> list[dict[str, Any]]:
+        """For each wanted token its probability, and those that are likeliest there."""
+        best = logs.exp().topk(min(CANDIDATES, logs.shape[-1]))
+        each = zip(self.wanted, logs, best.values.tolist(), best.indices.tolist(), strict=True)
+        return [
+            {
+                "id": token,
+                "p": round(row[token].exp().item(), 5),
+                "log": round(row[token].item(), 4),
+                "best": [[i, self.name(i), round(p, 5)] for p, i in zip(ps, ids, strict=True)],
+            }
+            for token, row, ps, ids in each
+        ]
+
+
+@torch.no_grad()
+def inspect_pass(
+    one: Pass,
+    rows: Sequence[TokenRow],
+    place: Place,
+    about: Mapping[str, Any],
+    edits: Sequence[Intervention] = (),
+) -> AttentionPage:
+    """What every head looked at, and what the wanted tokens lose without it."""
+    with intervening(one.network, edits):
+        with recording(one.network) as seen:
+            logs = one.run(1)[0]
+        heads = [HeadName(shorten(s.layer), h) for s in seen for h in range(s.weights.shape[1])]
+        costs = cost_each_head(one.network, heads, one.score, max(1, AT_ONCE // one.tokens))
+    if not seen:
+        raise ValueError("this network has no attention: there is nothing to look at")
+    named = [f"{head.layer}/{head.head}" for head in heads]
+    found = {
+        "costs": dict(zip(named, round_rows(costs), strict=True)),
+        "candidates": one.candidates(logs),
+    }
+    return AttentionPage(rows, map_layers(seen, place), {**about, **found})
+
+
+def map_layers(seen: Sequence[Seen], place: Place) -> list[LayerMap]:
+    """Layers of a part are counted by themselves."""
+    counts: dict[str, int] = {}
+    found = []
+    for one in seen:
+        name = shorten(one.layer)
+        part, queries, keys, first = place(name)
+        counts[part] = number = counts.get(part, -1) + 1
+        weights = one.weights[0, :, first:]
+        found.append(LayerMap(name, part, number, queries, keys, weights))
+    return found
+
+
+def make_row(
+    label: str, codec: Text, ids: Sequence[int], before: int = 0, after: int = 0
+) -> TokenRow:
+    """The pieces of a text, with so many signs at its start and at its end."""
+    words, _ = units(codec, ids)
+    return TokenRow(
+        label,
+        [*[START] * before, *map(name_piece, codec.pieces(ids)), *[STOP] * after],
+        [*[-1] * before, *words, *[-1] * after],
+        [*[True] * before, *[False] * len(ids), *[True] * after],
+    )
+
+
+def name_piece(piece: str) -> str:
+    """Spaces are seen where there is nothing else; a line break is no line break."""
+    return piece.strip(" ").replace("\n", "↵") or "␣"
+
+
+def round_rows(table: Tensor) -> list[list[float]]:
+    return [[round(one, 4) for one in row] for row in table.tolist()]
+
+
+def note_cut(*sides: Sequence[int]) -> dict[str, str]:
+    """What a reader should know of a page that does not show all."""
+    longest = max(map(len, sides))
+    if longest <= MOST_TOKENS:
+        return {}
+    return {"note": f"the first {MOST_TOKENS} of {longest:,} tokens are shown"}

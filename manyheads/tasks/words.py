@@ -1,0 +1,49 @@
+"""Which word each piece of a text is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from manyheads.codecs.text import Text
+from manyheads.metrics.scripts import fitting_tokenizer
+
+HALF = "\ufffd"  # of a character, as it is shown
+SPACED = "13a"  # what fits a text with spaces between its words
+Ids = Sequence[int]
+
+
+def units(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
+    """The number of the word that each piece is of, and the words."""
+    text = codec.tokenizer.decode(list(ids), skip_special_tokens=False)
+    if fitting_tokenizer([text]).tokenizer == SPACED:
+        return words_of(added(codec, ids)), text.split()
+    return pieces_of(added(codec, ids, HALF))
+
+
+def added(codec: Text, ids: Ids, without: str = "") -> list[str]:
+    """What each number adds to the text, spaces too, which a whole word by itself has none of."""
+    decode = codec.tokenizer.decode
+    grown = [
+        decode(list(ids[:i]), skip_special_tokens=False).rstrip(without or "\0")
+        for i in range(len(ids) + 1)
+    ]
+    return [after[len(before) :] for before, after in pairwise(grown)]
+
+
+def words_of(pieces: Sequence[str]) -> list[int]:
+    """The number of the word that each piece ends in: ["Ein", " Hu", "nd"] -> [0, 1, 1]
+
+    Words are what spaces part, as `str.split` counts them; a piece before any word has -1.
+    """
+    ends = accumulate(pieces)
+    return [len(text.split()) - 1 for text in ends]
+
+
+def pieces_of(pieces: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Pieces as they are, for a script without spaces: what adds nothing is a part of a character
+    that the next one completes. ["猫", "", "が"] -> [0, 1, 1], ["猫", "が"]
+    """
+    names = [piece for piece in pieces if piece]
+    before = [0, *accumulate(map(bool, pieces))][:-1]
+    return [number if number < len(names) else -1 for number in before], names
