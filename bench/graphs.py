@@ -61,14 +61,15 @@ class Job(NamedTuple):
 
 def prepare(molecules: Path, papers: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    forest = {name: prepare_molecules(molecules, name, folder) for name in TARGETS}
-    (folder / "forest.json").write_text(json.dumps(forest, indent=1) + "\n")
     for name in PAPERS:
         prepare_papers(papers / f"{name}.npz", folder / name)
+    parts = {name: prepare_molecules(molecules, name, folder) for name in TARGETS}
+    forest = {name: grow_forests(name, *both) for name, both in parts.items()}
+    (folder / "forest.json").write_text(json.dumps(forest, indent=1) + "\n")
 
 
-def prepare_molecules(source: Path, name: str, folder: Path) -> list[dict[str, float]]:
-    """Graphs to learn from and to test on; what a random forest makes of descriptors."""
+def prepare_molecules(source: Path, name: str, folder: Path) -> tuple[list[Any], list[Any]]:
+    """Graphs to learn from and to test on, written down; of the latter those that are new."""
     from manyheads.tasks.graph.records import save_graphs
     from manyheads.tasks.graph.sources import LeftOut, read_molecules
 
@@ -86,7 +87,7 @@ def prepare_molecules(source: Path, name: str, folder: Path) -> list[dict[str, f
     known = {one.name for one in parts["train"]}
     tested = [one for one in parts["test"] if one.name not in known]
     print(name, len(parts["train"]), "to learn from,", len(tested), "to test on", left_out)
-    return grow_forests(name, parts["train"], tested)
+    return parts["train"], tested
 
 
 def grow_forests(name: str, train: Sequence[Any], test: Sequence[Any]) -> list[dict[str, float]]:
