@@ -11,7 +11,7 @@ from typed import trained
 import manyheads
 from manyheads.codecs.text import Text
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans
+from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans, in_word, span_of
 from manyheads.tasks.pointing.questions import (
     END,
     START,
@@ -98,7 +98,7 @@ def test_what_is_cut_off_is_not_marked(codec: Text) -> None:
 
 def test_a_span_begins_before_it_ends_and_is_not_too_long() -> None:
     count = 2 * LONGEST
-    text = "?\n" + "x" * count
+    text = "?\n" + "-" * count
     frame = QuestionFrame([*range(count)], [1] * count, [2 + i + 1 for i in range(count)])
     logs = torch.full((count, 2), -9.0)
     logs[40, 0] = logs[10, 1] = 0.0  # the likeliest begin is behind the likeliest end
@@ -109,6 +109,16 @@ def test_a_span_begins_before_it_ends_and_is_not_too_long() -> None:
     assert len(first.text) == 2
     logs[41, 1] = logs[40, 1] = -9.0
     assert all(0 < len(one.ids) <= LONGEST for one in best_spans(text, frame, logs, 50))
+
+
+def test_a_piece_of_a_word_stands_for_the_word_where_spaces_part_words() -> None:
+    text = "?\na foregone end"
+    frame = QuestionFrame([5, 6, 7, 8], [0, 1, 1, 1], [2, 3, 9, 12])
+    assert span_of(text, frame, 2, 2, 0.0).text == "foregone"
+    assert span_of(text, frame, 3, 3, 0.0).text == "foregone"
+    assert in_word("4t")
+    assert not in_word("猫が")
+    assert not in_word("d.")
 
 
 def test_any_of_several_answers_is_right_and_a_question_without_one_costs_nothing(

@@ -81,6 +81,15 @@ def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> lis
 
 
 def span_of(text: str, frame: QuestionFrame, begin: int, end: int, score: float) -> Written:
-    first = frame.ends[begin - 1] if begin else 0
-    found = text[first : frame.ends[end]].strip()
-    return Written(found, score, score, frame.ids[begin : end + 1], True)
+    """Whole words, where a token is a piece of one."""
+    first, last = frame.ends[begin - 1] if begin else 0, frame.ends[end]
+    while first > 0 and in_word(text[first - 1 : first + 1]):
+        first -= 1
+    while last < len(text) and in_word(text[last - 1 : last + 1]):
+        last += 1
+    return Written(text[first:last].strip(), score, score, frame.ids[begin : end + 1], True)
+
+
+def in_word(both: str) -> bool:
+    """Whether two characters belong to one word: of a script that parts words by spaces."""
+    return all(one.isdigit() or one.lower() != one.upper() for one in both)
