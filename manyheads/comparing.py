@@ -28,6 +28,7 @@ from manyheads.training.run import METRICS, RECIPE, TIMES, Run
 from manyheads.training.trainer import Callback
 from manyheads.training.weights import count_parameters
 
+SPEED = "_per_second"  # what the name of a speed in a log ends with
 WORDS = 64  # of the little vocabulary that a layer is measured with
 
 
@@ -131,7 +132,8 @@ class Compared:
 
     kind: str
     parameters: int
-    tokens_per_second: float
+    per_second: float
+    unit: str  # of what is counted: tokens, texts, questions
     scores: dict[str, float]
     layer: MeasuredLayer
     length: int
@@ -140,7 +142,7 @@ class Compared:
         return {
             "network": self.kind,
             "parameters": self.parameters,
-            "tokens_per_second": round(self.tokens_per_second),
+            f"{self.unit}_per_second": round(self.per_second),
             **{name: round(value, 2) for name, value in self.scores.items()},
             "path": self.layer.path(self.length),
             "sequential_steps": self.layer.steps,
@@ -214,13 +216,16 @@ def compare(
 
 def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
     scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
-    speeds = [line["tokens_per_second"] for line in run.lines(TIMES) if "tokens_per_second" in line]
+    noted = [one for line in run.lines(TIMES) for one in line.items()]
+    speeds = sorted((speed, name) for name, speed in noted if name.endswith(SPEED))
+    speed, name = speeds[len(speeds) // 2]
     by_loss = recipe.training.best_by == "loss"
     first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
         count_parameters(open_task(recipe, run).network()),
-        sorted(speeds)[len(speeds) // 2],
+        speed,
+        name.removesuffix(SPEED),
         max(scores, key=lambda one: -one["loss"] if by_loss else one[first]),
         layer,
         length,
@@ -233,7 +238,7 @@ def table(rows: list[Compared]) -> str:
         {
             "network": row.kind,
             "parameters": f"{row.parameters:,}",
-            "tokens/s": f"{row.tokens_per_second:,.0f}",
+            f"{row.unit}/s": f"{row.per_second:,.0f}",
             **{name: f"{value:.2f}" for name, value in row.scores.items()},
             f"path, N = {row.length}": str(row.layer.path(row.length)),
             "one after another": str(row.layer.steps),

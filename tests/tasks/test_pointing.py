@@ -15,6 +15,7 @@ from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans, in_word
 from manyheads.tasks.pointing.questions import (
     END,
     START,
+    Question,
     QuestionFrame,
     find_spans,
     frame_question,
@@ -22,7 +23,9 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import PointingRecipe, QuestionData
-from manyheads.tasks.pointing.task import PointingBatch, PointingTask
+from manyheads.tasks.pointing.task import PointingBatch, PointingTask, hold_out_texts
+from manyheads.tasks.seq2seq.corpus import gather
+from manyheads.tasks.seq2seq.settings import PairData
 
 SOURCE = "Who wrote Faust?\nIn 1808 Goethe wrote a play. Goethe called it Faust."
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
@@ -181,6 +184,25 @@ def test_it_starts_from_an_encoder_that_guessed_hidden_words(tmp_path: Path) -> 
     assert (run / "tokenizer.json").read_text() == (masked / "tokenizer.json").read_text()
 
 
+def test_who_would_write_answers_that_stand_in_their_texts_is_told(tmp_path: Path) -> None:
+    pairs = write_questions(tmp_path / "q.jsonl")
+    assert "`manyheads train pointing` learns to find it" in str(
+        gather("answering", PairData(pairs=pairs)).report
+    )
+    with pairs.open("a") as file:
+        file.write(json.dumps({"context": "ant", "question": "who?", "answer": "bee"}) + "\n")
+    assert gather("answering", PairData(pairs=pairs)).report.remarks == []
+
+
+def test_questions_are_validated_on_with_texts_that_are_not_learned_from() -> None:
+    questions = [Question(f"q{i}?\ntext", (), (), line=i // 3) for i in range(60)]
+    train, valid = hold_out_texts(questions, 5, seed=0)
+    assert len(valid) == 6, "two texts, of three questions each"
+    assert not {one.line for one in train} & {one.line for one in valid}
+    assert len(train) + len(valid) == 60
+    assert hold_out_texts(questions, 500, seed=0)[1] == valid, "a tenth at most"
+
+
 def test_questions_without_answers_in_their_texts_are_told_and_left_out(tmp_path: Path) -> None:
     pairs = write_questions(tmp_path / "q.jsonl")
     with pairs.open("a") as file:
@@ -190,5 +212,5 @@ def test_questions_without_answers_in_their_texts_are_told_and_left_out(tmp_path
         "36 questions to train on, 4 to validate on; 1 left out: no answer is in the text"
     )
     pairs.write_text(json.dumps({"context": "ant", "question": "who?", "answer": "bee"}) + "\n")
-    with pytest.raises(ValueError, match="has 1 questions, 1 of them without an answer in their"):
+    with pytest.raises(ValueError, match="has 0 questions with an answer in their text"):
         PointingTask.gather(PointingRecipe("pointing", QuestionData(pairs=pairs)))

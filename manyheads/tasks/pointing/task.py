@@ -30,13 +30,14 @@ from manyheads.tasks.pointing.model import Pointer
 from manyheads.tasks.pointing.questions import (
     END,
     START,
+    Question,
     QuestionCorpus,
     QuestionFrame,
     frame_question,
     mark_spans,
     read_questions,
 )
-from manyheads.tasks.pointing.settings import PointingRecipe
+from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.threads import sharing, using, work_of
@@ -104,13 +105,11 @@ class PointingTask(Task):
         if data.valid_pairs is not None:
             valid = [*read_questions(data.valid_pairs)]
         else:
-            count = min(data.held_out, len(train) // 10)
-            order = np.random.default_rng([recipe.training.seed, 1]).permutation(len(train))
-            train, valid = split_off(train, {*order[:count].tolist()})
+            train, valid = hold_out_texts(train, data.held_out, recipe.training.seed)
         if not train or not valid:
             raise ValueError(
-                f"{data.pairs} has {len(found):,} questions, {left:,} of them without an answer in "
-                "their text: too few to learn from and to validate on; 10 or more would do"
+                f"{data.pairs} has {len(found) - left:,} questions with an answer in their text "
+                f"and {left:,} without; 10 with one, or --valid-pairs too, would do"
             )
         return QuestionCorpus(train, valid, left)
 
@@ -123,31 +122,33 @@ class PointingTask(Task):
             sources = (one.source for one in corpus.train)
             codec = Text.train(sources, recipe.codec.kind, recipe.codec.size, masked=True)
         codec.save(folder / "tokenizer.json")
-        task, numbers = cls(recipe, codec, folder), folder / "data"
-        told = [str(corpus)]
+        task, told = cls(recipe, codec, folder), [str(corpus)]
         for name, questions in (("train", corpus.train), ("valid", corpus.valid)):
-            frames = [task.frame(one.source) for one in questions]
-            marks = [
-                mark_spans(frame, one.spans) for frame, one in zip(frames, questions, strict=True)
-            ]
-            reached = [any(each) for each in marks]
-            if not any(reached):
-                raise ValueError(
-                    f"no answer of the questions to {name} stands in the first {task.room} tokens; "
-                    "a larger data.longest_tokens would do"
-                )
-            if missed := reached.count(False):
+            if missed := task.lay_down(questions, folder / "data" / name, name):
                 told.append(f"  {missed:,} to {name}: no answer in the first {task.room} tokens")
-            (numbers / name).mkdir(parents=True, exist_ok=True)
-            rows = ([f.ids for f in frames], [f.types for f in frames], marks)
-            for shard, each, size in zip(SHARDS, rows, (codec.size, 3, 4), strict=True):
-                write_shard(numbers / name / shard, compress(each, reached), size)
         lines = (
             json.dumps({"source": one.source, "references": one.references}, ensure_ascii=False)
             for one in corpus.valid
         )
-        write_text(numbers / "valid.jsonl", "\n".join(lines) + "\n")
+        write_text(folder / "data" / "valid.jsonl", "\n".join(lines) + "\n")
         write_text(folder / CORPUS, "\n".join(told) + "\n")
+
+    def lay_down(self, questions: Sequence[Question], path: Path, name: str) -> int:
+        """As numbers on disk; gives how many were left out, whose answers were cut off."""
+        frames = [self.frame(one.source) for one in questions]
+        marks = [mark_spans(f, one.spans) for f, one in zip(frames, questions, strict=True)]
+        reached = [any(each) for each in marks]
+        if not any(reached):
+            raise ValueError(
+                f"no answer of the questions to {name} stands in the first {self.room} tokens; "
+                "a larger data.longest_tokens would do"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        rows = ([f.ids for f in frames], [f.types for f in frames], marks)
+        sizes = (self.codec.size, TYPES, 1 + sum(SIDES))
+        for shard, each, size in zip(SHARDS, rows, sizes, strict=True):
+            write_shard(path / shard, compress(each, reached), size)
+        return reached.count(False)
 
     @classmethod
     def open(cls, recipe: PointingRecipe, folder: Path) -> Self:
@@ -234,6 +235,20 @@ class PointingTask(Task):
         scores["loss"] = self.mean_loss(network, batches)
         shown = range(0, len(sources), max(1, len(sources) // SHOWN))[:SHOWN]
         return Validation(scores, [Sample(sources[i], references[i][0], outputs[i]) for i in shown])
+
+
+def hold_out_texts(
+    questions: list[Question], count: int, seed: int
+) -> tuple[list[Question], list[Question]]:
+    """About so many for validation, a tenth at most, with texts that training never meets."""
+    count = min(count, len(questions) // 10)
+    lines = [one.line for one in questions]
+    order = np.random.default_rng([seed, 1]).permutation(np.unique(lines)).tolist()
+    chosen = set[int]()
+    while len(chosen) < count:
+        line = order.pop()
+        chosen |= {i for i, other in enumerate(lines) if other == line}
+    return split_off(questions, chosen)
 
 
 def point(network: Any, tokens: Tokens, text: Tensor) -> Tensor:
