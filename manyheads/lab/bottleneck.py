@@ -29,7 +29,6 @@ from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import RecurrentConfig
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import EncoderDecoder
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,11 +86,8 @@ class Bottleneck(Experiment):
         network = build_encoder_decoder(config, self.words + 1, self.words + 1, joint=False)
         if kind == LAST:
             network = LastState(network.encoder, network.decoder)
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
         learned = make_batches(self.draw_pairs, self.steps, seed)
-        fit(network, translation_loss, learned, training)
+        fit(network, translation_loss, learned, self.learning_rate)
         generator = torch.Generator().manual_seed(seed + 1000)
         return {
             "bleu": [

@@ -24,7 +24,6 @@ from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.layers import Sublayer
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,11 +79,10 @@ class Depth(Experiment):
         gradients = [
             layer_gradients(self.build(name, depth, seed), tested) for depth in self.depths
         ]
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 5
-        )
         losses = [
-            fit(self.build(name, depth, seed), word_loss, learned, training)
+            fit(
+                self.build(name, depth, seed), word_loss, learned, self.learning_rate, warmup_part=5
+            )
             for depth in self.trained
         ]
         return {

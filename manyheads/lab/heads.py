@@ -31,7 +31,6 @@ from manyheads.lab.training import (
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,11 +67,11 @@ class Heads(Experiment):
         torch.manual_seed(seed)
         network = self.build(count)
         distances = range(1, self.lookups + 1)
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
         losses = fit(
-            network, lambda net, ids: earlier_loss(net(ids), ids, distances), learned, training
+            network,
+            lambda net, ids: earlier_loss(net(ids), ids, distances),
+            learned,
+            self.learning_rate,
         )
         with torch.no_grad():
             right = earlier_right(network(tested), tested, distances).float()

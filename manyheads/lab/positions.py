@@ -22,7 +22,6 @@ from manyheads.lab.training import earlier_loss, earlier_right, fit, make_batche
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,11 +91,11 @@ class Positions(Experiment):
         outcomes = len(self.distances) * (self.words + 1)
         torch.manual_seed(seed)
         network = build_classifier(config, self.words + 1, outcomes, pooling=None)
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
         losses = fit(
-            network, lambda net, ids: earlier_loss(net(ids), ids, self.distances), learned, training
+            network,
+            lambda net, ids: earlier_loss(net(ids), ids, self.distances),
+            learned,
+            self.learning_rate,
         )
         return {
             "losses": losses[:: max(1, self.steps // 50)],

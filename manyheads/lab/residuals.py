@@ -34,7 +34,6 @@ from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import EncoderDecoder
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,10 +91,7 @@ class Residuals(Experiment):
         probed, tested = make_batches(partial(self.draw_sentences, self.tried), 2, seed + 1000)
         torch.manual_seed(seed)
         network = self.build(case)
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
-        losses = fit(network, copying_loss, learned, training)
+        losses = fit(network, copying_loss, learned, self.learning_rate)
         maps = cross_attention(network, tested)  # of each layer (T, T)
         masses = [float((each * self.near_diagonal()).sum() / self.length) for each in maps]
         best = max(range(self.depth), key=masses.__getitem__)

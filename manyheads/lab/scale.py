@@ -24,7 +24,6 @@ from manyheads.lab.weights import recall_accuracy, recall_loss
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,10 +72,7 @@ class Scale(Experiment):
             if step % self.every == 0:
                 seen.append(look_inside(network, tested))
 
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
-        fit(network, recall_loss, learned, training, watch)
+        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
         watch(0)
         return {
             **{f"start {key}": pick(begins, key) for key in begins[0]},

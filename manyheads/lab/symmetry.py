@@ -30,7 +30,6 @@ from manyheads.lab.training import fit, make_batches
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Decoder, Embedding, Tokens
-from manyheads.training.config import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,10 +77,7 @@ class Symmetry(Experiment):
         *learned, tested = make_batches(self.draw_images, self.steps + 1, seed)
         torch.manual_seed(seed)
         network = self.build(pattern)
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
-        fit(network, lambda net, images: self.bits(net, images).mean(), learned, training)
+        fit(network, lambda net, images: self.bits(net, images).mean(), learned, self.learning_rate)
         with torch.no_grad():
             bits = self.bits(network, tested).unflatten(1, (self.rows_of_image, -1)).mean((0, 1))
         images = self.write(network, seed).unflatten(1, (self.rows_of_image, -1))

@@ -5,7 +5,7 @@ B batch, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,11 +21,18 @@ Batch = tuple[Tensor, Tensor]  # what is read, and what is to be said of it
 def fit(
     network: nn.Module,
     loss_of: Callable[[Any, Any], Tensor],
-    batches: Iterable[Any],
-    training: Training,
+    batches: Sequence[Any],
+    learning_rate: float,
+    *,
+    warmup_part: int = 10,
     watch: Callable[[int], None] = lambda step: None,
 ) -> list[float]:
-    """Train on these batches, one a step, and give the loss of each; `watch` is called before."""
+    """Train on these batches, one a step, and give the loss of each; `watch` is called before.
+
+    The rate grows in the first part of so many, then falls to zero on a line.
+    """
+    steps = len(batches)
+    training = Training(steps=steps, learning_rate=learning_rate, warmup_steps=steps // warmup_part)
     learner = Learner(network, lambda each, batch: {"loss": loss_of(each, batch)}, training)
     losses = []
     for step, batch in enumerate(batches):

@@ -26,7 +26,6 @@ from manyheads.modules.build import build_classifier
 from manyheads.modules.config import ConvolutionalConfig, TransformerConfig
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block
-from manyheads.training.config import Training
 from manyheads.training.weights import count_parameters
 
 if TYPE_CHECKING:
@@ -90,10 +89,7 @@ class Weights(Experiment):
             if step % self.every == 0:
                 accuracies.append(recall_accuracy(network, tested))
 
-        training = Training(
-            steps=self.steps, learning_rate=self.learning_rate, warmup_steps=self.steps // 10
-        )
-        fit(network, recall_loss, learned, training, watch)
+        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
         watch(0)
         found: Numbers = {"accuracy": accuracies, "parameters": count_parameters(network)}
         return found if kind == CONVOLUTION else {**found, "maps": self.mixing(network, tested)}
