@@ -26,6 +26,7 @@ from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.cuda_graph import WARM_UPS, swap_kernel
 from manyheads.decoding.step import CachedStep
+from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Memory
 from manyheads.modules.transformer import Decoder, Tokens
 
@@ -176,9 +177,7 @@ class GraphedRows:
 
 
 class GraphedStep(CachedStep):
-    """A step that is recorded from the second token on: the first is read by all at once, and a
-    beam then has more rows.
-    """
+    """A step that is recorded; what a start has before its last token is read at once."""
 
     def __init__(self, decoder: Decoder, memory: Memory, longest: int):
         """Where `longest` are the tokens that it will read, those of the start among them."""
@@ -188,7 +187,7 @@ class GraphedStep(CachedStep):
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
-        if self.graphed is None and (self.length == 0 or ids.shape[1] != 1):
+        if self.graphed is None and ids.shape[1] != 1:
             logits = super().read(ids)
             self.rows = len(ids)
             return logits
@@ -197,25 +196,35 @@ class GraphedStep(CachedStep):
                 f"a recorded step reads one token at a time, up to {self.longest}; "
                 f"{ids.shape[1]} came after {self.length}"
             )
-        graphed = self.graphed or self.begin()
+        graphed = self.graphed or self.begin(len(ids))
         graphed.ids[: len(ids)] = ids
         graphed.place.fill_(self.length)
         graphed.play()
         self.length += 1
         return graphed.logits[: len(ids), None]
 
-    def begin(self) -> GraphedRows:
-        """From the cache that grew into one that a recording reads."""
-        grown = cast(Growing, self.cache)
+    def begin(self, rows: int) -> GraphedRows:
+        """From the cache that grew, if anything was read, into one that a recording reads."""
+        self.rows, grown = rows, cast(Growing, self.cache)
         assert self.memory is not None
         own = {i: (key.held(), value.held()) for i, (key, value) in grown.own.items()}
-        tokens = self.memory.states.shape[1]
-        lengths = lengths_of(self.memory, self.rows)
-        every = torch.arange(self.rows, device=lengths.device)
-        graphed = self.find(self.rows, tokens)
-        graphed.fill(own, grown.memory, lengths, every, self.length)
+        lengths = lengths_of(self.memory, rows)
+        graphed = self.find(rows, self.memory.states.shape[1])
+        every = torch.arange(rows, device=lengths.device)
+        graphed.fill(own, grown.memory or self.remember(), lengths, every, self.length)
         self.graphed = graphed
         return graphed
+
+    def remember(self) -> dict[int, KeyValue]:
+        """What each layer knows of the memory."""
+        assert self.memory is not None
+        states, at, _ = self.memory
+        blocks = cast(list[Block], cast(Decoder, self.decoder).stack.blocks)
+        layers = [cast(Attention, cast(Sublayer, one.cross_attention).part) for one in blocks]
+        return {
+            i: one.remember(states, Pairs(len(states), one.heads, at, at))
+            for i, one in enumerate(layers)
+        }
 
     def find(self, rows: int, tokens: int) -> GraphedRows:
         decoder = cast(Decoder, self.decoder)

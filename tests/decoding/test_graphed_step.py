@@ -58,6 +58,15 @@ def test_each_strategy_writes_the_same(kind: str, device: str) -> None:
             assert_same(some, others)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_start_of_several_tokens_is_read_at_once(device: str) -> None:
+    network, memory = on(device, TRANSFORMERS[0])
+    decoder = cast(Decoder, network.decoder)
+    start, bounds = begin(COUNT).expand(-1, 2).to(device), Bounds(STOP, 9)
+    found = greedy(GraphedStep(decoder, memory, 11), start, bounds)
+    assert_same(found, greedy(CachedStep(decoder, memory), start, bounds))
+
+
 def test_sizes_are_few() -> None:
     assert StepSize.around(5, 70, 33) == (8, 128, 64)
     assert StepSize.around(1, 1, 1) == (1, 64, 32)
