@@ -60,7 +60,7 @@ def test_each_strategy_writes_the_same(kind: str, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_start_of_several_tokens_is_read_at_once(device: str) -> None:
-    network, memory = on(device, TRANSFORMERS[0])
+    network, memory = on(device, next(iter(TRANSFORMERS)))
     decoder = cast(Decoder, network.decoder)
     start, bounds = begin(COUNT).expand(-1, 2).to(device), Bounds(STOP, 9)
     found = greedy(GraphedStep(decoder, memory, 11), start, bounds)
