@@ -253,6 +253,27 @@ def decoding() -> str:
     return "\n".join(lines)
 
 
+def commands() -> str:
+    """The speed of `train` itself, in each way of running it."""
+    rows = json.loads((HERE / "train-translation-h200.json").read_text())["rows"]
+    lines = ["| `manyheads train translation --preset base` | target tokens/s |", "|---|---|"]
+    lines += [f"| {row['way']} | {row['tokens_per_second']:,.0f} |" for row in rows]
+    return "\n".join(lines)
+
+
+def translating() -> str:
+    """Tokens a second on a GPU, ours and transformers'."""
+    rows = json.loads((HERE / "decoding-h200.json").read_text())["rows"]
+    lines = ["| Transformer-base, bfloat16, 32 tokens each | ours | Marian by `generate` | |"]
+    lines.append("|---|---|---|---|")
+    for row in rows:
+        name = "greedy" if row["beam"] == 1 else f"beam {row['beam']}"
+        name += f", {row['batch']} at once, tokens/s"
+        ours, theirs = row["ours"], row["Marian"]
+        lines.append(f"| {name} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} × |")
+    return "\n".join(lines)
+
+
 def exported() -> str:
     """The same model here and exported, 1,000 sentences, beam 5."""
     rows = json.loads((HERE / "decoding-cpu.json").read_text())["rows"]
@@ -465,6 +486,8 @@ TABLES = {
     "training": training,
     "decoding": decoding,
     "exported": exported,
+    "commands": commands,
+    "translating": translating,
     "language": language,
     "gpt2": gpt2,
     "chorales": chorales,
