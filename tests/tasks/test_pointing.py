@@ -161,7 +161,7 @@ def test_it_learns_to_point_and_is_used_and_evaluated(tmp_path: Path) -> None:
     assert best.score > other.score
     with pytest.raises(ValueError, match="a model that points at answers is not exported"):
         model.portable()
-    with pytest.raises(ValueError, match="does not begin with a prefix"):
+    with pytest.raises(ValueError, match="it begins with no prefix and is not drawn"):
         [*model.write(asked, prefix="A")]
 
 

@@ -46,8 +46,11 @@ class Pointer(Model):
         long: str | None = None,
     ) -> Iterator[list[Written]]:
         """For each question with its text the best spans, in order, however long the input is."""
-        if prefix:
-            raise ValueError("an answer that is pointed at does not begin with a prefix")
+        if prefix or how.temperature:
+            raise ValueError(
+                "an answer that is pointed at stands in the text: it begins with no prefix and is "
+                "not drawn by a temperature; leave them out"
+            )
         for some in gather_texts(readable(texts), at_once, ready):
             yield from self.point(some, how.nbest)
 
