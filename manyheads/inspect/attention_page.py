@@ -27,6 +27,13 @@ SOURCES = Path(__file__).parent / "page"
 # In the order of what they import: inlined, they are one script.
 MODULES = ("data.js", "surface.js", "lines.js", "maps.js", "tables.js", "state.js", "main.js")
 POLICY = "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'"
+Levels = NDArray[np.uint8]
+FINE: Levels = np.arange(256, dtype=np.uint8)
+# A large page has fewer: each weight is still right to 1/255.
+COARSE: Levels = np.array(
+    [*range(0, 40, 5), *range(40, 64, 4), *range(64, 128, 2), *range(128, 256)], np.uint8
+)
+LARGE_BYTES = 3_000_000  # 4 MB as letters
 FRAME = (
     '<iframe srcdoc="{}" title="what the model looked at" loading="lazy" '
     'style="width: 100%; height: 860px; border: 0"></iframe>'
@@ -89,8 +96,12 @@ class AttentionPage:
 
     def payload(self) -> bytes:
         """The length of the header in four bytes, the header in JSON, the maps; compressed."""
+        payload = self.compress(FINE)
+        return payload if len(payload) <= LARGE_BYTES else self.compress(COARSE)
+
+    def compress(self, levels: Levels) -> bytes:
         header = json.dumps(self.header(), separators=(",", ":")).encode()
-        maps = b"".join(to_bytes(one.weights).tobytes() for one in self.maps)
+        maps = b"".join(to_bytes(one.weights, levels).tobytes() for one in self.maps)
         return gzip.compress(struct.pack("<I", len(header)) + header + maps, 6, mtime=0)
 
     def html(self) -> str:
@@ -118,9 +129,10 @@ class AttentionPage:
         return FRAME.format(html.escape(self.html(), quote=True))
 
 
-def to_bytes(weights: Tensor) -> NDArray[np.uint8]:
+def to_bytes(weights: Tensor, levels: Levels = FINE) -> NDArray[np.uint8]:
     """The root of each weight in 1/255: of many small weights a linear byte would lose most."""
-    return (weights.float().clamp(0, 1).sqrt() * 255).round().byte().cpu().numpy()
+    roots = weights.float().clamp(0, 1).sqrt().mul(255).cpu().numpy()
+    return levels[np.digitize(roots, (levels[1:].astype(np.float32) + levels[:-1]) / 2)]
 
 
 def from_bytes(stored: NDArray[np.uint8]) -> NDArray[np.float32]:

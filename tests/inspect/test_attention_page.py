@@ -5,10 +5,21 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from manyheads.cli.app import app
-from manyheads.inspect.attention_page import MODULES, SOURCES, AttentionPage, read_payload
+from manyheads.inspect.attention_page import (
+    COARSE,
+    FINE,
+    MODULES,
+    SOURCES,
+    AttentionPage,
+    Levels,
+    from_bytes,
+    read_payload,
+    to_bytes,
+)
 from manyheads.inspect.record import recording
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
@@ -42,6 +53,15 @@ def test_cells_of_the_page_are_what_was_recorded(model: Translator, page: Attent
         assert weights.shape == maps[layer].shape
         cell = tuple(draw.randrange(size) for size in weights.shape)
         assert maps[layer][cell] == pytest.approx(weights[cell].item(), abs=1 / 255)
+
+
+@pytest.mark.parametrize("levels", [FINE, COARSE], ids=["fine", "coarse"])
+def test_a_weight_is_right_to_a_255th(levels: Levels) -> None:
+    weights = torch.linspace(0, 1, 100_001)
+    found = from_bytes(to_bytes(weights, levels))
+    assert abs(found - weights.numpy()).max() <= 1 / 253
+    assert found[0] == 0
+    assert found[-1] == 1
 
 
 def test_candidates_and_costs_are_there_for_what_is_written(page: AttentionPage) -> None:

@@ -100,25 +100,44 @@ export class Lines {
     });
   }
 
-  // What is read is as dark as it is read.
+  // What is read is as dark as it is read. Only what changes is touched.
   tint() {
-    const { maps, looked, pinned, colours } = this.shown;
+    const { looked, pinned } = this.shown;
     for (const [side, places] of Object.entries(this.places)) {
-      const other = looked && side !== looked.side;
-      places.forEach(({ button }, at) => {
-        const here = (one) => one && one.side === side && one.at === at;
-        let share = 0;
-        if (other) for (const { map } of maps) share += side === "keys" ? shareAt(map, looked.at, at) : shareAt(map, at, looked.at);
-        share /= maps.length;
-        const value = Math.round(255 * Math.sqrt(share) * 0.92);
-        button.style.backgroundColor = other && share > 0.004 ? shade(colours.shades, value) : "";
-        button.style.color = other && (colours.theme === "light" ? value > 130 : value > 165) ? colours.paper : "";
-        button.classList.toggle("looked", !!here(looked));
-        button.classList.toggle("pinned", !!here(pinned));
-        if (here(pinned)) button.setAttribute("aria-pressed", "true");
-        else button.removeAttribute("aria-pressed");
+      const values = looked && side !== looked.side ? this.readFrom(side, looked.at, places.length) : null;
+      places.forEach((place, at) => {
+        const value = values ? values[at] : 0;
+        const here = (one) => !!one && one.side === side && one.at === at;
+        const marks = (here(looked) ? 1 : 0) + (here(pinned) ? 2 : 0);
+        if (value !== (place.value ?? 0)) this.shade(place, value);
+        if (marks !== (place.marks ?? 0)) this.sign(place, marks);
       });
     }
+  }
+
+  // What the maps have, on average, between one token and each of the other side.
+  readFrom(side, at, count) {
+    const { maps } = this.shown;
+    return Uint8Array.from({ length: count }, (_, i) => {
+      let share = 0;
+      for (const { map } of maps) share += side === "keys" ? shareAt(map, at, i) : shareAt(map, i, at);
+      return share / maps.length > 0.004 ? 235 * Math.sqrt(share / maps.length) : 0;
+    });
+  }
+
+  shade(place, value) {
+    const { colours } = this.shown, { style } = place.button;
+    place.value = value;
+    style.backgroundColor = value ? shade(colours.shades, value) : "";
+    style.color = value > (colours.theme === "light" ? 130 : 165) ? colours.paper : "";
+  }
+
+  sign(place, marks) {
+    place.marks = marks;
+    place.button.classList.toggle("looked", !!(marks & 1));
+    place.button.classList.toggle("pinned", !!(marks & 2));
+    if (marks & 2) place.button.setAttribute("aria-pressed", "true");
+    else place.button.removeAttribute("aria-pressed");
   }
 
   // The whole view again, with its words, for a file.
