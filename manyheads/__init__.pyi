@@ -96,6 +96,8 @@ from manyheads.decoding.cuda_graph import CudaGraphDecoder as CudaGraphDecoder
 # looking inside
 from manyheads.inspect.record import recording as recording
 from manyheads.inspect.interventions import off as off, overwritten as overwritten
+from manyheads.inspect.interventions import Forbidden as Forbidden, Forced as Forced, Off as Off
+from manyheads.inspect.interventions import Overwritten as Overwritten
 from manyheads.inspect.drawing import draw as draw, AttentionMap as AttentionMap
 
 # trained models

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -52,6 +52,8 @@ class Bounds:
     shortest: int = 0  # tokens before the stop may come
     prefix: Sequence[Sequence[int]] = ()  # the tokens that each must begin with
     never: tuple[int, ...] = ()  # what is not written: padding, the start
+    forced: Mapping[int, int] = field(default_factory=dict)  # the one token at a place, for all
+    forbidden: Mapping[int, Sequence[int]] = field(default_factory=dict)  # those not at a place
     loop: int = 0  # tokens at the end that only repeat a quarter of them or less: it ends there
 
     def __post_init__(self) -> None:
@@ -109,11 +111,14 @@ class Bounds:
         if written == 0:
             self.check(logs.shape[1])
         early = () if written >= self.shortest else self.stops
+        early = (*early, *self.forbidden.get(written, ()))
         forced = [
             (i, self.prefix[row][written])
             for i, row in enumerate(rows if self.prefix else ())
             if written < len(self.prefix[row])
         ]
+        if written in self.forced:
+            forced = [(i, self.forced[written]) for i in range(len(rows))]
         if not forced:
             return forbid(logs, (*self.never, *early))
         at, token = torch.tensor(forced, device=logs.device).T
@@ -124,6 +129,8 @@ class Bounds:
 
     def check(self, vocabulary: int) -> None:
         named = {"stop": self.stops, "never": self.never}
+        named |= {f"place {at}": (one,) for at, one in self.forced.items()}
+        named |= {f"place {at}": (*some,) for at, some in self.forbidden.items()}
         named |= {f"the prefix of sequence {row}": (*ids,) for row, ids in enumerate(self.prefix)}
         for what, tokens in named.items():
             for token in tokens:

@@ -13,7 +13,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class LayerMap:
     queries: str
     keys: str
     weights: Tensor  # (H, Q, K)
+    first: int = 0  # the place of the first query
 
     @property
     def own(self) -> bool:
@@ -87,6 +88,7 @@ class AttentionPage:
                 "queries": one.queries,
                 "keys": one.keys,
                 "shape": list(one.weights.shape),
+                "first": one.first,
                 "numbers": describe_heads(one.weights, rows[one.keys].signs, one.own),
             }
             for one in self.maps
@@ -118,6 +120,9 @@ class AttentionPage:
         for mark, text in filled.items():
             page = page.replace(mark, text)
         return page
+
+    def with_about(self, **more: Any) -> AttentionPage:
+        return replace(self, about={**self.about, **more})
 
     def base64(self) -> str:
         return base64.b64encode(self.payload()).decode()

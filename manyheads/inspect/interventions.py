@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +81,13 @@ class Forbidden:
 
 
 Intervention: TypeAlias = Off | Overwritten | Forced | Forbidden
+KINDS: dict[str, Any] = {
+    "off": Off,
+    "overwritten": Overwritten,
+    "forced": Forced,
+    "forbidden": Forbidden,
+}
+NUMBERS = ("head", "place", "token")
 
 
 @dataclass(frozen=True)
@@ -143,3 +150,42 @@ def check_head(names: Mapping[str, tuple[str, int]], layer: str, head: int) -> N
         raise ValueError(
             f"heads of {layer} are numbered 0 to {names[layer][1] - 1}, {head} was asked for"
         )
+
+
+def sort_tokens(edits: Sequence[Intervention]) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """The token that is forced at a place, and those that are forbidden there."""
+    forced = {one.place: one.token for one in edits if isinstance(one, Forced)}
+    forbidden: dict[int, list[int]] = {}
+    for one in edits:
+        if isinstance(one, Forbidden):
+            forbidden.setdefault(one.place, []).append(one.token)
+    return forced, forbidden
+
+
+def read_intervention(told: Any) -> Intervention:
+    """{"kind": "off", "layer": "decoder.3.cross", "head": 2} -> Off("decoder.3.cross", 2)"""
+    given = dict(told) if isinstance(told, Mapping) else {}
+    kind = given.pop("kind", None)
+    if kind not in KINDS:
+        raise ValueError(f"an intervention is one of {', '.join(KINDS)}, got {kind!r}")
+    for name in NUMBERS:
+        if name in given and (type(given[name]) is not int or given[name] < 0):
+            raise ValueError(f"{name} is a whole number from 0 on, got {given[name]!r}")
+    if "weights" in given:
+        given["weights"] = read_weights(given["weights"])
+    try:
+        made: Intervention = KINDS[kind](**given)
+    except TypeError:
+        raise ValueError(f"{kind} does not take {', '.join(given)}") from None
+    return made
+
+
+def read_weights(told: Any) -> dict[int, float]:
+    """{"3": 1} -> {3: 1.0}"""
+    try:
+        weights = {int(place): float(weight) for place, weight in dict(told).items()}
+    except (TypeError, ValueError):
+        weights = {-1: 0.0}
+    if any(place < 0 or not 0 <= weight <= 1 for place, weight in weights.items()):
+        raise ValueError(f"weights are shares from 0 to 1 by their places, got {told!r}")
+    return weights

@@ -24,7 +24,7 @@ START, STOP = "▸", "■"
 MOST_TOKENS = 512  # of a page
 CANDIDATES = 6
 AT_ONCE = 4096  # tokens of copies, each without one head
-# (name of the layer, number of it) -> its part, whose tokens ask, whose answer, the first query
+# The name of a layer -> its part, whose tokens ask, whose answer, the first query
 Place = Callable[[str], tuple[str, str, str, int]]
 
 
@@ -92,7 +92,7 @@ def map_layers(seen: Sequence[Seen], place: Place) -> list[LayerMap]:
         part, queries, keys, first = place(name)
         counts[part] = number = counts.get(part, -1) + 1
         weights = one.weights[0, :, first:]
-        found.append(LayerMap(name, part, number, queries, keys, weights))
+        found.append(LayerMap(name, part, number, queries, keys, weights, first))
     return found
 
 

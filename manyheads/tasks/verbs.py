@@ -43,21 +43,26 @@ class ExamplesOptions(Options):
 
 @dataclass(frozen=True)
 class InspectOptions(Options):
-    """Show what every head looks at: a page in one file, which opens in any browser.
+    """Show what every head looks at: a page in one file, or live where no file is named.
 
     Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
     """
 
     text: str | None = setting(None, "The text to look at.", argument="TEXT")
-    out: Path | None = setting(None, "Write the page to this .html file.")
+    out: Path | None = setting(
+        None, "Write the page to this .html file.", instead="live, on this machine alone"
+    )
+    port: int | None = setting(None, "Of the live page.", instead="one that is free")
 
     def __post_init__(self) -> None:
-        if self.text is None or not self.text.strip():
-            raise ValueError(
-                'what is looked at is a text: manyheads inspect "Ich habe keine Zeit."'
-            )
+        if self.text is not None and not self.text.strip():
+            raise ValueError("a text to look at has at least one word, a blank one came")
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError(f"a port is 1 to 65535, got {self.port}")
         if self.out is None:
-            raise ValueError("the page is written to a file: --out page.html")
+            return
+        if self.text is None:
+            raise ValueError('a page is of a text: manyheads inspect "Guten Tag." --out page.html')
         refuse_unwritable("--out", self.out)
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--out names a .html file, got {self.out}")

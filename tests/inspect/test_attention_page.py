@@ -123,7 +123,8 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        (["  "], "what is looked at is a text"),
+        (["  "], "at least one word, a blank one came"),
+        (["--out", "page.html"], "a page is of a text"),
         (["Hallo", "--out", "page.png"], "--out names a .html file, got page.png"),
         (["Hallo", "--out", "nowhere/page.html"], "a file in a folder that is there"),
     ],

@@ -19,10 +19,11 @@ export class Page {
   constructor(attention) {
     this.state = readState();
     this.looked = null;
+    this.live = null; // who asks the model again, where the page is live
     const pin = (side, at) => this.pin(side, at);
     this.lines = new Lines(byId("lines"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
-    this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: pin });
+    this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
     this.ranking = new Ranking(byId("ranking"), {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
@@ -47,6 +48,7 @@ export class Page {
     }));
     byId("only").replaceChildren(...["all", ...this.order].map((part) =>
       Object.assign(document.createElement("option"), { value: part, textContent: part === "all" ? "all heads" : this.named(part)[0] })));
+    showTried(attention.header.tried);
     byId("candidates-section").hidden = !attention.header.candidates?.length;
     this.render();
   }
@@ -101,6 +103,8 @@ export class Page {
       name: key === MEAN ? "mean of all heads" : `head ${attention.heads.get(key).name}`,
     }));
     this.controls();
+    this.live?.controls(this.maps);
+    byId("only-this").hidden = true;
     this.lines.fill("keys", this.units.keys);
     this.lines.fill("queries", this.units.queries);
     this.lines.layout();
@@ -160,6 +164,14 @@ export class Page {
     this.beside();
   }
 
+  // The cell that was clicked: a live page can let the head read that alone.
+  pick() {
+    const [row, column] = this.large.here, [{ key }] = this.maps, button = byId("only-this");
+    button.hidden = !this.live || key === MEAN;
+    button.textContent = `let “${this.units.queries[row].text}” read only “${this.units.keys[column].text}” here`;
+    this.picked = { key, query: this.units.queries[row], keys: this.units.keys[column] };
+  }
+
   cell(cell) {
     byId("cell").textContent = cell ? `${this.maps[0].name}: ${sayCell(cell, this.maps[0].map, this.units)}` : "";
   }
@@ -176,7 +188,7 @@ export class Page {
       const unit = this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
       about.textContent = `“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
         (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
-      fillCandidates(list, some);
+      fillCandidates(list, some, unit.begin, this.live);
     }
     byId("instead").textContent = query === null ? "" : this.instead(query);
     byId("numbers").hidden = query === null;
@@ -256,6 +268,17 @@ export class Page {
     drawn.export(surface);
     surface.canvas.toBlob((blob) => download(`${view}.png`, blob, "image/png"));
   }
+}
+
+function showTried(tried) {
+  byId("tried").hidden = !Array.isArray(tried) || !tried.length;
+  if (byId("tried").hidden) return;
+  byId("tried-list").replaceChildren(...tried.flatMap(({ what, wrote, log }) => {
+    const [term, said] = ["dt", "dd"].map((tag) => document.createElement(tag));
+    term.textContent = String(what);
+    said.textContent = `${wrote}  (${Number(log).toFixed(2)})`;
+    return [term, said];
+  }));
 }
 
 const held = byId("data");

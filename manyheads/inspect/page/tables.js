@@ -81,8 +81,8 @@ export function fillRow(table, at, maps, units) {
 }
 
 // The likeliest tokens where this one was written, each with its probability.
-export function fillCandidates(list, candidates) {
-  list.replaceChildren(...candidates.flatMap(({ id, best, p }) => {
+export function fillCandidates(list, candidates, begin, live) {
+  list.replaceChildren(...candidates.flatMap(({ id, best, p }, number) => {
     const rows = best.some(([other]) => other === id) ? best : [...best.slice(0, -1), [id, "(written)", p]];
     return rows.map(([other, text, share]) => {
       const item = cell("li", "", { className: other === id ? "written" : "" });
@@ -92,6 +92,7 @@ export function fillCandidates(list, candidates) {
       const track = cell("span", "", { className: "track" });
       track.append(bar);
       item.append(cell("span", text, { className: "word", dir: "auto" }), track, cell("span", percent(share), { className: "share" }));
+      if (live) item.append(live.choice(begin + number, other, text, other === id));
       return item;
     });
   }));

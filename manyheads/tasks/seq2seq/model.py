@@ -19,6 +19,7 @@ from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
+from manyheads.inspect.interventions import Intervention, intervening, sort_tokens
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.inspection import MOST_TOKENS as MOST_INSPECTED
@@ -261,26 +262,48 @@ class Translator(Model):
         rows = [*target.pieces(ids), "■"]
         return AttentionMap(layers[layer], rows, [*source.pieces(read), "■"], text)
 
-    def inspect(self, text: str, written: str | None = None, *, beam: int = BEAM) -> AttentionPage:
+    @torch.no_grad()
+    def inspect(
+        self,
+        text: str,
+        written: str | None = None,
+        *,
+        what_if: Sequence[Intervention] = (),
+        beam: int = BEAM,
+    ) -> AttentionPage:
         """What every head looked at, as a page: a notebook shows it, `.save("page.html")` keeps it.
 
-        What is looked at is what the model writes, unless other words are given as `written`.
+        What is looked at is what the model writes, unless other words are given as `written`;
+        `what_if` says what is to be otherwise, as `Off("decoder.2.cross", 5)` does.
         """
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(whole(text, "the text"))
         if not read:
             raise ValueError("a text to look at has at least one word, a blank one came")
         if written is None:
-            ids = self.best(read[:MOST_INSPECTED], DecodingConfig(beam=beam))
+            with intervening(self.network, what_if):
+                ids = self.best(read[:MOST_INSPECTED], DecodingConfig(beam=beam), what_if)
         else:
             ids = target.encode(whole(written, "what is written"))
         about = {"model": self.name, "task": self.kind, "read": text, "wrote": target.render(ids)}
-        return inspect_pair(
-            self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about | note_cut(read, ids)
-        )
+        about |= note_cut(read, ids)
+        return inspect_pair(self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about, what_if)
 
-    def best(self, ids: Ids, how: DecodingConfig = DecodingConfig()) -> list[int]:
-        ((best, *_),) = write_targets(self.network, [ids], how, special=self.special_tokens)
+    def best(
+        self,
+        ids: Ids,
+        how: DecodingConfig = DecodingConfig(),
+        what_if: Sequence[Intervention] = (),
+    ) -> list[int]:
+        forced, forbidden = sort_tokens(what_if)
+        ((best, *_),) = write_targets(
+            self.network,
+            [ids],
+            how,
+            special=self.special_tokens,
+            forced=forced,
+            forbidden=forbidden,
+        )
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:

@@ -125,10 +125,12 @@ class EvaluateOptions(Options):
 
 @dataclass(frozen=True)
 class InspectTranslationOptions(InspectOptions):
-    """Show what every head looks at while the model writes: a page in one file, which opens in any
-    browser.
+    """Show what every head looks at while the model writes: a page in one file, or live where no
+    file is named, to type, click and change.
 
     Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
+
+    Example: manyheads inspect --model de-en
     """
 
     written: str | None = setting(None, "Look at this output.", instead="what the model writes")
@@ -137,6 +139,6 @@ class InspectTranslationOptions(InspectOptions):
 COMMANDS = "manyheads.tasks.seq2seq.commands"
 VERBS = {
     "translate": Verb(TranslateOptions, f"{COMMANDS}:translate"),
-    "inspect": Verb(InspectTranslationOptions, "manyheads.cli.inspect:write_page"),
+    "inspect": Verb(InspectTranslationOptions, "manyheads.cli.inspect:inspect_text"),
     "evaluate": Verb(EvaluateOptions, f"{COMMANDS}:evaluate_pairs"),
 }
