@@ -141,9 +141,16 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
             json.dumps({"question": "Who?", "context": " ".join(some), "answer": some[0]})
             for some in told
         ],
-        "nodes.tsv": ["id\twords\tlabel"]
-        + [f"{i}\t{text}\t{'ab'[text.endswith('?')]}" for i, text in enumerate(target[:500])],
-        "edges.tsv": ["one\tother"] + [f"{i}\t{i * 7 % 500}" for i in range(500)],
+        "graphs.jsonl": [
+            json.dumps(
+                {
+                    "nodes": {"letter": [*text[:20]]},
+                    "edges": [[i, i + 1, "next"] for i in range(len(text[:20]) - 1)],
+                    "targets": {"vowels": sum(map(text[:20].count, "aeiou")) / 20},
+                }
+            )
+            for text in target
+        ],
         "tags.jsonl": [
             json.dumps(
                 {
@@ -166,7 +173,7 @@ def corpora(folder: Path, pairs: list[list[str]]) -> dict[str, list[str]]:
         "classification": ["--data", at["labels.tsv"]],
         "regression": ["--data", at["numbers.tsv"]],
         "labelling": ["--data", at["tags.jsonl"]],
-        "graph": ["--nodes", at["nodes.tsv"], "--edges", at["edges.tsv"], "--target", "label"],
+        "graph": ["--graphs", at["graphs.jsonl"], "--target", "vowels"],
         "music": ["--music", str(performances(folder / "midi"))],
         "chorales": ["--music", str(chorales(folder / "chorales.npz"))],
         "image": ["--images", str(images(folder / "images.npz"))],
