@@ -11,9 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from manyheads import __version__
 from manyheads.lab.table import EXPERIMENTS, find_experiment
 from manyheads.metrics.report import format_table
+from manyheads.threads import said, using
 from manyheads.training.files import write_text
 
 FIGURE, TABLE, NUMBERS = "figure.png", "table.md", "lab.json"
@@ -40,9 +43,12 @@ def run_experiment(
     experiment = kind(**kind.quick) if quick else kind()
     measured = dict[str, Any]()
     began, busy = time.perf_counter(), time.process_time()
-    for number in range(seed, seed + seeds):
-        measured[str(number)] = round_numbers(experiment.measure(number))
-        say(f"seed {number} done, {time.perf_counter() - began:.0f} s")
+    # Small networks: several threads would wait for each other, unless a person wants them.
+    with using(torch.get_num_threads() if said() else 1):
+        machine = describe_machine()
+        for number in range(seed, seed + seeds):
+            measured[str(number)] = round_numbers(experiment.measure(number))
+            say(f"seed {number} done, {time.perf_counter() - began:.0f} s")
     report = {
         "experiment": name,
         "about": EXPERIMENTS[name][1],
@@ -50,7 +56,7 @@ def run_experiment(
         "settings": asdict(experiment),
         "seconds": round(time.perf_counter() - began, 1),
         "cpu_seconds": round(time.process_time() - busy, 1),  # whatever else the machine did
-        "machine": describe_machine(),
+        "machine": machine,
         "claims": [claim._asdict() for claim in experiment.claims([*measured.values()])],
         "measured": measured,
     }
@@ -80,8 +86,6 @@ def format_lab(report: Mapping[str, Any]) -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    import torch
-
     return {
         "manyheads": __version__,
         "torch": str(torch.__version__),

@@ -1,6 +1,7 @@
 """Experiments: what each leaves in its folder, and what their measurements mean."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,18 @@ import torch
 from manyheads import lab
 from manyheads.lab.experiment import Claim, Experiment, format_spread
 from manyheads.lab.report import NUMBERS, QUICK, format_lab, round_numbers
-from manyheads.lab.residuals import CASES, TIMED, WITHOUT, Residuals, probe_places
+from manyheads.lab.residuals import (
+    CASES,
+    CONTROL,
+    TIMED,
+    WITH,
+    WITHOUT,
+    Residuals,
+    probe_places,
+)
 from manyheads.lab.table import EXPERIMENTS, find_experiment
 
+KEPT = Path(__file__).parents[2] / "results" / "lab"
 KEYS = {"experiment", "about", "quick", "settings", "seconds", "cpu_seconds", "machine"}
 KEYS |= {"claims", "measured"}
 
@@ -51,6 +61,30 @@ def test_a_claim_that_the_numbers_do_not_bear_out_is_told_as_not_shown() -> None
 def test_a_spread_has_a_deviation_where_there_are_several_seeds() -> None:
     assert format_spread([0.5, 0.6, 0.7]) == "0.60 ± 0.10"
     assert format_spread([0.5]) == "0.50"
+
+
+# ---- what was measured -----------------------------------------------------------------------
+
+
+def test_whole_runs_of_all_experiments_are_kept() -> None:
+    assert {path.stem for path in KEPT.glob("*.json")} == {*EXPERIMENTS}
+    for name in EXPERIMENTS:
+        report = json.loads((KEPT / f"{name}.json").read_text())
+        assert not report["quick"]
+        assert len(report["measured"]) == 3
+        assert report["cpu_seconds"] < 300
+        assert report["claims"][0]["shown"], name
+        kind = find_experiment(name)
+        assert report["settings"] == json.loads(json.dumps(asdict(kind()))), "as they are now"
+
+
+def test_position_is_carried_by_residuals_in_every_run_that_is_kept() -> None:
+    measured = json.loads((KEPT / "residuals.json").read_text())["measured"]
+    for cases in measured.values():
+        assert cases[WITH]["probe"][3] >= 0.5
+        assert cases[WITH]["mass"] >= 0.45
+        assert cases[WITHOUT]["probe"][3] <= cases[CONTROL]["probe"][3] + 0.05
+        assert cases[WITHOUT]["mass"] <= 0.22
 
 
 # ---- residuals -------------------------------------------------------------------------------
