@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test format lint types unit bench clean
+.PHONY: demo test format lint types unit browser bench clean
 
 demo: $(VENV)/package
 	$(BIN)/manyheads demo
@@ -22,6 +22,10 @@ types: $(VENV)/tools
 
 unit: $(VENV)/tools
 	$(BIN)/pytest -n 2
+
+# The attention page in a real browser: apt-get install chromium, else these tests are skipped.
+browser: $(VENV)/tools
+	$(BIN)/pytest tests/browser -rs -s
 
 bench: $(VENV)/package
 	$(BIN)/python bench/attention.py

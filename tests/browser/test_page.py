@@ -1,0 +1,131 @@
+"""The page of one sentence, as a person uses it."""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manyheads.inspect.attention_page import read_payload
+from manyheads.tasks.seq2seq.model import Translator
+
+Open = Callable[..., Any]
+TEXT = "Ich habe gestern ein neues Buch gekauft."
+HOSTILE = "<img src=x onerror=alert(1)> </script> & \u202eכלב שלום\x00"
+BOUGHT = ".queries li:nth-child(2) button"
+
+
+def test_a_word_says_what_it_reads(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    assert page.title() == "What de-en looked at"
+    assert page.inner_text(".keys").split() == [
+        *["Ich", "habe", "gestern", "ein", "neues", "Buch", "gekauft.", "■"]
+    ]
+    page.hover(BOUGHT)
+    assert page.inner_text("#said").startswith("“bought” reads “gekauft.”")
+    assert re.match(r"written with 9\d %; next in line: “had”", page.inner_text("#instead"))
+    page.mouse.move(2, 2)
+    assert page.inner_text("#said") == "Point at a word to see what it reads."
+
+
+def test_a_pinned_word_and_a_head_are_kept_in_the_address(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    page.click(BOUGHT)
+    page.click("#ranking tbody tr:first-child button")
+    name = page.inner_text("#ranking tbody tr:first-child button")
+    page.mouse.move(2, 2)
+    said = page.inner_text("#said")
+    assert "heads=decoder" in page.url
+    again = visit(page.url)
+    assert again.inner_text("#map-title") == f"Head {name}"
+    assert again.inner_text("#said") == said
+    assert again.get_attribute(BOUGHT, "aria-pressed") == "true"
+
+
+def test_every_part_is_reached_with_the_keyboard(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+    assert page.inner_text("#keys-label").lower() == "what is read"
+    page.keyboard.press("1")
+    page.keyboard.press("]")
+    assert page.inner_text("#map-title") == "Head 0.0"
+    page.focus("#grid")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#map-title") == "Head 1.1"
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.locator("#chips button").count() == 2
+    page.focus(".queries button")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#said").startswith("“bought” reads")
+    page.focus("#large canvas[tabindex]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert re.match(r"head 1\.1: “I” reads “habe” [\d.]+ %", page.inner_text("#cell"))
+    page.keyboard.press("Enter")
+    assert page.get_attribute(".queries li:first-child button", "aria-pressed") == "true"
+    page.keyboard.press("w")
+    assert page.get_attribute("#pieces", "aria-pressed") == "true"
+
+
+def test_what_is_shown_is_in_the_file(visit: Open, page_file: Path, model: Translator) -> None:
+    """In pieces, the numbers of a row are those of the map."""
+    page = visit(page_file.as_uri() + "#words=0")
+    _, maps = read_payload(model.inspect(TEXT).payload())
+    page.click("#ranking tbody tr:first-child button")
+    layer, head = page.evaluate("manyheads.chosen[0].split('/')")
+    names = page.evaluate("manyheads.attention.layers.map((layer) => layer.name)")
+    page.click(BOUGHT)
+    page.click("#numbers summary")
+    page.wait_for_selector("#row td")
+    told = [float(one.split()[0]) for one in page.locator("#row td").all_inner_texts()]
+    wanted = 100 * maps[names.index(layer)][int(head), 1]
+    np.testing.assert_allclose(told, wanted, atol=0.51)
+
+
+def test_views_and_weights_are_saved(visit: Open, page_file: Path, model: Translator) -> None:
+    page = visit(page_file.as_uri())
+    for view in ("lines", "grid", "map"):
+        for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
+            with page.expect_download() as download:
+                page.click(f"[aria-label='save {view} as {kind}']")
+            assert Path(download.value.path()).read_bytes().startswith(begins)
+    with page.expect_download() as download:
+        page.click("#npz")
+    stored = np.load(io.BytesIO(Path(download.value.path()).read_bytes()))
+    assert zipfile.ZipFile(download.value.path()).testzip() is None
+    header, maps = read_payload(model.inspect(TEXT).payload())
+    for layer, weights in zip(header["layers"], maps, strict=True):
+        np.testing.assert_allclose(stored[layer["name"]], weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_its_window_and_anyone_can_read_it(
+    visit: Open, page_file: Path, width: int, scheme: str
+) -> None:
+    page = visit(page_file.as_uri(), width, color_scheme=scheme, reduced_motion="reduce")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.get_attribute("html", "data-theme") == scheme
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_hostile_text_stays_text(visit: Open, model: Translator, tmp_path: Path) -> None:
+    model.inspect(HOSTILE + "a" * 10_000, HOSTILE).save(tmp_path / "page.html")
+    page = visit((tmp_path / "page.html").as_uri())
+    assert page.locator("img").count() == 0
+    assert "<img" in page.inner_text(".keys")
+    with page.expect_download() as download:
+        page.click("[aria-label='save lines as SVG']")
+    text = Path(download.value.path()).read_text("utf-8")
+    assert "<img" not in text
+    assert "&#60;img" in text
