@@ -96,6 +96,7 @@ OF_NODES = Preset(
         "checkpoint_every": 100,
     },
 )
+MANY = 50_000  # atoms from which a wider network learns more
 FEW_LABELS: dict[str, Any] = {"rounds": 8, "drop_nodes": 0.5, "consistency": 1.0}
 
 
@@ -126,7 +127,7 @@ class GraphRecipe(Recipe):
             "precision": "float32",  # networks are small, and numbers are to be exact
             "cuda_graph": False,  # graphs differ in size: hardly a step is like another
         },
-        least_steps=1000,
+        least_steps=1200,
         warmup=(50, 2000, 10),
         least_between=20,
     )
@@ -197,6 +198,11 @@ class GraphRecipe(Recipe):
     def choose(cls, task: Any, data: GraphData, tokens: int, choice: Choice = Choice()) -> Self:
         chosen = super().choose(task, data, tokens, choice)
         return chosen if data.nodes is None else replace(chosen, **FEW_LABELS)
+
+    @classmethod
+    def fitting_preset(cls, tokens: int, cuda: bool) -> str:
+        """A thousand molecules are few on a GPU too."""
+        return "small" if cuda and tokens >= MANY else "tiny"
 
     @classmethod
     def presets_for(cls, data: GraphData) -> Mapping[str, Preset]:
