@@ -13,7 +13,7 @@ import torch
 
 from manyheads.learn import begin, open_task
 from manyheads.training.distributed import World
-from manyheads.training.pace import STEPS, measure, memory_of
+from manyheads.training.pace import measure, memory_of
 from manyheads.training.run import Run
 from manyheads.training.trainer import Trainer
 from manyheads.training.weights import count_parameters
@@ -38,7 +38,7 @@ def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
             f"# {training.steps:,} steps, about {tokens / max(1, epoch):.0f} epochs",
             f"# memory: about {gigabytes(pace.memory_bytes)}"
             + (f" of the {gigabytes(has)} there are on {device}" if has else ""),
-            f"# time: about {minutes(pace.seconds(training))} on {device}, by {STEPS} steps of "
+            f"# time: about {minutes(pace.seconds(training))} on {device}, by steps of "
             f"{pace.step_seconds:.2g} s each and {validations} x {pace.validation_seconds:.2g} s "
             "to validate, at most",
         ]

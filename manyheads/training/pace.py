@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,10 @@ from torch import nn
 
 from manyheads.threads import using
 from manyheads.training.config import Training
-from manyheads.training.trainer import Trainer
+from manyheads.training.trainer import Trainer, ahead
 
-STEPS = 3  # that are timed
+STEPS = 3  # that are timed at least, then as many again
+LEAST_SECONDS = 0.5  # until so much time has passed
 PATIENCE_SECONDS = 30.0  # with a validation: a network that knows nothing yet writes at length
 VALIDATING = 0.25  # of a budget at most
 MARGIN = 0.95  # of a budget that is planned with: a machine is not always as fast
@@ -43,18 +44,25 @@ def measure(trainer: Trainer) -> Pace:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     trainer.probe_memory()
+    trainer.record()
     with using(trainer.threads()):
         worst = max(plan.epoch(0), key=plan.area)
         learner.probe_memory(plan.batch(worst[:: trainer.state.parts]).to(device))
-        loads = list(islice(trainer.batches(), 1 + STEPS))
-        trainer.step(loads[0])  # the first is slower than others
+        return Pace(step_of(trainer), validation_of(trainer), used(device))
+
+
+def step_of(trainer: Trainer) -> float:
+    """The seconds of a step, its batch made beside it as in training."""
+    with closing(ahead(trainer.batches())) as batches:
+        trainer.step(next(batches))  # the first is slower than others
         wait_for(trainer)
-        began = time.perf_counter()
-        for load in loads[1:]:
-            trainer.step(load)
-        wait_for(trainer)
-        took = (time.perf_counter() - began) / STEPS
-        return Pace(took, validation_of(trainer), used(device))
+        began, steps = time.perf_counter(), 0
+        while steps < STEPS or time.perf_counter() - began < LEAST_SECONDS:
+            for batch in islice(batches, STEPS):
+                trainer.step(batch)
+            wait_for(trainer)
+            steps += STEPS
+        return (time.perf_counter() - began) / steps
 
 
 def wait_for(trainer: Trainer) -> None:
