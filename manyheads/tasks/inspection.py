@@ -71,15 +71,15 @@ def inspect_pass(
     with intervening(one.network, edits):
         with recording(one.network) as seen:
             logs = one.run(1)[0]
+        if not seen:
+            raise ValueError("this network has no attention: there is nothing to look at")
         heads = [HeadName(shorten(s.layer), h) for s in seen for h in range(s.weights.shape[1])]
-        costs = cost_each_head(one.network, heads, one.score, max(1, AT_ONCE // one.tokens))
-    if not seen:
-        raise ValueError("this network has no attention: there is nothing to look at")
-    named = [f"{head.layer}/{head.head}" for head in heads]
-    found = {
-        "costs": dict(zip(named, round_rows(costs), strict=True)),
-        "candidates": one.candidates(logs),
-    }
+        found = dict[str, Any]()
+        if one.wanted:
+            costs = cost_each_head(one.network, heads, one.score, max(1, AT_ONCE // one.tokens))
+            named = [f"{head.layer}/{head.head}" for head in heads]
+            found["costs"] = dict(zip(named, round_rows(costs), strict=True))
+            found["candidates"] = one.candidates(logs)
     return AttentionPage(rows, map_layers(seen, place), {**about, **found})
 
 

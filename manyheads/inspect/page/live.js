@@ -148,7 +148,7 @@ class Live {
   }
 }
 
-const total = (attention) => attention.header.candidates.reduce((sum, one) => sum + one.log, 0);
+const total = (attention) => (attention.header.candidates ?? []).reduce((sum, one) => sum + one.log, 0);
 
 // The words, with those marked that the other has not, in order.
 function marked(words, others) {

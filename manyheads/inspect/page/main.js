@@ -181,7 +181,12 @@ export class Page {
     const query = this.looked?.side === "queries" ? this.looked.at : null;
     const { candidates } = this.attention.header, sides = this.attention.sides(this.state.part);
     const list = byId("candidates"), about = byId("candidates-about");
-    if (query === null || !candidates || sides.queries === "source") {
+    const answers = candidates && !this.attention.header.sides.written;
+    byId("candidates-title").textContent = answers ? "What the model says" : "What else could stand here";
+    if (answers) {
+      about.textContent = `“${this.attention.header.wrote}” has ${percent(candidates[0].p)}`;
+      fillCandidates(list, candidates, 0, null);
+    } else if (query === null || !candidates || sides.queries !== "written") {
       list.replaceChildren();
       about.textContent = this.likely();
     } else {
@@ -198,7 +203,7 @@ export class Page {
   // "written with 92 %; had 1.4 %, got 0.8 % were next"
   instead(query) {
     const { candidates } = this.attention.header;
-    if (!candidates || this.attention.sides(this.state.part).queries === "source") return "";
+    if (!candidates || this.attention.sides(this.state.part).queries !== "written") return "";
     const { id, p, best } = candidates[this.units.queries[query].begin];
     const others = best.filter(([other]) => other !== id).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
     return `written with ${percent(p)}; next in line: ${others.join(", ")}`;

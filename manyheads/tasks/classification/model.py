@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import nn
 
+from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.predictions import AnyPrediction
 from manyheads.tasks.masked.model import EncoderModel, refuse_no_texts
 from manyheads.tasks.model import as_list
@@ -44,6 +45,13 @@ class Classifier(EncoderModel):
         refuse_no_texts(several)
         found = self.task.decode(self.network, several, progress=progress)
         return found[0] if isinstance(texts, str) else found
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.task.labels.names) if self.kind == "classification" else ()
+
+    def lay_out(self, ids: list[int], copies: int) -> Tokens:
+        return self.task.framer.lay_out([ids] * copies, [len(ids)] * copies).to(self.device)
 
     def portable(self) -> Portable:
         pooling = None if self.kind == "labelling" else self.task.recipe.pooling

@@ -10,9 +10,12 @@ from torch import nn
 
 from manyheads.data.sources import whole
 from manyheads.decoding.likelihood import compute_log_probs
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
 from manyheads.tasks.language.generate import Continuation, generate, stream
+from manyheads.tasks.language.inspection import inspect_text
 from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 
@@ -119,6 +122,18 @@ class LanguageModel(Model):
         begin = max([len(given), *ends[:skipped]])
         size = len(both[begin:].encode())
         return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)
+
+    def inspect(
+        self, text: str, *, what_if: Sequence[Intervention] = (), max_new_tokens: int = 20
+    ) -> AttentionPage:
+        """What every head looks at in a text and in what the model writes after it, as a page.
+
+        A notebook shows it, `.save("page.html")` keeps it; `what_if` says what is to be otherwise,
+        as `Off("2.self", 5)` does.
+        """
+        if max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens counts tokens, got {max_new_tokens}")
+        return inspect_text(self, whole(text, "the text"), what_if, max_new_tokens)
 
     def portable(self) -> Portable:
         return describe(self, "decoder", self.task.context, chat=self.chat)

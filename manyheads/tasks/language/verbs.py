@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting, with_default
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_unwritable
+from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,23 @@ class DecompressTextOptions(Options):
 
 
 COMMANDS = "manyheads.tasks.language.commands"
+
+
+@dataclass(frozen=True)
+class InspectLanguageOptions(InspectOptions):
+    """Show what every head looks at in a text, and in what the model writes after it: a page in one
+    file, or live where no file is named.
+
+    Example: manyheads inspect --model runs/lm "ROMEO:" --out page.html
+    """
+
+    max_new_tokens: int = setting(20, "Tokens to write after the text; 0: none.", least=0)
+
+
 VERBS = {
     "generate": Verb(GenerateOptions, f"{COMMANDS}:generate"),
     "score": Verb(ScoreOptions, f"{COMMANDS}:score"),
+    "inspect": Verb(InspectLanguageOptions, "manyheads.cli.inspect:inspect_text"),
     "evaluate": Verb(EvaluateTextOptions, f"{COMMANDS}:evaluate_text"),
     "compress": Verb(CompressTextOptions, f"{COMMANDS}:pack_text"),
     "decompress": Verb(DecompressTextOptions, f"{COMMANDS}:unpack_text"),

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention
 from manyheads.modules.config import Pooling
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.masked.inspection import inspect_encoder
 from manyheads.tasks.masked.vectors import embed
 from manyheads.tasks.model import Model, as_list
 from manyheads.tasks.portable import Portable, VectorSettings, describe
@@ -56,6 +61,22 @@ class EncoderModel(Model):
             if normalise:  # asked for, it is the length of what is given
                 vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
+
+    @torch.no_grad()
+    def inspect(self, text: str, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+        """What every head looks at, as a page: a notebook shows it, `.save("page.html")` keeps it.
+
+        `what_if` says what is to be otherwise, as `Off("2.self", 5)` does.
+        """
+        return inspect_encoder(self, whole(text, "the text"), self.lay_out, what_if, self.classes)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Those that it chooses among for a text; none where it does something else."""
+        return ()
+
+    def lay_out(self, ids: list[int], copies: int) -> Tokens:
+        return Tokens.padded([ids] * copies).to(self.device)
 
 
 class Embedder(EncoderModel):

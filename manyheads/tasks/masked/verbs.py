@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_unwritable
+from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,7 @@ class EmbedOptions(Options):
             raise ValueError("vectors are no text; `> vectors.npy`, --out vectors.npy or --json")
 
 
-VERBS = {"embed": Verb(EmbedOptions, "manyheads.tasks.masked.commands:embed")}
+VERBS = {
+    "embed": Verb(EmbedOptions, "manyheads.tasks.masked.commands:embed"),
+    "inspect": Verb(InspectOptions, "manyheads.cli.inspect:inspect_text"),
+}

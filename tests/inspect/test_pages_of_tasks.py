@@ -1,0 +1,59 @@
+"""Pages of other tasks than translation: language models, encoders, classifiers."""
+
+import books
+import pytest
+
+from manyheads import Forced, Off
+from manyheads.inspect.attention_page import read_payload
+from manyheads.models import load
+from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.language.model import LanguageModel
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return load(books.language(tmp_path_factory.getbasetemp()), "cpu")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return load(books.classification(tmp_path_factory.getbasetemp()), "cpu")
+
+
+def test_a_language_model_is_seen_while_it_writes_on(language: LanguageModel) -> None:
+    header, maps = read_payload(language.inspect("the old", max_new_tokens=5).payload())
+    written = language.generate("the old", max_new_tokens=5, temperature=0)
+    assert header["wrote"] == f"the old{written}"
+    rows, keys = (header["sides"][side]["tokens"] for side in ("written", "so far"))
+    assert maps[0].shape == (2, len(rows), len(keys))
+    assert len(rows) == len(keys) == len(header["candidates"])
+    scored = language.score(header["wrote"])
+    logs = [one["log"] for one in header["candidates"]]
+    assert logs == pytest.approx(scored.logs[-len(logs) :], abs=1e-3)
+
+
+def test_a_token_is_forced_after_the_prompt_alone(language: LanguageModel) -> None:
+    (token,) = language.task.codec.encode("d")
+    header, _ = read_payload(language.inspect("the old", max_new_tokens=3).payload())
+    given = len(header["candidates"]) - 3
+    page = language.inspect("the old", max_new_tokens=3, what_if=[Forced(given, token)])
+    assert read_payload(page.payload())[0]["wrote"].startswith("the oldd")
+    with pytest.raises(ValueError, match=f"what is written after it begins at place {given}"):
+        language.inspect("the old", what_if=[Forced(given - 1, token)])
+
+
+def test_a_classifier_is_seen_and_what_it_says(classifier: Classifier) -> None:
+    text = "the fine old dog"
+    header, maps = read_payload(classifier.inspect(text).payload())
+    said = classifier.classify(text)
+    assert header["wrote"] == said.label
+    assert header["candidates"][0]["p"] == pytest.approx(said.probability, abs=1e-4)
+    assert {name: share for _, name, share in header["candidates"][0]["best"]} == pytest.approx(
+        said.probabilities, abs=1e-4
+    )
+    tokens = header["sides"]["text"]["tokens"]
+    assert maps[0].shape == (2, len(tokens), len(tokens))
+    (layer,) = {one["name"] for one in header["layers"]}
+    off = classifier.inspect(text, what_if=[Off(layer, 0), Off(layer, 1)])
+    _, maps = read_payload(off.payload())
+    assert not maps[0].any()
