@@ -195,10 +195,10 @@ def cost_job(scratch: Path, count: int, device: str) -> Job:
 
 def run_job(job: Job, scratch: Path, more: Sequence[str]) -> dict[str, Any]:
     """The row of a run, with what it measured or why it did not."""
-    out, began = scratch / job.name, time.perf_counter()
+    out, began, row = scratch / job.name, time.perf_counter(), {**job.row, "device": job.device}
     try:
         command("train", "graph", *job.train, *more, "--out", str(out), "--device", job.device)
-        row = {**job.row, "seconds": round(time.perf_counter() - began, 1)}
+        row |= {"seconds": round(time.perf_counter() - began, 1)}
         if job.test is None:
             return row | {"ms_a_step": time_steps(out)}
         at = ("--model", str(out), "--device", "cpu")
@@ -210,7 +210,7 @@ def run_job(job: Job, scratch: Path, more: Sequence[str]) -> dict[str, Any]:
             row["said"] = [float(line) for line in said.split()]
         return row
     except subprocess.CalledProcessError as error:
-        return {**job.row, "error": error.stderr.strip().splitlines()[-1:]}
+        return row | {"error": error.stderr.strip().splitlines()[-1:]}
 
 
 def command(*words: str, stdin: str | None = None) -> str:
@@ -257,7 +257,8 @@ def together(rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any
         ]
         measure, called = (roc_auc, "auc") if name == "bbbp" else (rmse, "rmse")
         value = measure(*map(list, zip(*both, strict=True))).value
-        found.append({"data": name, "relations": "default", "seed": TOGETHER, called: value})
+        told = {"data": name, "relations": "default", "seed": TOGETHER, "device": "cpu"}
+        found.append({**told, called: value})
     return found
 
 
@@ -284,6 +285,17 @@ def main() -> None:
         run_all(asked, Path(scratch), device)
 
 
+def read_rows(path: Path | None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    if path is not None and path.exists():
+        rows = json.loads(path.read_text())["rows"]
+    return rows
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in ("data", "relations", "seed", "edges"))
+
+
 def run_all(asked: Any, scratch: Path, device: str) -> None:
     jobs = [one for one in list_jobs(asked.folder, device) if asked.only in one.name]
     if asked.quick:
@@ -292,14 +304,16 @@ def run_all(asked: Any, scratch: Path, device: str) -> None:
     forest = json.loads((asked.folder / "forest.json").read_text())
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     rows: list[dict[str, Any]] = []
+    before = {key_of(row): row for row in read_rows(asked.json)}  # others stay as they were
 
     def keep(row: dict[str, Any]) -> None:
         """At once: what is stopped in the middle has what it measured."""
-        rows.append(row)
+        rows.append({**row, "device": name if row["device"] == "cuda" else "CPU"})
         print({name: value for name, value in row.items() if name != "said"}, flush=True)
         if asked.json:
-            told = {"device": name, "torch": torch.__version__, "rows": rows, "forest": forest}
-            asked.json.write_text(json.dumps(told, indent=1) + "\n")
+            fresh = {key_of(row): row for row in rows}
+            told = {"torch": torch.__version__, "rows": [*(before | fresh).values()]}
+            asked.json.write_text(json.dumps({**told, "forest": forest}, indent=1) + "\n")
 
     began = time.perf_counter()
     with ThreadPoolExecutor(asked.jobs) as gpu, ThreadPoolExecutor(asked.cpu_jobs or 1) as cpu:

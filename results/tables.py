@@ -458,9 +458,9 @@ def relations() -> str:
 
 
 def edges() -> str:
-    report = json.loads((HERE / "graphs.json").read_text())
-    rows = [row for row in report["rows"] if "edges" in row]
-    lines = [f"| edges among {rows[0]['data']}, {report['device']} | ms a step |", "|---|---|"]
+    rows = json.loads((HERE / "graphs.json").read_text())["rows"]
+    rows = sorted((row for row in rows if "edges" in row), key=lambda row: row["edges"])
+    lines = [f"| edges among {rows[0]['data']}, {rows[0]['device']} | ms a step |", "|---|---|"]
     lines += [f"| {row['edges']:,} | {row['ms_a_step']:.1f} |" for row in rows]
     return "\n".join(lines)
 
