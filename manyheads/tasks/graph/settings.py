@@ -73,7 +73,7 @@ PRESETS = {
     "small": Preset(
         "For thousands of molecules and more.",
         small_network(128, 4, 8, 0.1),
-        epochs=30,
+        epochs=60,
         batch=1024,
         learning_rate=1e-3,
     ),
