@@ -25,7 +25,16 @@ from manyheads.inspect.heads import describe_heads
 
 SOURCES = Path(__file__).parent / "page"
 # In the order of what they import: inlined, they are one script.
-MODULES = ("data.js", "surface.js", "lines.js", "maps.js", "tables.js", "state.js", "main.js")
+MODULES = (
+    "data.js",
+    "surface.js",
+    "lines.js",
+    "maps.js",
+    "tree.js",
+    "tables.js",
+    "state.js",
+    "main.js",
+)
 POLICY = "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'"
 Levels = NDArray[np.uint8]
 FINE: Levels = np.arange(256, dtype=np.uint8)

@@ -46,6 +46,16 @@ def test_a_pinned_word_and_a_head_are_kept_in_the_address(visit: Open, page_file
     assert again.get_attribute(BOUGHT, "aria-pressed") == "true"
 
 
+def test_the_beam_says_what_was_kept_and_cut(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    page.focus("#beam")
+    page.keyboard.press("ArrowRight")
+    assert re.match(r"“I bought”: log-probability -0\.\d+, kept", page.inner_text("#beam-said"))
+    for _ in range(9):
+        page.keyboard.press("ArrowDown")
+    assert page.inner_text("#beam-said").endswith(", cut")
+
+
 def test_every_part_is_reached_with_the_keyboard(visit: Open, page_file: Path) -> None:
     page = visit(page_file.as_uri())
     page.keyboard.press("?")
@@ -92,7 +102,7 @@ def test_what_is_shown_is_in_the_file(visit: Open, page_file: Path, model: Trans
 
 def test_views_and_weights_are_saved(visit: Open, page_file: Path, model: Translator) -> None:
     page = visit(page_file.as_uri())
-    for view in ("lines", "grid", "map"):
+    for view in ("lines", "grid", "map", "beam"):
         for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
             with page.expect_download() as download:
                 page.click(f"[aria-label='save {view} as {kind}']")

@@ -5,6 +5,7 @@ import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell, times } from "./maps.js";
 import { Ranking, fillCandidates, fillRow } from "./tables.js";
+import { Tree } from "./tree.js";
 import { DEFAULTS, download, readState, writeState } from "./state.js";
 
 const PARTS = {
@@ -24,6 +25,7 @@ export class Page {
     this.lines = new Lines(byId("lines"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
     this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
+    this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
     this.ranking = new Ranking(byId("ranking"), {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
@@ -152,6 +154,9 @@ export class Page {
     const scale = byId("scale").getContext("2d"), image = scale.createImageData(256, 1);
     new Uint32Array(image.data.buffer).set(theme.shades);
     scale.putImageData(image, 0, 0);
+    const { beam } = attention.header;
+    byId("beam-section").hidden = !beam?.steps.length;
+    if (beam?.steps.length) this.tree.draw({ beam, colours: theme });
     this.look(null, null);
   }
 
@@ -186,12 +191,12 @@ export class Page {
     if (answers) {
       about.textContent = `“${this.attention.header.wrote}” has ${percent(candidates[0].p)}`;
       fillCandidates(list, candidates, 0, null);
-    } else if (query === null || !candidates || sides.queries !== "written") {
+    } else if (!candidates || sides.queries !== "written") {
       list.replaceChildren();
       about.textContent = this.likely();
     } else {
-      const unit = this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
-      about.textContent = `“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
+      const unit = this.units.queries[query ?? this.leastSure()], some = candidates.slice(unit.begin, unit.end);
+      about.textContent = `${query === null ? "The model was least sure here: " : ""}“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
         (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
       fillCandidates(list, some, unit.begin, this.live);
     }
@@ -209,11 +214,17 @@ export class Page {
     return `written with ${percent(p)}; next in line: ${others.join(", ")}`;
   }
 
+  leastSure() {
+    const { candidates } = this.attention.header, sure = ({ begin, end }) => Math.min(...candidates.slice(begin, end).map((one) => one.p));
+    const all = this.units.queries.map(sure);
+    return all.indexOf(Math.min(...all));
+  }
+
   likely() {
     const { candidates } = this.attention.header;
     if (!candidates?.length) return "";
     const log = candidates.reduce((sum, one) => sum + one.log, 0);
-    return `Point at a word of the output. All of it has a log-probability of ${log.toFixed(2)}.`;
+    return `The output has a log-probability of ${log.toFixed(2)}.`;
   }
 
   listen() {
@@ -261,7 +272,7 @@ export class Page {
   }
 
   save(view, kind) {
-    const drawn = { lines: this.lines, grid: this.grid, map: this.large }[view];
+    const drawn = { lines: this.lines, grid: this.grid, map: this.large, beam: this.tree }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);

@@ -19,7 +19,7 @@ from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
-from manyheads.inspect.interventions import Intervention, intervening, sort_tokens
+from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.inspection import MOST_TOKENS as MOST_INSPECTED
@@ -27,7 +27,7 @@ from manyheads.tasks.inspection import note_cut
 from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 from manyheads.tasks.seq2seq.alignment import links
-from manyheads.tasks.seq2seq.inspection import inspect_pair
+from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 from manyheads.tasks.seq2seq.writing import Ids, write_targets
 from manyheads.tasks.words import units
@@ -280,30 +280,17 @@ class Translator(Model):
         read = source.encode(whole(text, "the text"))
         if not read:
             raise ValueError("a text to look at has at least one word, a blank one came")
+        about: dict[str, Any] = {"model": self.name, "task": self.kind, "read": text}
         if written is None:
-            with intervening(self.network, what_if):
-                ids = self.best(read[:MOST_INSPECTED], DecodingConfig(beam=beam), what_if)
+            ids, about["beam"] = write_traced(self, read[:MOST_INSPECTED], beam, what_if)
         else:
             ids = target.encode(whole(written, "what is written"))
-        about = {"model": self.name, "task": self.kind, "read": text, "wrote": target.render(ids)}
+        about["wrote"] = target.render(ids)
         about |= note_cut(read, ids)
         return inspect_pair(self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about, what_if)
 
-    def best(
-        self,
-        ids: Ids,
-        how: DecodingConfig = DecodingConfig(),
-        what_if: Sequence[Intervention] = (),
-    ) -> list[int]:
-        forced, forbidden = sort_tokens(what_if)
-        ((best, *_),) = write_targets(
-            self.network,
-            [ids],
-            how,
-            special=self.special_tokens,
-            forced=forced,
-            forbidden=forbidden,
-        )
+    def best(self, ids: Ids) -> list[int]:
+        ((best, *_),) = write_targets(self.network, [ids], special=self.special_tokens)
         return best.ids
 
     def alignment(self, text: str, written: Written) -> list[tuple[int, int]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
 from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
-NOTHING: Mapping[int, Any] = MappingProxyType({})
 LOOP = 64  # tokens that only repeat each other end a text
 
 
@@ -39,15 +37,12 @@ def write_targets(
     tokens: int = 8192,
     spread: Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]] = map,
     drafter: Drafter | None = None,
-    forced: Mapping[int, int] = NOTHING,
-    forbidden: Mapping[int, Sequence[int]] = NOTHING,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
     Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
     those of the sources in the whole input, by which each draws. `special` are the tokens
-    around what is read and what is written. `spread` may share the groups among processes. `forced`
-    and `forbidden` are tokens by their place in what is written.
+    around what is read and what is written. `spread` may share the groups among processes.
     """
     network.eval()
     reads, writes = special
@@ -69,14 +64,7 @@ def write_targets(
             step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         loop = LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0
         bounds = Bounds(
-            writes.all_eos,
-            longest,
-            how.min_new_tokens,
-            prefix,
-            never=writes.never,
-            forced=forced,
-            forbidden=forbidden,
-            loop=loop,
+            writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
         if drafter is not None:
