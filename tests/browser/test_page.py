@@ -35,6 +35,7 @@ def test_a_word_says_what_it_reads(visit: Open, page_file: Path) -> None:
 def test_a_pinned_word_and_a_head_are_kept_in_the_address(visit: Open, page_file: Path) -> None:
     page = visit(page_file.as_uri())
     page.click(BOUGHT)
+    assert page.inner_text("#ranking-title") == "What each head is worth for “bought”"
     page.click("#ranking tbody tr:first-child button")
     name = page.inner_text("#ranking tbody tr:first-child button")
     page.mouse.move(2, 2)

@@ -18,6 +18,7 @@ export function decodeBase64(text) {
 
 export const percent = (share) => {
   const value = 100 * share;
+  if (value > 0 && value < 0.01) return "< 0.01 %";
   return `${value >= 10 || value === 0 ? Math.round(value) : value.toFixed(value < 0.1 ? 2 : 1)} %`;
 };
 
@@ -41,15 +42,23 @@ export class Attention {
         this.heads.set(key, {
           key, layer, head, costs, part: layer.part,
           name: `${layer.layer}.${head}`,
-          cost: costs.length ? costs.reduce((sum, one) => sum + one, 0) : null,
           numbers: layer.numbers[head],
           cells: bytes.subarray(begin, begin + rows * columns), rows, columns,
         });
       }
     }
     this.parts = [...new Set(this.layers.map((layer) => layer.part))];
-    this.ranked = [...this.heads.values()].sort((a, b) => (b.cost ?? 0) - (a.cost ?? 0));
-    this.dearest = Math.max(1e-6, ...this.ranked.map((head) => head.cost ?? 0));
+    this.weigh(null);
+  }
+
+  // What each head is worth for all that is written, or for one word of it.
+  weigh(unit) {
+    const all = [...this.heads.values()];
+    for (const head of all) {
+      const costs = unit ? head.costs.slice(unit.begin, unit.end) : head.costs;
+      head.worth = costs.length ? costs.reduce((sum, one) => sum + one, 0) : null;
+    }
+    this.dearest = Math.max(1e-6, ...all.map((head) => head.worth ?? 0));
   }
 
   of(part) {
@@ -68,7 +77,7 @@ export class Attention {
       const joins = i > 0 && side.words[i] >= 0 && side.words[i] === side.words[i - 1];
       const last = units.at(-1);
       if (words && joins) {
-        last.text += text;
+        if (text !== "␣") last.text = last.text === "␣" ? text : last.text + text;
         last.end = i + 1;
       } else {
         units.push({ text, sign: side.signs[i], joins, begin: i, end: i + 1 });

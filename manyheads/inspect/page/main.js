@@ -36,7 +36,8 @@ export class Page {
   show(attention) {
     this.attention = attention;
     const { model, task } = attention.header;
-    byId("title").textContent = model ? `What ${model} looked at` : "What the model looked at";
+    const name = (model ?? "").split(/[\\/]/).filter(Boolean).at(-1);
+    byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
     document.title = byId("title").textContent;
     byId("made").textContent = [task, attention.header.note].filter(Boolean).join(" · ");
     this.order = ["cross", "encoder", "decoder"].filter((part) => attention.parts.includes(part));
@@ -86,6 +87,12 @@ export class Page {
     return this.units?.[side]?.[+at] && at !== "" ? { side, at: +at } : null;
   }
 
+  // The word of the output that is pinned.
+  pinnedWord() {
+    const written = this.attention.sides(this.state.part).queries === "written";
+    return written && this.pinned?.side === "queries" ? this.units.queries[this.pinned.at] : null;
+  }
+
   get theme() {
     return this.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   }
@@ -122,10 +129,13 @@ export class Page {
     byId("mean").ariaPressed = this.chosen[0] === MEAN;
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
+    const { read, wrote } = this.attention.header;
+    byId("both").hidden = !wrote || wrote.startsWith(read) || this.state.part === "cross" || read.length + wrote.length > 300;
+    byId("both").textContent = `${read} → ${wrote}`;
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
-    for (const span of document.querySelectorAll(".rows-are")) span.textContent = `the ${rows}`;
-    for (const span of document.querySelectorAll(".columns-are")) span.textContent = `the ${columns}`;
+    for (const span of document.querySelectorAll(".rows-are")) span.textContent = rows;
+    for (const span of document.querySelectorAll(".columns-are")) span.textContent = columns;
     const chips = this.maps.filter(({ key }) => key !== MEAN).map(({ key, name, colour }) => {
       const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: name });
       chip.style.borderColor = chip.style.color = this.colours.heads[colour];
@@ -140,14 +150,17 @@ export class Page {
 
   draw() {
     const { attention, state, colours: theme } = this;
-    const heads = attention.of(state.part);
+    const heads = attention.of(state.part), word = this.pinnedWord();
+    attention.weigh(word);
+    byId("ranking-title").textContent = `What each head is worth${word ? ` for “${word.text}”` : ""}`;
     this.grid.draw({
       heads, chosen: this.chosen, colours: theme, dearest: attention.dearest,
       mapOf: (head) => attention.map(head.key, state.part, this.words),
+      what: word ? `“${word.text}”` : "the output",
     });
     this.large.draw({ map: this.maps[0].map, units: this.units, colours: theme, colour: 0 });
     this.ranking.draw({
-      heads: attention.ranked.filter((head) => state.only === "all" || head.part === state.only),
+      heads: [...attention.heads.values()].filter((head) => state.only === "all" || head.part === state.only),
       dearest: attention.dearest, sort: state.sort, chosen: this.chosen, colours: theme,
       names: Object.fromEntries(this.order.map((part) => [part, this.named(part)[1]])),
     });
@@ -190,15 +203,15 @@ export class Page {
     byId("candidates-title").textContent = answers ? "What the model says" : "What else could stand here";
     if (answers) {
       about.textContent = `“${this.attention.header.wrote}” has ${percent(candidates[0].p)}`;
-      fillCandidates(list, candidates, 0, null);
+      fillCandidates(list, candidates, 0, null, [this.attention.header.wrote]);
     } else if (!candidates || sides.queries !== "written") {
       list.replaceChildren();
       about.textContent = this.likely();
     } else {
-      const unit = this.units.queries[query ?? this.leastSure()], some = candidates.slice(unit.begin, unit.end);
+      const unit = query === null ? this.leastSure() : this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
       about.textContent = `${query === null ? "The model was least sure here: " : ""}“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
         (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
-      fillCandidates(list, some, unit.begin, this.live);
+      fillCandidates(list, some, unit.begin, this.live, this.attention.header.sides.written.tokens);
     }
     byId("instead").textContent = query === null ? "" : this.instead(query);
     byId("numbers").hidden = query === null;
@@ -215,9 +228,9 @@ export class Page {
   }
 
   leastSure() {
-    const { candidates } = this.attention.header, sure = ({ begin, end }) => Math.min(...candidates.slice(begin, end).map((one) => one.p));
-    const all = this.units.queries.map(sure);
-    return all.indexOf(Math.min(...all));
+    const { candidates, sides } = this.attention.header, all = candidates.map((one) => one.p);
+    const begin = all.indexOf(Math.min(...all));
+    return { begin, end: begin + 1, text: sides.written.tokens[begin] };
   }
 
   likely() {

@@ -23,7 +23,7 @@ export class Grid {
   }
 
   say(head) {
-    return `head ${head.name}` + (head.cost === null ? "" : `: without it, the output is ${times(head.cost)}`);
+    return `head ${head.name}` + (head.worth === null ? "" : `: without it, ${this.shown.what} is ${times(head.worth)}`);
   }
 
   move(event, onChoose) {
@@ -49,7 +49,7 @@ export class Grid {
     return [LEFT + head.head * (this.width + GAP), TOP + head.layer.layer * (this.height + GAP + BAR + 3)];
   }
 
-  // shown: { heads, chosen, mapOf, colours, dearest }
+  // shown: { heads, chosen, mapOf, colours, dearest, what }
   draw(shown) {
     const columns = 1 + Math.max(...shown.heads.map((head) => head.head));
     const layers = 1 + Math.max(...shown.heads.map((head) => head.layer.layer));
@@ -90,7 +90,7 @@ export class Grid {
     for (const head of heads) {
       const [x, y] = this.corner(head), number = chosen.indexOf(head.key);
       surface.rect(x, y, this.width, this.height, { stroke: colours.rule });
-      const cost = Math.max(0, head.cost ?? 0) / dearest;
+      const cost = Math.max(0, head.worth ?? 0) / dearest;
       surface.rect(x, y + this.height + 4, this.width, 3, { fill: colours.rule });
       surface.rect(x, y + this.height + 4, this.width * cost, 3, { fill: colours.muted });
       if (number >= 0) surface.rect(x - 1.5, y - 1.5, this.width + 3, this.height + 3, { stroke: colours.heads[number], line: 3 });
@@ -139,7 +139,9 @@ export class LargeMap {
   draw(shown) {
     this.shown = shown;
     const { map, units } = shown, space = this.frame.clientWidth;
-    const longest = (side) => Math.min(110, 10 + 6.6 * Math.max(1, ...side.map((unit) => unit.text.length)));
+    const measure = this.canvas.getContext("2d");
+    measure.font = "13px system-ui";
+    const longest = (side) => Math.min(124, 12 + 1.05 * Math.max(1, ...side.map((unit) => measure.measureText(unit.text).width)));
     this.named = map.columns <= 64 && map.rows <= 64;
     this.left = this.named ? longest(units.queries) : 14;
     this.top = this.named ? longest(units.keys) * 0.78 + 6 : 14;

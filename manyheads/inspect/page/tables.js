@@ -4,7 +4,7 @@ import { percent, shareAt } from "./data.js";
 import { times } from "./maps.js";
 
 export const COLUMNS = [
-  ["cost", "worth", "how much less likely the output is without this head", (head) => head.cost],
+  ["cost", "worth", "how much less likely the output is without this head", (head) => head.worth],
   ["entropy", "spread", "bits: 0 where it looks at one token, more where it looks at many", (head) => head.numbers.entropy],
   ["distance", "distance", "tokens between the one that reads and those it reads, on average", (head) => head.numbers.distance],
   ["previous", "previous", "share on the token just before", (head) => head.numbers.previous],
@@ -81,9 +81,9 @@ export function fillRow(table, at, maps, units) {
 }
 
 // The likeliest tokens where this one was written, each with its probability.
-export function fillCandidates(list, candidates, begin, live) {
+export function fillCandidates(list, candidates, begin, live, tokens) {
   list.replaceChildren(...candidates.flatMap(({ id, best, p }, number) => {
-    const rows = best.some(([other]) => other === id) ? best : [...best.slice(0, -1), [id, "(written)", p]];
+    const rows = best.some(([other]) => other === id) ? best : [...best.slice(0, -1), [id, tokens[begin + number], p]];
     return rows.map(([other, text, share]) => {
       const item = cell("li", "", { className: other === id ? "written" : "" });
       item.dataset.id = other;

@@ -31,7 +31,14 @@ from manyheads.tasks.inspection import (
 if TYPE_CHECKING:
     from manyheads.tasks.language.model import LanguageModel
 
-PARTS = {"decoder": ["each token is written from those before it", "text", "written", "read"]}
+PARTS = {
+    "decoder": [
+        "each token is written from those before it",
+        "text",
+        "what is written",
+        "what is read",
+    ]
+}
 
 
 @torch.no_grad()
