@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -82,6 +83,10 @@ class Bounds:
         if self.stop is None:
             return ()
         return (self.stop,) if isinstance(self.stop, int) else self.stop
+
+    @cached_property
+    def stop_set(self) -> frozenset[int]:
+        return frozenset(self.stops)
 
     def limits(self, batch: int) -> list[int]:
         """The longest that each sequence of a batch may be."""

@@ -132,6 +132,12 @@ class Paper:
     def take(self, row: int, ids: Sequence[int], logs: Sequence[float]) -> list[int]:
         """The tokens that are its own among these: up to its stop, and no more than it may have."""
         had, bounds = len(self.ids), self.bounds
+        after = had + len(ids)
+        goes_on = after < min(self.limit, bounds.loop or self.limit)
+        if self.going and goes_on and bounds.stop_set.isdisjoint(ids) and math.isfinite(sum(logs)):
+            self.ids += ids
+            self.logs += logs
+            return [*ids]
         for token, log in zip(ids, logs, strict=True):
             if not self.going:
                 break

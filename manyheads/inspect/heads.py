@@ -49,7 +49,7 @@ def describe_heads(weights: Tensor, signs: Sequence[bool], own: bool) -> list[di
     """Numbers of each head of (H, Q, K); `signs` are keys that are no text, `own` says that
     queries and keys are the same tokens.
     """
-    rows = weights.float()
+    rows = weights.float().cpu()
     entropy = torch.special.entr(rows).sum(-1).mean(-1) / torch.log(torch.tensor(2.0))
     on_signs = rows[..., torch.tensor(signs)].sum(-1).mean(-1)
     found = {"entropy": entropy, "peak": rows.amax(-1).mean(-1), "signs": on_signs}

@@ -39,8 +39,9 @@ class Tokens:
         """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]]."""
         lengths = [len(s) for s in rows_of(sequences, "[[5, 6, 7], [8]]")]
         ids = torch.full((len(sequences), max(lengths, default=0)), pad)
-        for row, sequence in zip(ids, sequences, strict=True):
-            row[: len(sequence)] = torch.as_tensor(sequence)
+        there = torch.arange(ids.shape[1]) < torch.tensor(lengths, dtype=torch.long)[:, None]
+        flat = [int(token) for sequence in sequences for token in sequence]
+        ids[there] = torch.tensor(flat, dtype=torch.long)
         seen = Lengths(torch.tensor(lengths)) if len(set(lengths)) > 1 else Everything()
         return Tokens(ids, line(ids.shape[1]), seen)
 

@@ -9,6 +9,7 @@ from shutil import copytree
 
 import books
 import midis
+import numpy as np
 import pytest
 import torch
 from typed import Command, Refuses, texts
@@ -53,6 +54,9 @@ def files_for(task: str, folder: Path) -> list[object]:
         nodes.write_text("id\tlabel\n" + "".join(f"n{i}\t{'ab'[i % 2]}\n" for i in range(20)))
         edges.write_text("one\tother\n" + "".join(f"n{i}\tn{i + 1}\n" for i in range(19)))
         return ["--nodes", nodes, "--edges", edges, "--target", "label"]
+    if task == "image":
+        np.savez(folder / "images.npz", images=np.zeros((20, 4, 4), np.uint8))
+        return ["--images", folder / "images.npz"]
     asked = ("question", "answer")
     keys = {
         "summarization": ("document", "summary"),
@@ -70,7 +74,7 @@ def test_a_dry_run_prints_a_recipe_that_reads_back_and_writes_nothing(
     task: str, manyheads: Command, tmp_path: Path
 ) -> None:
     given = ["train", task, *files_for(task, tmp_path), *CPU, *books.SMALL]
-    kind = {"music": "performance", "graph": ""}.get(task, "byte")
+    kind = {"music": "performance", "graph": "", "image": ""}.get(task, "byte")
     before = sorted(tmp_path.iterdir())
     done = manyheads(*given, *([f"codec.kind={kind}"] if kind else []), "--dry-run")
     assert (done.code, done.err) == (0, "")
