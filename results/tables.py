@@ -406,8 +406,9 @@ SETS = {"esol": "ESOL", "freesolv": "FreeSolv", "lipo": "Lipophilicity", "bbbp":
 PUBLISHED = {"cora": (81.5, 83.0), "citeseer": (70.3, 72.5)}  # GCN and GAT, as their papers say
 
 
-def graph_rows(data: str, relations: str = "default") -> list[dict[str, Any]]:
-    rows = json.loads((HERE / "graphs.json").read_text())["rows"]
+def graph_rows(data: str, relations: str | None = "default") -> list[dict[str, Any]]:
+    path = HERE / "graphs.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
     return [
         row
         for row in rows
@@ -458,14 +459,18 @@ def relations() -> str:
 
 
 def edges() -> str:
-    rows = json.loads((HERE / "graphs.json").read_text())["rows"]
-    rows = sorted((row for row in rows if "edges" in row), key=lambda row: row["edges"])
+    rows = sorted(graph_rows("10000 nodes", None), key=lambda row: row["edges"])
     lines = [f"| edges among {rows[0]['data']}, {rows[0]['device']} | ms a step |", "|---|---|"]
     lines += [f"| {row['edges']:,} | {row['ms_a_step']:.1f} |" for row in rows]
     return "\n".join(lines)
 
 
-GRAPHS = {"molecules": molecules, "papers": papers, "relations": relations, "edges": edges}
+GRAPHS = {  # each with rows that are there where it was measured
+    "molecules": (molecules, graph_rows("bbbp")),
+    "papers": (papers, graph_rows("citeseer")),
+    "relations": (relations, graph_rows("esol", "none")),
+    "edges": (edges, graph_rows("10000 nodes", None)),
+}
 
 
 def tell_experiment(name: str) -> str:
@@ -493,7 +498,7 @@ TABLES = {
     "chorales": chorales,
     "piano": piano,
     "relative": relative,
-    **(GRAPHS if (HERE / "graphs.json").exists() else {}),
+    **{name: made for name, (made, rows) in GRAPHS.items() if rows},
     **({"images": images} if (HERE / "images-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
 }
