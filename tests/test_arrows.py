@@ -133,7 +133,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.classification.commands": {"tasks.classification", "cli.screen", "cli.incoming"},
     "tasks.music.commands": {"tasks.music", "cli.screen"},
     "tasks.image.commands": {"tasks.image", "cli.screen"},
-    "tasks.graph.commands": {"tasks.graph", "cli.screen"},
+    "tasks.graph.commands": {"tasks.graph", "cli.screen", "cli.incoming"},
     "demo": {"models", "learn", "cli.run_screen", "tasks.seq2seq"},
     "cli": {
         "cli.incoming",

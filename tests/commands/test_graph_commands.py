@@ -44,7 +44,12 @@ def test_a_model_of_molecules_predicts_and_is_measured(
     manyheads: Command, run: Path, tmp_path: Path
 ) -> None:
     done = manyheads("predict", "--model", run, "CCO", "c1ccccc1", "--device", "cpu")
-    assert len([float(line) for line in done.out.splitlines()]) == 2
+    ethanol, benzene = done.out.splitlines()
+    assert float(ethanol) != float(benzene)
+    done = manyheads("predict", "--model", run, "--device", "cpu", stdin=b"CCO\nC(\nOCC\n")
+    assert done.out == f"{ethanol}\n\n{ethanol}\n"  # a line for each line
+    assert done.err == "manyheads: line 2: 'C(' is not a molecule in SMILES\n"
+    assert manyheads("predict", "--model", run, "--device", "cpu", stdin=b"").out == ""
     table = write_molecules(tmp_path / "test.csv", ["OCC", "CC(C)C", "CCSC", "no molecule"])
     at = ("evaluate", "--model", run, "--data", table, "--device", "cpu")
     done = manyheads(*at, "--json")

@@ -1,4 +1,4 @@
-"""evaluate and look, for models of graphs.
+"""predict, evaluate and look, for models of graphs.
 
 L layers, H heads, T nodes.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report
 from manyheads.inspect.record import recording
 from manyheads.tasks.graph.picture import GraphPicture, spread_out
@@ -21,9 +23,34 @@ from manyheads.tasks.graph.schema import Array, RawGraph
 from manyheads.tasks.graph.sources import import_rdkit
 from manyheads.tasks.graph.verbs import LookGraphOptions
 from manyheads.tasks.model import Predictor
-from manyheads.tasks.verbs import ExamplesOptions
+from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
 BOND = 1.5  # the length of one as RDKit draws it
+
+
+def predict_graphs(model: Predictor, options: PredictOptions) -> None:
+    """A line for each line; of stdin, one that is no graph is told of and has an empty line."""
+    read = 0
+    for some in read_chunks(options.texts):
+        wrong = {} if options.texts else find_wrong(model, some)
+        for i, sentence in wrong.items():
+            print(f"manyheads: line {read + i + 1}: {sentence}", file=sys.stderr)
+        sound = [line for i, line in enumerate(some) if i not in wrong]
+        said = iter(model.predict(sound) if sound else [])
+        for i in range(len(some)):
+            print("" if i in wrong else next(said), flush=True)
+        read += len(some)
+
+
+def find_wrong(model: Predictor, lines: Sequence[str]) -> dict[int, str]:
+    """What is no graph, by its place, and why."""
+    found: dict[int, str] = {}
+    for i, line in enumerate([] if model.task.of_nodes else lines):
+        try:
+            parse_graph(line)
+        except ValueError as error:
+            found[i] = str(error)
+    return found
 
 
 def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:

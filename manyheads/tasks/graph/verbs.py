@@ -7,8 +7,15 @@ from pathlib import Path
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import VERBS as PLAIN
-from manyheads.tasks.verbs import ExamplesOptions, refuse_unwritable
+from manyheads.tasks.verbs import ExamplesOptions, PredictOptions, refuse_unwritable
+
+
+@dataclass(frozen=True)
+class PredictGraphOptions(PredictOptions):
+    """Say what is true of each molecule, each graph, or each node of the graph that was learned.
+
+    Example: manyheads predict --model runs/esol CCO "c1ccccc1"
+    """
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class LookGraphOptions(Options):
 
 COMMANDS = "manyheads.tasks.graph.commands"
 VERBS = {
-    "predict": PLAIN["predict"],
+    "predict": Verb(PredictGraphOptions, f"{COMMANDS}:predict_graphs"),
     "evaluate": Verb(ExamplesOptions, f"{COMMANDS}:evaluate_graphs"),
     "look": Verb(LookGraphOptions, f"{COMMANDS}:look"),
 }
