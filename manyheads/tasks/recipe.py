@@ -142,7 +142,8 @@ class Recipe:
             network=network, learning_rate=preset.rates.get(network.kind, preset.learning_rate)
         )
         training = cls.plan.training(preset, tokens, cuda)
-        if cuda and pays_to_compile(network, training):
+        unsaid = "compile" not in {**cls.plan.settings, **preset.training}
+        if cuda and unsaid and pays_to_compile(network, training):
             training = replace(training, compile=True)
         chosen = {"network": network, "training": training}
         if start is not None:

@@ -126,6 +126,7 @@ class GraphRecipe(Recipe):
             "weight_decay": 0.05,
             "precision": "float32",  # networks are small, and numbers are to be exact
             "cuda_graph": False,  # graphs differ in size: hardly a step is like another
+            "compile": False,
         },
         least_steps=1200,
         warmup=(50, 2000, 10),
