@@ -189,7 +189,12 @@ class Trainer:
         if len(alike) > 1 and self.learner.can_record(alike[0]):
             began = time.perf_counter()
             first, other = (batch.to(self.world.device) for batch in alike[:2])
-            self.learner.record(first, other, self.plan.count(planned[0]))
+            try:
+                self.learner.record(first, other, self.plan.count(planned[0]))
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                self.callback.say("steps are not recorded: that takes more memory than there is")
+                return
             seconds = time.perf_counter() - began
             self.callback.say(f"recorded a step in {seconds:.1f} s, the same as the plain one")
 
