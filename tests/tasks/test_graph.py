@@ -80,7 +80,7 @@ def test_a_graph_by_its_edges_is_the_same_as_by_all_pairs(others: dict[str, Any]
     by_edges = made(batches.lay_out([0, 1]))
     batches.near = False
     torch.testing.assert_close(by_edges, made(batches.lay_out([0, 1])), atol=1e-5, rtol=0)
-    farther = replace(recipe, network=replace(NEAR, pattern=("Window(1)", "Window(2)")))
+    farther = replace(recipe, rounds=0, network=replace(NEAR, pattern=("Window(1)", "Window(2)")))
     assert not GraphBatches(batches.graphs, farther, 99).near
 
 
@@ -90,6 +90,14 @@ def test_a_walk_is_the_farther_the_rarer_it_arrives() -> None:
     assert walk(joined, 2).tolist() == [[0, 2, 3, 3], [3, 0, 3, 3], [3, 2, 0, 3], [3, 3, 3, 0]]
     with pytest.raises(ValueError, match=r"Window\(1\) counts hops, and distance: walks has none"):
         GraphRecipe("graph", DATA, distance="walks", network=NEAR)
+
+
+def test_rounds_have_one_pattern() -> None:
+    two = replace(SMALL, pattern=("Window(1)", "Everything()"))
+    with pytest.raises(
+        ValueError, match=r"rounds have one pattern for all, got Window\(1\), Every"
+    ):
+        GraphRecipe("graph", DATA, rounds=2, network=two)
 
 
 def test_several_targets_with_gaps_count_where_they_are_known() -> None:
@@ -108,9 +116,7 @@ def test_several_targets_with_gaps_count_where_they_are_known() -> None:
     errors = ((said - wanted).square() * known).sum() / 2  # of two networks
     torch.testing.assert_close(task.loss(network, batches.lay_out([0, 1, 2]))["loss"], errors)
     one, *_ = task.answer(network, batches)
-    torch.testing.assert_close(
-        one, said.mean(1 - 1)[0] * torch.tensor([0.5, 2]) + torch.tensor([2, 6])
-    )
+    torch.testing.assert_close(one, said.mean(0)[0] * torch.tensor([0.5, 2]) + torch.tensor([2, 6]))
 
 
 def test_a_consistent_network_has_nothing_to_lose_by_it() -> None:

@@ -186,6 +186,10 @@ class GraphRecipe(Recipe):
                 "nodes have no place on a line; network.position: null and network.relative: null "
                 "would do, and relations says what attention knows of two nodes"
             )
+        if self.rounds and len(self.network.patterns) > 1:
+            raise ValueError(
+                f"rounds have one pattern for all, got {', '.join(self.network.patterns)}"
+            )
         if self.rounds:  # they have no feed-forward layers, and so none that is wider
             narrow = min(self.network.ffn_width, self.network.width)
             object.__setattr__(self, "network", replace(self.network, ffn_width=narrow))
