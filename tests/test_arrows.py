@@ -85,7 +85,7 @@ KNOWS: dict[str, set[str]] = {
         "tasks.continuation",
         "tasks.verbs",
         "metrics",
-        "inspect",
+        "tasks.inspection",
     },
     "tasks.image": {
         "tasks.packing",

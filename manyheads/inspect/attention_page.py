@@ -31,6 +31,7 @@ MODULES = (
     "lines.js",
     "maps.js",
     "tree.js",
+    "roll.js",
     "tables.js",
     "state.js",
     "main.js",

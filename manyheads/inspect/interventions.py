@@ -131,11 +131,12 @@ def intervening(network: nn.Module, edits: Sequence[Intervention | EachOff]) -> 
 
 def name_layers(network: nn.Module) -> dict[str, tuple[str, int]]:
     """{"decoder.3.cross": its name in the network, and how many heads it has}"""
-    return {
-        shorten(layer): (layer, attention.heads)
-        for name, owner in owners_of_kernels(network).items()
-        for layer, attention in attentions_of(name, owner)
-    }
+    found: dict[str, tuple[str, int]] = {}
+    for name, owner in owners_of_kernels(network).items():
+        layers = [(layer, attention.heads) for layer, attention in attentions_of(name, owner)]
+        # A recurrent network's attention is its own owner, and has one head.
+        found |= {shorten(layer): (layer, heads) for layer, heads in layers or [(name, 1)]}
+    return found
 
 
 def shorten(layer: str) -> str:

@@ -91,7 +91,7 @@ def map_layers(seen: Sequence[Seen], place: Place) -> list[LayerMap]:
         name = shorten(one.layer)
         part, queries, keys, first = place(name)
         counts[part] = number = counts.get(part, -1) + 1
-        weights = one.weights[0, :, first:]
+        weights = one.weights[0, :, first:].float().cpu()
         found.append(LayerMap(name, part, number, queries, keys, weights, first))
     return found
 

@@ -63,9 +63,7 @@ class InspectOptions(Options):
             return
         if self.text is None:
             raise ValueError('a page is of a text: manyheads inspect "Guten Tag." --out page.html')
-        refuse_unwritable("--out", self.out)
-        if self.out.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"--out names a .html file, got {self.out}")
+        refuse_no_page(self.out)
 
 
 VERBS = {
@@ -80,6 +78,13 @@ def refuse_unwritable(name: str, path: Path) -> None:
         raise ValueError(f"{name} names a file in a folder that is there, got {path}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f"{name} {path} cannot be written: you lack the permission")
+
+
+def refuse_no_page(path: Path) -> None:
+    """Before the work: what cannot be a page."""
+    refuse_unwritable("--out", path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out names a .html file, got {path}")
 
 
 def refuse_no_folder(name: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tunes
 
 from manyheads.inspect.attention_page import read_payload
 from manyheads.tasks.seq2seq.model import Translator
@@ -128,6 +129,21 @@ def test_it_fits_its_window_and_anyone_can_read_it(
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = axe.run(page).response["violations"]
     assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
+
+
+def test_notes_are_walked_through_and_heard(visit: Open, tmp_path: Path) -> None:
+    tunes.singer().inspect(tunes.chorale(8)).save(tmp_path / "page.html")
+    page = visit((tmp_path / "page.html").as_uri())
+    page.focus("#roll canvas")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert " reads " in page.inner_text("#said")
+    page.click("#play")
+    assert page.inner_text("#play") == "stop"
+    page.click("#play")
+    with page.expect_download() as download:
+        page.click("[aria-label='save roll as SVG']")
+    assert Path(download.value.path()).read_bytes().startswith(b"<svg ")
 
 
 def test_hostile_text_stays_text(visit: Open, model: Translator, tmp_path: Path) -> None:

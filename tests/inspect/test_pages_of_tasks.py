@@ -1,9 +1,14 @@
 """Pages of other tasks than translation: language models, encoders, classifiers."""
 
+from pathlib import Path
+
 import books
 import pytest
+import tunes
+from typer.testing import CliRunner
 
 from manyheads import Forced, Off
+from manyheads.cli.app import app
 from manyheads.inspect.attention_page import read_payload
 from manyheads.models import load
 from manyheads.tasks.classification.model import Classifier
@@ -57,3 +62,26 @@ def test_a_classifier_is_seen_and_what_it_says(classifier: Classifier) -> None:
     off = classifier.inspect(text, what_if=[Off(layer, 0), Off(layer, 1)])
     _, maps = read_payload(off.payload())
     assert not maps[0].any()
+
+
+def test_notes_are_seen_where_they_stand_in_time() -> None:
+    piece = tunes.chorale(8)
+    header, maps = read_payload(tunes.singer().inspect(piece).payload())
+    roll, written = header["roll"], header["sides"]["written"]["tokens"]
+    assert len(roll["written"]) == len(written) == maps[0].shape[1]
+    assert len(roll["read"]) == len(header["sides"]["so far"]["tokens"]) == maps[0].shape[2]
+    assert len(header["candidates"]) == len(written)
+    starts = {(start, pitch) for start, _, pitch, _ in roll["notes"]}
+    spots = {tuple(spot) for spot in roll["written"] if spot is not None}
+    assert starts <= spots, "each note begins where a token stands"
+
+
+def test_the_page_of_a_piece_is_written_to_a_file(tmp_path: Path) -> None:
+    midi = tunes.midi(tunes.chorale(4), tmp_path / "bach.mid")
+    out = tmp_path / "bach.html"
+    typed = ["inspect", "--model", "chorales", "--music", str(midi), "--out", str(out)]
+    result = CliRunner().invoke(app, typed)
+    assert result.exit_code == 0, result.output
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    result = CliRunner().invoke(app, typed[:-2])
+    assert "a page is of a piece" in str(result.exception)

@@ -23,6 +23,8 @@ from manyheads import (
     graph,
     kernel,
     line,
+    off,
+    recording,
 )
 from manyheads.modules.recurrent import SCORES, Carried, RecurrentDecoder, RecurrentEncoder
 
@@ -337,3 +339,16 @@ PACKED = Tokens.packed([[[1], [2]]], 2)
 def test_mistakes_get_one_sentence(act: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         act()
+
+
+@torch.no_grad()
+def test_its_attention_is_switched_off_as_any_other() -> None:
+    model, source, target = (
+        translator().eval(),
+        Tokens.padded(SOURCES[:1]),
+        Tokens.padded(TARGETS[:1]),
+    )
+    whole = model(source, target)
+    with off(model, "decoder.attention", head=0), recording(model) as seen:
+        assert not torch.equal(model(source, target), whole)
+    assert not seen[0].weights.any()

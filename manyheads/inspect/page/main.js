@@ -5,6 +5,7 @@ import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell, times } from "./maps.js";
 import { Ranking, fillCandidates, fillRow } from "./tables.js";
+import { Roll } from "./roll.js";
 import { Tree } from "./tree.js";
 import { DEFAULTS, download, readState, writeState } from "./state.js";
 
@@ -26,6 +27,7 @@ export class Page {
     this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
     this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
     this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
+    this.roll = new Roll(byId("roll"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.ranking = new Ranking(byId("ranking"), {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
@@ -170,6 +172,8 @@ export class Page {
     const { beam } = attention.header;
     byId("beam-section").hidden = !beam?.steps.length;
     if (beam?.steps.length) this.tree.draw({ beam, colours: theme });
+    byId("roll").hidden = !attention.header.roll;
+    byId("units").hidden = !!attention.header.roll;
     this.look(null, null);
   }
 
@@ -177,6 +181,8 @@ export class Page {
   look(side, at) {
     this.looked = at === null ? this.pinned : { side, at };
     this.lines.draw({ maps: this.maps, looked: this.looked, pinned: this.pinned, colours: this.colours });
+    const { roll } = this.attention.header;
+    if (roll) this.roll.draw({ roll, maps: this.maps, looked: this.looked, colours: this.colours });
     this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
     byId("said").textContent = this.looked ? sayLooked(this.looked, this.maps[0].map, this.units) : "Point at a word to see what it reads.";
     this.beside();
@@ -285,7 +291,7 @@ export class Page {
   }
 
   save(view, kind) {
-    const drawn = { lines: this.lines, grid: this.grid, map: this.large, beam: this.tree }[view];
+    const drawn = { lines: this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);

@@ -81,6 +81,9 @@ function picture(map, width, height, shades) {
   return canvas;
 }
 
+// Two points over both ends: a curve through them goes over what lies between.
+const bow = ([x, y], [a, b], lift) => [x + (a - x) / 4, Math.min(y, b) - lift, x + (3 * (a - x)) / 4, Math.min(y, b) - lift];
+
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 export class CanvasSurface {
@@ -107,7 +110,7 @@ export class CanvasSurface {
     context.globalAlpha = 1;
   }
 
-  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [] }) {
+  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [], lift = null }) {
     const context = this.context;
     context.globalAlpha = alpha;
     context.strokeStyle = stroke;
@@ -116,7 +119,8 @@ export class CanvasSurface {
     context.setLineDash(dash);
     context.beginPath();
     context.moveTo(x, y);
-    if (upright) context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
+    if (lift !== null) context.bezierCurveTo(...bow([x, y], [a, b], lift), a, b);
+    else if (upright) context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
     else context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
     context.stroke();
     context.globalAlpha = 1;
@@ -150,8 +154,9 @@ export class SvgSurface {
     this.add("rect", { x, y, width, height, fill, stroke, "stroke-width": line, opacity: alpha });
   }
 
-  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [] }) {
-    const [c, d] = upright ? [`${x} ${(y + b) / 2}`, `${a} ${(y + b) / 2}`] : [`${(x + a) / 2} ${y}`, `${(x + a) / 2} ${b}`];
+  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [], lift = null }) {
+    const [e, f, g, h] = bow([x, y], [a, b], lift ?? 0);
+    const [c, d] = lift !== null ? [`${e} ${f}`, `${g} ${h}`] : upright ? [`${x} ${(y + b) / 2}`, `${a} ${(y + b) / 2}`] : [`${(x + a) / 2} ${y}`, `${(x + a) / 2} ${b}`];
     this.add("path", {
       d: `M ${x} ${y} C ${c}, ${d}, ${a} ${b}`, fill: "none", stroke, "stroke-width": width,
       "stroke-linecap": "round", opacity: alpha, "stroke-dasharray": dash.join(" ") || "none",

@@ -23,7 +23,12 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.roll import Roll
 from manyheads.tasks.music.settings import is_grids
-from manyheads.tasks.music.verbs import ComposeOptions, EvaluateMusicOptions, LookOptions
+from manyheads.tasks.music.verbs import (
+    ComposeOptions,
+    EvaluateMusicOptions,
+    InspectMusicOptions,
+    LookOptions,
+)
 
 # ---- generate --------------------------------------------------------------------------------
 
@@ -148,3 +153,8 @@ def look(model: Musician, options: LookOptions) -> None:
     if options.out is not None:
         replace(arcs, title=f"{model.name}: {arcs.title}").save(options.out)
         print(f"\npicture: {options.out}")
+
+
+def inspect(model: Musician, options: InspectMusicOptions) -> None:
+    model.inspect(load_midi(options.music or Path())).save(options.out or Path())
+    print(f"page: {options.out}")

@@ -10,6 +10,8 @@ import torch
 
 from manyheads.attention.places import line
 from manyheads.decoding.likelihood import compute_log_probs
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.model import Model, show_options
@@ -23,6 +25,7 @@ from manyheads.tasks.music.compose import (
 )
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding, MusicOptions
+from manyheads.tasks.music.inspection import inspect_piece
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.timing import find_spots
 from manyheads.tasks.portable import Portable
@@ -169,6 +172,14 @@ class Musician(Model):
             heads,
             f"layer {layer} at {codec.pieces(ids)[query]}, {moment(where[query])}",
         )
+
+    @torch.no_grad()
+    def inspect(self, piece: Piece, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+        """What every head looked at while it read a piece, as a page: notes with arcs, to be heard.
+
+        A notebook shows it, `.save("page.html")` keeps it.
+        """
+        return inspect_piece(self, piece, what_if)
 
     def portable(self) -> Portable:
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_no_folder, refuse_unwritable
+from manyheads.tasks.verbs import refuse_no_folder, refuse_no_page, refuse_unwritable
 
 MIDI = (".mid", ".midi")
 
@@ -145,9 +145,26 @@ class LookOptions(Options):
                 raise ValueError(f"--out names a .png file, got {self.out}")
 
 
+@dataclass(frozen=True)
+class InspectMusicOptions(Options):
+    """Show what every note was written from, as a page in one file: notes with arcs, to be heard.
+
+    Example: manyheads inspect --model chorales --music bach.mid --out bach.html
+    """
+
+    music: Path | None = setting(None, "The piece, a MIDI file.")
+    out: Path | None = setting(None, "Write the page to this .html file.")
+
+    def __post_init__(self) -> None:
+        if self.music is None or self.out is None:
+            raise ValueError("a page is of a piece: --music piece.mid --out page.html")
+        refuse_no_page(self.out)
+
+
 COMMANDS = "manyheads.tasks.music.commands"
 VERBS = {
     "generate": Verb(ComposeOptions, f"{COMMANDS}:generate"),
     "evaluate": Verb(EvaluateMusicOptions, f"{COMMANDS}:evaluate_pieces"),
+    "inspect": Verb(InspectMusicOptions, f"{COMMANDS}:inspect"),
     "look": Verb(LookOptions, f"{COMMANDS}:look"),
 }

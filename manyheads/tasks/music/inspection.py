@@ -1,0 +1,71 @@
+"""What every note of a piece was written from, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from manyheads.inspect.attention_page import AttentionPage, TokenRow
+from manyheads.inspect.interventions import Intervention
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.inspection import MOST_TOKENS, START, Pass, inspect_pass, note_cut
+from manyheads.tasks.music.compose import render_like
+from manyheads.tasks.music.corpus import encode_piece
+from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.timing import find_spots
+
+if TYPE_CHECKING:
+    from manyheads.tasks.music.model import Musician
+
+PARTS = {"decoder": ["each note is written from those before it", "piece", "written", "read"]}
+
+
+def inspect_piece(
+    model: Musician, piece: Piece, what_if: Sequence[Intervention] = ()
+) -> AttentionPage:
+    """One pass over a piece, as far as the context and the page go."""
+    codec = model.task.codec
+    whole = encode_piece(piece, codec).tolist()
+    most = min(MOST_TOKENS, model.task.context)
+    most -= most % codec.beat
+    bos, tokens = [*codec.special_tokens.bos], whole[:most]
+    if not tokens:
+        raise ValueError("what is looked at is a piece with a note or more, this one has none")
+    ids, first = [*bos, *tokens], max(0, len(bos) - 1)
+    read, wanted = ids[:-1], ids[first + 1 :]
+
+    def run(copies: int) -> Tensor:
+        logits: Tensor = model.network(Tokens.padded([read] * copies).to(model.device))
+        return logits[:, first:].float().log_softmax(-1)
+
+    rows = [name_notes("written", codec, wanted, 0), name_notes("so far", codec, read, len(bos))]
+    spots = find_spots(codec, ids, piece)
+    shown = render_like(codec, ids, piece)
+    about: dict[str, Any] = {
+        "model": model.name,
+        "task": model.kind,
+        "read": "",
+        "wrote": "",
+        "parts": PARTS,
+        "roll": {
+            "notes": [[round(n.start, 3), round(n.end, 3), n.pitch, n.voice] for n in shown.notes],
+            "written": round_spots(spots[first + 1 :]),
+            "read": round_spots(spots[:-1]),
+        },
+        **note_cut(whole),
+    }
+    one = Pass(model.network, run, wanted, lambda token: codec.pieces([token])[0], len(read))
+    return inspect_pass(
+        one, rows, lambda layer: ("decoder", "written", "so far", first), about, what_if
+    )
+
+
+def name_notes(label: str, codec: Any, ids: Sequence[int], signs: int) -> TokenRow:
+    names = [*[START] * signs, *codec.pieces(ids[signs:])]
+    return TokenRow(label, names, range(len(ids)), [i < signs for i in range(len(ids))])
+
+
+def round_spots(spots: Sequence[tuple[float, int] | None]) -> list[list[float] | None]:
+    return [None if spot is None else [round(spot[0], 3), spot[1]] for spot in spots]
