@@ -161,6 +161,11 @@ def translation() -> str:
             "SQuADShifts, answers pointed at, from nothing, twelve minutes of one CPU core: F1",
             "f1",
         ),
+        (
+            "squadshifts-pointing-from-masked",
+            "the same, five minutes of hidden words first, seven of pointing: F1",
+            "f1",
+        ),
     ):
         found = json.loads((runs / name / "test.json").read_text())["scores"][score]["value"]
         rows.append((what, f"{found:.1f}"))
