@@ -24,7 +24,13 @@ def inspect_text(model: Any, options: InspectOptions) -> None:
         inspect(text).save(out)
         print(f"page: {out}")
         return
-    with PageServer(inspect, port or 0, text or "") as server:
+    try:
+        made = PageServer(inspect, port or 0, text or "")
+    except OSError as error:
+        raise ValueError(
+            f"port {port} cannot be had ({error.strerror}); another --port, or none, would do"
+        ) from None
+    with made as server:
         print(
             f"{server.url}\nopen it in a browser; it answers this machine alone; Ctrl-C ends",
             flush=True,

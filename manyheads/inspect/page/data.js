@@ -190,11 +190,14 @@ function numbers(values, widths) {
   return Uint8Array.from(bytes);
 }
 
+const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let b = 0; b < 8; b++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  return crc;
+});
+
 function crc32(data) {
   let crc = -1;
-  for (const byte of data) {
-    crc ^= byte;
-    for (let b = 0; b < 8; b++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
+  for (let i = 0; i < data.length; i++) crc = (crc >>> 8) ^ REMAINDERS[(crc ^ data[i]) & 255];
   return ~crc >>> 0;
 }
