@@ -46,6 +46,8 @@ def test_a_person_asks_what_if(visit: Open, server: PageServer, tmp_path: Path) 
     page.click("#only-this")
     page.wait_for_selector("#edits button:nth-child(3)")
     assert page.inner_text("#edits button:nth-child(3)").startswith("in head")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    assert [one["id"] for one in axe.run(page).response["violations"]] == []
     with page.expect_download() as download:
         page.click("#save")
     download.value.save_as(tmp_path / "kept.html")

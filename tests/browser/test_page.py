@@ -156,3 +156,15 @@ def test_hostile_text_stays_text(visit: Open, model: Translator, tmp_path: Path)
     text = Path(download.value.path()).read_text("utf-8")
     assert "<img" not in text
     assert "&#60;img" in text
+
+
+def test_a_notebook_shows_it_in_a_frame(visit: Open, tmp_path: Path, model: Translator) -> None:
+    shown = model.inspect(TEXT)._repr_html_()
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<!doctype html><body data-ready>{shown}", encoding="utf-8")
+    page = visit(notebook.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(BOUGHT).hover()
+    assert frame.locator("#said").inner_text().startswith("“bought” reads “gekauft.”")
+    frame.locator(BOUGHT).click()
+    assert frame.locator(BOUGHT).get_attribute("aria-pressed") == "true"
