@@ -14,8 +14,6 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from playwright.sync_api import sync_playwright
-
 from manyheads.inspect.server import PageServer
 from manyheads.models import load
 from manyheads.tasks.music.midi import load_midi
@@ -50,6 +48,8 @@ def shoot(page: Any, url: str, name: str, height: int) -> None:
 
 
 def main() -> None:
+    from playwright.sync_api import sync_playwright
+
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--music", type=Path, required=True)
     piece = load_midi(reader.parse_args().music)
