@@ -91,6 +91,11 @@ def test_a_long_text_is_cut_to_what_a_page_shows(model: Translator) -> None:
     assert "512" in header["note"]
 
 
+def test_several_sentences_are_read_at_once_and_the_page_says_so(model: Translator) -> None:
+    header, _ = read_payload(model.inspect("Er kam. Sie ging.", "He came. She went.").payload())
+    assert header["note"] == "read at once; translate reads each sentence by itself"
+
+
 def test_nothing_is_asked_of_anybody(page: AttentionPage) -> None:
     text = page.html()
     assert "default-src 'none'" in text

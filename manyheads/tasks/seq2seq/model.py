@@ -287,6 +287,8 @@ class Translator(Model):
             ids = target.encode(whole(written, "what is written"))
         about["wrote"] = target.render(ids)
         about |= note_cut(read, ids)
+        if self.kind == "translation" and len(list(sentences(text))) > 1:
+            about.setdefault("note", "read at once; translate reads each sentence by itself")
         return inspect_pair(self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about, what_if)
 
     def best(self, ids: Ids) -> list[int]:
