@@ -63,6 +63,7 @@ def test_every_part_is_reached_with_the_keyboard(visit: Open, page_file: Path) -
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
+    page.wait_for_selector("#help", state="hidden")
     page.keyboard.press("2")
     assert page.inner_text("#keys-label").lower() == "what is read"
     page.keyboard.press("1")
