@@ -7,6 +7,7 @@ import pytest
 import torch
 from combinations import GEOMETRIES, MEANINGFUL, PATTERNS, RELATIVES, B, C, H, T, fits, relative_for
 from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
 
 from manyheads import (
     KERNELS,
@@ -112,6 +113,17 @@ def assert_agree(
     return agreed
 
 
+@pytest.fixture
+def flex_untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flex computes the same without being traced at each call, which takes half a second; traced
+    it is in every precision below, and compiled on a GPU.
+    """
+    flag = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(flag, True, raising=False)
+    monkeypatch.setattr("manyheads.attention.kernels.flex.version", lambda *_: flex_attention)
+
+
+@pytest.mark.usefixtures("flex_untraced")
 @pytest.mark.parametrize(("geometry", "name"), MEANINGFUL)
 def test_kernels_agree_whatever_the_place_pattern_and_position(geometry: str, name: str) -> None:
     places, pattern = GEOMETRIES[geometry], PATTERNS[name]
