@@ -116,7 +116,7 @@ def assert_agree(
 @pytest.fixture
 def flex_untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flex computes the same without being traced at each call, which takes half a second; traced
-    it is in every precision below, and compiled on a GPU.
+    it is in 32 bits below, and compiled on a GPU.
     """
     flag = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
     monkeypatch.setattr(flag, True, raising=False)
@@ -138,7 +138,11 @@ def test_kernels_agree_whatever_the_place_pattern_and_position(geometry: str, na
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", [name for geometry, name in MEANINGFUL if geometry == "line"])
-def test_kernels_agree_in_every_precision(name: str, dtype: torch.dtype) -> None:
+def test_kernels_agree_in_every_precision(
+    name: str, dtype: torch.dtype, request: pytest.FixtureRequest
+) -> None:
+    if dtype == torch.bfloat16:
+        request.getfixturevalue("flex_untraced")
     places = GEOMETRIES["line"]
     pattern, pairs = PATTERNS[name], Pairs(B, H, places, places)
     for relative in ("none", "bias", "music"):
@@ -156,6 +160,7 @@ def test_heads_may_share_their_keys_on_every_kernel(name: str, key_heads: int) -
     assert assert_agree(PATTERNS[name], pairs, Relative(), tensors) >= 3
 
 
+@pytest.mark.usefixtures("flex_untraced")
 @pytest.mark.parametrize("name", ["everything", "causal", "causal window", "blocks", "prefix"])
 @pytest.mark.parametrize("queries", [1, 5])
 def test_a_few_queries_at_the_end_of_a_cache_agree_on_every_kernel(name: str, queries: int) -> None:
