@@ -103,7 +103,7 @@ class Training:
     precision: Precision = setting("float32", "Precision of the computation; weights stay float32.")
     compile: bool = setting(False, "Compile the network block by block with torch.compile.")
     cuda_graph: bool = setting(
-        True,
+        False,
         "On CUDA, record a step once and play it back for every batch of the same layout.",
     )
     seed: int = setting(0, "Seed of all that is random: weights, order, dropout.", least=0)

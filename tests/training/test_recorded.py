@@ -66,7 +66,7 @@ def learner(**settings: Any) -> Learner:
     words = Embedding(VOCABULARY, 32)
     config = TransformerConfig(width=32, depth=2, heads=2, dropout=0.1, attention_dropout=0.1)
     network = Decoder(words, Stack.of(config, Causal()), Tied(words))
-    training = Training(precision="bfloat16", steps=20, warmup_steps=2, **settings)
+    training = Training(precision="bfloat16", cuda_graph=True, steps=20, warmup_steps=2, **settings)
     return Learner(network, loss, training, World(device=torch.device("cuda")))
 
 

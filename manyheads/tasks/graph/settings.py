@@ -125,7 +125,6 @@ class GraphRecipe(Recipe):
             "ema": 0.99,
             "weight_decay": 0.05,
             "precision": "float32",  # networks are small, and numbers are to be exact
-            "cuda_graph": False,  # graphs differ in size: hardly a step is like another
             "compile": False,
         },
         least_steps=1200,

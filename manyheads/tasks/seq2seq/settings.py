@@ -141,7 +141,8 @@ class Seq2SeqRecipe(Recipe):
     networks = NETWORK_KINDS
     starts_from = get_args(Kind)
     plan = TrainingPlan(
-        {"schedule": "inverse-square-root", "label_smoothing": 0.1}, warmup=(50, 4000, 8)
+        {"schedule": "inverse-square-root", "label_smoothing": 0.1, "cuda_graph": True},
+        warmup=(50, 4000, 8),
     )
     many_tokens = 20_000_000
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
