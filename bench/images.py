@@ -34,12 +34,11 @@ from manyheads.attention.patterns import Blocks, Causal
 from manyheads.attention.places import grid
 from manyheads.attention.relatives import Rotary
 from manyheads.decoding.config import Sampling
-from manyheads.learn import begin, fit_into, go_on
+from manyheads.learn import Request, begin, fit_into, go_on, resolve
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tokens
-from manyheads.request import Request, resolve
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.evaluation import evaluate_images
 from manyheads.tasks.image.model import ImageModel

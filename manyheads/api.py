@@ -11,9 +11,8 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from manyheads.cli.run_screen import watching
 from manyheads.config import inline
 from manyheads.config.fields import nearest
-from manyheads.learn import go_on, refuse_minutes, start
+from manyheads.learn import Request, go_on, refuse_minutes, start
 from manyheads.models import load as load
-from manyheads.request import Request
 from manyheads.tasks.model import Model
 from manyheads.tasks.recipe import Recipe
 from manyheads.tasks.table import find_recipe, recipe_in, task_names

@@ -10,8 +10,8 @@ import torch
 import typer
 
 from manyheads.cli.app import app, main
+from manyheads.devices import using
 from manyheads.tasks.table import VERBS
-from manyheads.threads import using
 
 
 def manyheads(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

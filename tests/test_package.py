@@ -65,7 +65,7 @@ def test_what_the_package_imports_it_asks_for() -> None:
     assert {names.get(name, name) for name in others} <= asked
 
 
-SETTINGS = ["modules.config", "training.config", "tasks.presets", "tasks.recipe", "tasks.table"] + [
+SETTINGS = ["modules.config", "training.config", "tasks.recipe", "tasks.table"] + [
     f"tasks.{path.parent.name}.settings"
     for path in sorted((ROOT / "manyheads" / "tasks").glob("*/settings.py"))
 ]

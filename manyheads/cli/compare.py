@@ -48,7 +48,7 @@ def compare_networks(
     from manyheads.cli.run_screen import watching
     from manyheads.comparing import compare as compared
     from manyheads.comparing import table
-    from manyheads.request import Request, resolve
+    from manyheads.learn import Request, resolve
     from manyheads.tasks.table import find_recipe, trained_tasks
     from manyheads.training.distributed import join, leave
     from manyheads.training.run import RECIPE

@@ -10,7 +10,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import cast
 
-from manyheads.data.layout import gather_texts
+from manyheads.data.batches import gather_texts
 from manyheads.data.sources import decoded
 
 CHUNK_BYTES = 1 << 16

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from manyheads.cli.options import DeviceOption, describe_command, make_command, option_of
 
 if TYPE_CHECKING:
-    from manyheads.request import Request
+    from manyheads.learn import Request
     from manyheads.training.distributed import World
     from manyheads.training.run import Run
 
@@ -174,8 +174,7 @@ def train_task(
 
     Ctrl-C stops after the current step; `manyheads resume` goes on from there.
     """
-    from manyheads.learn import refuse_minutes, start
-    from manyheads.request import Request
+    from manyheads.learn import Request, refuse_minutes, start
     from manyheads.tasks.table import trained_tasks
     from manyheads.training.distributed import join
     from manyheads.training.run import CORPUS, Run
@@ -208,7 +207,7 @@ def print_plan(request: Request, world: World) -> None:
     """The recipe, what is left out, held out or there twice, and what it takes."""
     from manyheads.config import write
     from manyheads.estimate import estimate
-    from manyheads.request import resolve
+    from manyheads.learn import resolve
 
     recipe, corpus = resolve(request)
     print(write(recipe))
@@ -287,7 +286,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
 
 def listing(what: str) -> str:
     """Every setting of a task, or of a recipe's."""
-    from manyheads.request import Request
+    from manyheads.learn import Request
     from manyheads.tasks.describing import listed
     from manyheads.tasks.table import trained_tasks
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.codecs.text import PAD, Text
-from manyheads.data.batches import Packing, Padding
-from manyheads.data.layout import NOTHING, WIDTH, Ints, lay_out, within_rows
+from manyheads.data.batches import NOTHING, WIDTH, Ints, Packing, Padding, lay_out, within_rows
 from manyheads.data.shards import Shard, in_chunks
 from manyheads.devices import send
 from manyheads.modules.config import Layout

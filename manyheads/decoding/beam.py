@@ -12,8 +12,7 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
 from manyheads.decoding.config import BEAM, DecodingConfig
-from manyheads.decoding.log_probs import are_few, blockwise_topk, to_log_probs
-from manyheads.decoding.step import Step
+from manyheads.decoding.step import Step, are_few, blockwise_topk, to_log_probs
 
 LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
 

@@ -21,9 +21,8 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Over, Paper, choose_likeliest
-from manyheads.decoding.log_probs import to_log_probs
 from manyheads.decoding.sample import check_drawn, weigh_tokens
-from manyheads.decoding.step import RewindableStep
+from manyheads.decoding.step import RewindableStep, to_log_probs
 
 AHEAD = 4  # tokens that are guessed at most
 # How far apart the first and the second must be for rounding not to decide: of log-probabilities,

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
-from manyheads.decoding.log_probs import are_few, blockwise_topk, to_log_probs
-from manyheads.decoding.step import Step
+from manyheads.decoding.step import Step, are_few, blockwise_topk, to_log_probs
 
 LOOK_EVERY = 8  # tokens that are written before a host looks at them
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.codecs.text import SpecialTokens
+from manyheads.devices import sharing, using, work_of
 from manyheads.modules.transformer import Tokens
-from manyheads.threads import sharing, using, work_of
 
 AT_ONCE = 16384  # tokens
 

@@ -16,9 +16,9 @@ from manyheads.attention.patterns import Lengths
 from manyheads.attention.places import Grid, line
 from manyheads.decoding.bounds import check_start
 from manyheads.decoding.step import CachedStep, Writer
+from manyheads.devices import sharing, using, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
-from manyheads.threads import sharing, using, work_of
 
 
 class RowStep:

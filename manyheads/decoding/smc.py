@@ -17,9 +17,8 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import UNLIKELY, Hypothesis, forbid, nothing_left
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.log_probs import to_log_probs
 from manyheads.decoding.sample import choose_by_chance
-from manyheads.decoding.step import Step
+from manyheads.decoding.step import Step, to_log_probs
 
 FREE = -1  # a token that is not given
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from manyheads import __version__
+from manyheads.devices import said, using
 from manyheads.lab.table import EXPERIMENTS, find_experiment
 from manyheads.metrics.report import format_table
-from manyheads.threads import said, using
 from manyheads.training.files import write_text
 
 FIGURE, TABLE, NUMBERS = "figure.png", "table.md", "lab.json"

@@ -22,7 +22,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.heads import EncoderHead, Guess
-from manyheads.modules.init import init_head
+from manyheads.modules.layers import init_head
 from manyheads.modules.recurrent import (
     SCORES,
     RecurrentDecoder,

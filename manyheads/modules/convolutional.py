@@ -19,7 +19,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position
 from manyheads.modules.checks import counted, embedded, goes_on, looked_at, measured, same_width
-from manyheads.modules.init import init_convolution, init_linear
+from manyheads.modules.layers import init_convolution, init_linear
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import SequenceNetwork, Tokens
 

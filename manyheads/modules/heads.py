@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.modules.checks import mean, one_a_row
 from manyheads.modules.config import Pooling
-from manyheads.modules.init import init_linear, init_normal
+from manyheads.modules.layers import init_linear, init_normal
 from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Tokens
 
 

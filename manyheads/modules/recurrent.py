@@ -31,7 +31,7 @@ from manyheads.modules.checks import (
     measured,
     same_width,
 )
-from manyheads.modules.init import init_cells, init_fused, init_linear
+from manyheads.modules.layers import init_cells, init_fused, init_linear
 from manyheads.modules.stack import Memory, named
 from manyheads.modules.transformer import SequenceNetwork, Tokens
 

@@ -22,8 +22,7 @@ from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position
 from manyheads.attention.relatives import Relative
 from manyheads.modules.config import TransformerConfig
-from manyheads.modules.init import init_parts
-from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer
+from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer, init_parts
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, S
 from manyheads.attention.places import Places, line, packed
 from manyheads.devices import send
 from manyheads.inspect.record import recording
-from manyheads.modules.init import init_table
+from manyheads.modules.layers import init_table
 from manyheads.modules.stack import Memory, Stack
 
 

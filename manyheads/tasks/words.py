@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from manyheads.codecs.text import Text
-from manyheads.metrics.scripts import fitting_tokenizer
+from manyheads.metrics.bleu import fitting_tokenizer
 
 HALF = "\ufffd"  # of a character, as it is shown
 SPACED = "13a"  # what fits a text with spaces between its words

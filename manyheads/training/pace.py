@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from manyheads.threads import using
+from manyheads.devices import using
 from manyheads.training.config import Training
 from manyheads.training.trainer import Trainer, ahead
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from manyheads.devices import fastest, said, using
 from manyheads.tasks.task import Sample, Task
-from manyheads.threads import fastest, said, using
 from manyheads.training.compiling import compiled
 from manyheads.training.distributed import World
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors

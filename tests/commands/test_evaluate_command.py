@@ -161,7 +161,7 @@ def test_how_many_texts_are_read_is_told(
 ) -> None:
     monkeypatch.setattr("manyheads.cli.screen.EVERY_SECONDS", 0.0)
     one_by_one = lambda rows, tokens: [[i] for i in range(len(rows))]  # noqa: E731
-    monkeypatch.setattr("manyheads.data.layout.alike", one_by_one)
+    monkeypatch.setattr("manyheads.data.batches.alike", one_by_one)
     data = tmp_path / "test.tsv"
     data.write_text("text\tlabel\nthe fine dog\tgood\na cat\tpoor\n")
     done = manyheads("evaluate", "--model", judge, "--data", data, "--device", "cpu", "--json")

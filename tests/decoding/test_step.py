@@ -21,7 +21,7 @@ from manyheads import (
     grid,
     line,
 )
-from manyheads.threads import SAID, using
+from manyheads.devices import SAID, using
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def test_a_light_step_is_the_work_of_one_thread_and_a_heavy_one_of_all(
         with pytest.raises(ValueError, match="words are numbered 0 to 11, 25 arrived"):
             step(torch.full((6, 1), 25))
         sizes = [weight.numel() for weight in model.decoder.parameters() if weight.dim() > 1]
-        monkeypatch.setattr("manyheads.threads.LIGHT", 6 * sum(sizes) / len(sizes))
+        monkeypatch.setattr("manyheads.devices.LIGHT", 6 * sum(sizes) / len(sizes))
         step(begin(6))
         assert seen == [1, 1, 2]
         assert torch.get_num_threads() == 2

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.metrics.bleu import bleu
-from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
+from manyheads.metrics.bleu import bleu, check_tokenizer, fitting_tokenizer
 
 GERMAN = ["Das ist gut, nicht wahr?", "Ich gehe morgen nach Hause."]
 CHINESE = ["我今天不想去学校。", "他昨天买了一本很有意思的书，在家里读。"]

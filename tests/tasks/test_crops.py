@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from manyheads.attention.patterns import Segments
 from manyheads.codecs.text import BOS, EOS
-from manyheads.data.layout import NOTHING
+from manyheads.data.batches import NOTHING
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Batch
 from manyheads.tasks.music.chorales import SILENCE, Chorales

@@ -8,8 +8,8 @@ import torch
 from films import DESIGN, KINDS, LINES, examples, shard_of, task_of, write
 
 from manyheads.codecs.text import BOS, EOS, PAD, Text
+from manyheads.data.batches import NOTHING
 from manyheads.data.labelled import Labelled, Tagged
-from manyheads.data.layout import NOTHING
 from manyheads.modules.config import change_kind
 from manyheads.tasks.classification.batches import LabelledBatches
 from manyheads.tasks.classification.corpus import LabelledShard

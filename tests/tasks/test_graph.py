@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.learn import begin, go_on
+from manyheads.learn import Request, begin, go_on, resolve
 from manyheads.metrics.labels import roc_auc
 from manyheads.models import load
-from manyheads.request import Request, resolve
 from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk, write_graphs
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal

@@ -8,8 +8,7 @@ import torch
 from designs import network_of
 
 from manyheads.codecs.text import BOS, EOS, PAD
-from manyheads.data.batches import Packing, Padding, Row
-from manyheads.data.layout import NOTHING, split, within_rows
+from manyheads.data.batches import NOTHING, Packing, Padding, Row, split, within_rows
 from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder, Tokens

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small import begun, recipe_in
 
-from manyheads.data.layout import NOTHING
+from manyheads.data.batches import NOTHING
 from manyheads.learn import open_task
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches
 from manyheads.tasks.seq2seq.kinds import KINDS, metrics_of

@@ -12,7 +12,7 @@ from designs import network_of
 
 from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import BOS, EOS, PAD, Text
-from manyheads.data.layout import NOTHING
+from manyheads.data.batches import NOTHING
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import Batch, Rows, Windows, framed, pieces
 from manyheads.modules.build import build_decoder

@@ -6,7 +6,7 @@ import pytest
 from small import begun, pairs, recipe_in, trainer_of
 
 from manyheads.codecs.text import Text
-from manyheads.data.layout import alike
+from manyheads.data.batches import alike
 from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets

@@ -8,7 +8,7 @@ import torch
 from typed import learned
 
 from manyheads.codecs.text import Text
-from manyheads.data.layout import FIRST, LONG_CHARACTERS, gather_texts
+from manyheads.data.batches import FIRST, LONG_CHARACTERS, gather_texts
 from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import MOST_TOKENS, NOTHING, PART_TOKENS, Translator

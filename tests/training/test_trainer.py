@@ -16,7 +16,7 @@ from counted import OFTEN, Weighing, trainer_of, weighing
 from small import SAME, contents
 from torch import Tensor
 
-from manyheads.threads import SAID, fastest, using
+from manyheads.devices import SAID, fastest, using
 from manyheads.training import files
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
@@ -173,7 +173,7 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
 
 def test_of_one_thread_and_all_the_faster_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks, met = iter([0, 9, 9, 12, 12, 13, 13, 17]), list[int]()
-    monkeypatch.setattr("manyheads.threads.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("manyheads.devices.time.perf_counter", lambda: next(ticks))
     with using(2):
         assert fastest(lambda: met.append(torch.get_num_threads())) == (1, {1: 1, 2: 3})
     assert met == [1, 2, 1, 2]

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.data.batches import Padding, PlannedBatches, Row
-from manyheads.data.layout import NOTHING
+from manyheads.data.batches import NOTHING, Padding, PlannedBatches, Row
 from manyheads.devices import send
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.classification.corpus import LabelledShard

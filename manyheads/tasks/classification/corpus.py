@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.codecs.text import Text
+from manyheads.data.batches import NOTHING, split_off
 from manyheads.data.labelled import Columns, Tagged, labelled, tagged
-from manyheads.data.layout import NOTHING, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples

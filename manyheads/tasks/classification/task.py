@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import Text
+from manyheads.data.batches import map_alike
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
-from manyheads.data.layout import map_alike
+from manyheads.devices import sharing, using, work_of
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
@@ -43,7 +44,6 @@ from manyheads.tasks.classification.settings import (
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.threads import sharing, using, work_of
 from manyheads.training.files import CORPUS, write_text
 
 SHOWN = 5  # texts of which every validation leaves a sample

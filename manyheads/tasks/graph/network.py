@@ -23,7 +23,7 @@ from manyheads.attention.rules import Clipped, Edges
 from manyheads.attention.scores import Dot
 from manyheads.modules.build import read_patterns
 from manyheads.modules.config import TransformerConfig
-from manyheads.modules.init import init_normal
+from manyheads.modules.layers import init_normal
 from manyheads.modules.stack import Stack
 from manyheads.tasks.graph.schema import Schema
 from manyheads.tasks.graph.settings import GraphRecipe

@@ -19,7 +19,7 @@ from manyheads.attention.relatives import Relative, RelativeBias
 from manyheads.attention.rules import Every
 from manyheads.modules.build import build_position, build_relative, causal_patterns
 from manyheads.modules.convolutional import HALF, Gated, Recent
-from manyheads.modules.init import init_normal, init_table
+from manyheads.modules.layers import init_normal, init_table
 from manyheads.modules.positions import RelativeBiasValue, RelativeContentValue
 from manyheads.modules.recurrent import RecurrentWriter
 from manyheads.modules.stack import Stack

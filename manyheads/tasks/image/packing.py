@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart
+from manyheads.devices import using
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sources import Pictures
@@ -28,7 +29,6 @@ from manyheads.tasks.packing import (
     explain_damage,
     refuse_another,
 )
-from manyheads.threads import using
 
 LANES = 64  # images that are read together
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart
-from manyheads.decoding.log_probs import to_log_probs
-from manyheads.decoding.step import CachedStep
+from manyheads.decoding.step import CachedStep, to_log_probs
+from manyheads.devices import using
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.packing import (
     CodeSymbols,
@@ -26,7 +26,6 @@ from manyheads.tasks.packing import (
     explain_damage,
     refuse_another,
 )
-from manyheads.threads import using
 
 LANES = 16  # rows that are written together
 Told = Callable[[float], None]

@@ -10,8 +10,7 @@ from manyheads.config.declare import check, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
-from manyheads.tasks.presets import ContinuationRecipe
-from manyheads.tasks.recipe import Preset
+from manyheads.tasks.recipe import ContinuationRecipe, Preset
 
 VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 

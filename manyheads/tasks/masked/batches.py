@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens, Text
-from manyheads.data.batches import Padding, PlannedBatches
-from manyheads.data.layout import Ints, lay_out
+from manyheads.data.batches import Ints, Padding, PlannedBatches, lay_out
 from manyheads.data.shards import Shard
 from manyheads.devices import send
 from manyheads.modules.transformer import Tokens

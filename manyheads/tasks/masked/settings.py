@@ -10,8 +10,7 @@ from manyheads.config.declare import check, setting
 from manyheads.modules.config import NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.verbs import VERBS
-from manyheads.tasks.presets import check_room
-from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan, check_room
 from manyheads.training.config import Training
 
 

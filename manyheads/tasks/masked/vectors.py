@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Text
-from manyheads.data.layout import map_alike
+from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import find_room
+from manyheads.devices import sharing, using, work_of
 from manyheads.modules.checks import mean
 from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Encoder, Tokens, embedded
-from manyheads.threads import sharing, using, work_of
 
 AT_ONCE = 16384  # tokens
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.data.layout import split_off
+from manyheads.data.batches import split_off
 from manyheads.data.shards import write_shard
 from manyheads.tasks.music.chorales import Chorales, piece_of
 from manyheads.tasks.music.codec import MusicCodec

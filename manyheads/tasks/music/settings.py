@@ -16,8 +16,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.positions import POSITIONS, PositionValue, RelativeContentValue
 from manyheads.tasks.music.verbs import VERBS
-from manyheads.tasks.presets import ContinuationRecipe
-from manyheads.tasks.recipe import Choice, Preset
+from manyheads.tasks.recipe import Choice, ContinuationRecipe, Preset
 
 Augment = Literal["transpose", "stretch"]
 Encoding = Literal["performance", "chorales", "remi"]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from manyheads.data.layout import NOTHING
+from manyheads.data.batches import NOTHING
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch
 from manyheads.decoding.bounds import Bounds

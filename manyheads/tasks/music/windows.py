@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.data.layout import Ints
+from manyheads.data.batches import Ints
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Rows, Windows, pieces
 from manyheads.modules.config import Layout

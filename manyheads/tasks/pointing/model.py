@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor
 
-from manyheads.data.layout import gather_texts
+from manyheads.data.batches import gather_texts
 from manyheads.decoding.config import DecodingConfig
 from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.pointing.questions import QuestionFrame

@@ -10,8 +10,7 @@ from manyheads.config.declare import check, setting
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
-from manyheads.tasks.presets import check_room
-from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan, check_room
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 

@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.data.batches import Padding, PlannedBatches, Row
-from manyheads.data.layout import map_alike, split_off
+from manyheads.data.batches import Padding, PlannedBatches, Row, map_alike, split_off
 from manyheads.data.shards import Shard, write_shard
-from manyheads.devices import send
+from manyheads.devices import send, sharing, using, work_of
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
@@ -40,7 +39,6 @@ from manyheads.tasks.pointing.questions import (
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.task import Sample, Task, Validation
-from manyheads.threads import sharing, using, work_of
 from manyheads.training.files import CORPUS, write_text
 
 SHOWN = 5  # questions of which every validation leaves a sample

@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.batches import Packing, Padding, PlannedBatches, Row
-from manyheads.data.layout import NOTHING, SHORT, WIDTH, Ints, lay_out, within_rows
+from manyheads.data.batches import (
+    NOTHING,
+    SHORT,
+    WIDTH,
+    Ints,
+    Packing,
+    Padding,
+    PlannedBatches,
+    Row,
+    lay_out,
+    within_rows,
+)
 from manyheads.data.shards import Shard
 from manyheads.devices import send
 from manyheads.modules.config import Layout

@@ -12,7 +12,7 @@ from manyheads.cli.incoming import STDIN, Incoming, decode_lines
 from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parsed
 from manyheads.decoding.drafters import DRAFTERS
-from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
+from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
 from manyheads.models import load, set_precision
 from manyheads.tasks.seq2seq.corpus import read_pairs

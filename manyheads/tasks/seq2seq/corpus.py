@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.codecs.text import SpecialTokens, Text
+from manyheads.data.batches import Ints, split_off
 from manyheads.data.filters import Report, clean, some_left
-from manyheads.data.layout import Ints, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, aligned, columns, lines
 from manyheads.tasks.seq2seq.batches import PairShards

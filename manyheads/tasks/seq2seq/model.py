@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 import torch
 
 from manyheads.codecs.text import SpecialTokens, Text
-from manyheads.data.layout import gather_texts
+from manyheads.data.batches import gather_texts
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam

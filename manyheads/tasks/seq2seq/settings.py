@@ -11,8 +11,15 @@ from manyheads.codecs.text import Normalize
 from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import NETWORK_KINDS, Layout, NetworkConfig, TransformerConfig
-from manyheads.tasks.presets import check_layout, check_room
-from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import (
+    START_FROM,
+    Choice,
+    Preset,
+    Recipe,
+    TrainingPlan,
+    check_layout,
+    check_room,
+)
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 

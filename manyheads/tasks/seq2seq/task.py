@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.config import DecodingConfig
+from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.measured import Measured, Reference
-from manyheads.metrics.scripts import check_tokenizer, fitting_tokenizer
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import EncoderDecoder

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.layout import map_alike
+from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
@@ -17,9 +17,9 @@ from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
+from manyheads.devices import sharing, using, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
-from manyheads.threads import sharing, using, work_of
 
 Ids = Sequence[int]
 LOOP = 64  # tokens that only repeat each other end a text
