@@ -99,7 +99,7 @@ KNOWS: dict[str, set[str]] = {
         "tasks.verbs",
         "data",
         "metrics",
-        "inspect",
+        "tasks.inspection",
         "training",
     },
     # rooms are found by name, and nothing below here imports one

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +33,7 @@ MODULES = (
     "maps.js",
     "tree.js",
     "roll.js",
+    "graph.js",
     "tables.js",
     "state.js",
     "main.js",
@@ -74,10 +76,14 @@ class LayerMap:
     keys: str
     weights: Tensor  # (H, Q, K)
     first: int = 0  # the place of the first query
+    apart: Tensor | None = None  # (Q, K) how far, where they do not stand in a line
 
-    @property
-    def own(self) -> bool:
-        return self.part != "cross"
+    def describe(self, signs: Sequence[bool]) -> list[dict[str, Any]]:
+        if self.apart is not None or self.part == "cross":
+            return describe_heads(self.weights, signs, self.apart)
+        queries, keys = (torch.arange(size) for size in self.weights.shape[1:])
+        apart = (queries[:, None] - keys).abs().float()
+        return describe_heads(self.weights, signs, apart, in_line=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +105,7 @@ class AttentionPage:
                 "keys": one.keys,
                 "shape": list(one.weights.shape),
                 "first": one.first,
-                "numbers": describe_heads(one.weights, rows[one.keys].signs, one.own),
+                "numbers": one.describe(rows[one.keys].signs),
             }
             for one in self.maps
         ]

@@ -45,18 +45,20 @@ def cost_each_head(
     return torch.cat(found) if found else whole[:0]
 
 
-def describe_heads(weights: Tensor, signs: Sequence[bool], own: bool) -> list[dict[str, Any]]:
-    """Numbers of each head of (H, Q, K); `signs` are keys that are no text, `own` says that
-    queries and keys are the same tokens.
+def describe_heads(
+    weights: Tensor, signs: Sequence[bool], apart: Tensor | None = None, in_line: bool = False
+) -> list[dict[str, Any]]:
+    """Numbers of each head of (H, Q, K); `signs` are keys that are no text, `apart` says how far
+    a query is from a key, `in_line` that both are the same tokens, one after the other.
     """
     rows = weights.float().cpu()
     entropy = torch.special.entr(rows).sum(-1).mean(-1) / torch.log(torch.tensor(2.0))
-    on_signs = rows[..., torch.tensor(signs)].sum(-1).mean(-1)
-    found = {"entropy": entropy, "peak": rows.amax(-1).mean(-1), "signs": on_signs}
-    if own:
-        queries, keys = (torch.arange(size) for size in rows.shape[1:])
-        away = (queries[:, None] - keys).abs().float()
-        found["distance"] = (rows * away).sum(-1).mean(-1)
+    found = {"entropy": entropy, "peak": rows.amax(-1).mean(-1)}
+    if any(signs):
+        found["signs"] = rows[..., torch.tensor(signs)].sum(-1).mean(-1)
+    if apart is not None:
+        found["distance"] = (rows * apart).sum(-1).mean(-1)
+    if in_line:
         previous = rows.diagonal(-1, 1, 2)  # (H, Q - 1)
         found["previous"] = previous.mean(-1) if previous.shape[-1] else torch.zeros(len(rows))
     columns = {name: [round(one, 4) for one in values.tolist()] for name, values in found.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,62 +28,109 @@ AT_ONCE = 4096  # tokens of copies, each without one head
 Place = Callable[[str], tuple[str, str, str, int]]
 
 
+class AnyPass(Protocol):
+    """A network over copies of the same input, and what it says of it."""
+
+    @property
+    def network(self) -> nn.Module: ...
+
+    @property
+    def tokens(self) -> int:
+        """Of one copy."""
+
+    @property
+    def wanted(self) -> Sequence[Any]:
+        """What heads are ranked by, T of them; none: they are not."""
+
+    def tell(self) -> dict[str, Any]:
+        """What the page says of the output, by one pass over one copy."""
+
+    def score(self, copies: int) -> Tensor:
+        """How likely each that is wanted is, or how large: (copies, T)"""
+
+
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A network that says how likely each wanted token is, over copies of the same input."""
+    """A network that says how likely each wanted token is."""
 
     network: nn.Module
     run: Callable[[int], Tensor]  # copies -> log-probabilities (copies, T, V)
     wanted: Sequence[int]
     name: Callable[[int], str]  # of a token
-    tokens: int  # of one copy
+    tokens: int
+
+    def tell(self) -> dict[str, Any]:
+        logs = self.run(1)[0]
+        found = list_candidates(logs, self.wanted, self.name) if self.wanted else []
+        return {"candidates": found} if found else {}
 
     def score(self, copies: int) -> Tensor:
-        """(copies, T)"""
         logs = self.run(copies)
         at = torch.tensor(self.wanted, device=logs.device).expand(copies, -1)
         return logs.gather(2, at[..., None])[..., 0].cpu()
 
-    def candidates(self, logs: Tensor) -> list[dict[str, Any]]:
-        """For each wanted token its probability, and those that are likeliest there."""
-        best = logs.exp().topk(min(CANDIDATES, logs.shape[-1]))
-        each = zip(self.wanted, logs, best.values.tolist(), best.indices.tolist(), strict=True)
-        return [
-            {
-                "id": token,
-                "p": round(row[token].exp().item(), 5),
-                "log": round(row[token].item(), 4),
-                "best": [[i, self.name(i), round(p, 5)] for p, i in zip(ps, ids, strict=True)],
-            }
-            for token, row, ps, ids in each
-        ]
+
+def list_candidates(
+    logs: Tensor, wanted: Sequence[int], name: Callable[[int], str]
+) -> list[dict[str, Any]]:
+    """For each wanted token its probability, and those that are likeliest there; (T, V)"""
+    best = logs.exp().topk(min(CANDIDATES, logs.shape[-1]))
+    each = zip(wanted, logs, best.values.tolist(), best.indices.tolist(), strict=True)
+    return [
+        {
+            "id": token,
+            "p": round(row[token].exp().item(), 5),
+            "log": round(row[token].item(), 4),
+            "best": [[i, name(i), round(p, 5)] for p, i in zip(ps, ids, strict=True)],
+        }
+        for token, row, ps, ids in each
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPass:
+    """A network that says numbers: heads are ranked by how far these move without them."""
+
+    network: nn.Module
+    run: Callable[[int], Tensor]  # copies -> numbers (copies, T), in deviations of the learned ones
+    wanted: Sequence[str]
+    tokens: int
+
+    def tell(self) -> dict[str, Any]:
+        self.run(1)
+        return {"numbers": True}
+
+    def score(self, copies: int) -> Tensor:
+        return self.run(copies).cpu()
 
 
 @torch.no_grad()
 def inspect_pass(
-    one: Pass,
+    one: AnyPass,
     rows: Sequence[TokenRow],
     place: Place,
     about: Mapping[str, Any],
     edits: Sequence[Intervention] = (),
+    apart: Tensor | None = None,
 ) -> AttentionPage:
-    """What every head looked at, and what the wanted tokens lose without it."""
+    """What every head looked at, and what the output loses without it.
+
+    Where `apart` says how far each query is from each key, heads are described by that.
+    """
     with intervening(one.network, edits):
         with recording(one.network) as seen:
-            logs = one.run(1)[0]
+            found = one.tell()
         if not seen:
             raise ValueError("this network has no attention: there is nothing to look at")
         heads = [HeadName(shorten(s.layer), h) for s in seen for h in range(s.weights.shape[1])]
-        found = dict[str, Any]()
         if one.wanted:
             costs = cost_each_head(one.network, heads, one.score, max(1, AT_ONCE // one.tokens))
             named = [f"{head.layer}/{head.head}" for head in heads]
             found["costs"] = dict(zip(named, round_rows(costs), strict=True))
-            found["candidates"] = one.candidates(logs)
-    return AttentionPage(rows, map_layers(seen, place), {**about, **found})
+    return AttentionPage(rows, map_layers(seen, place, apart), {**about, **found})
 
 
-def map_layers(seen: Sequence[Seen], place: Place) -> list[LayerMap]:
+def map_layers(seen: Sequence[Seen], place: Place, apart: Tensor | None = None) -> list[LayerMap]:
     """Layers of a part are counted by themselves."""
     counts: dict[str, int] = {}
     found = []
@@ -92,7 +139,7 @@ def map_layers(seen: Sequence[Seen], place: Place) -> list[LayerMap]:
         part, queries, keys, first = place(name)
         counts[part] = number = counts.get(part, -1) + 1
         weights = one.weights[0, :, first:].float().cpu()
-        found.append(LayerMap(name, part, number, queries, keys, weights, first))
+        found.append(LayerMap(name, part, number, queries, keys, weights, first, apart))
     return found
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import molecules
 import numpy as np
 import pytest
 import tunes
 
 from manyheads.inspect.attention_page import read_payload
+from manyheads.models import load
 from manyheads.tasks.seq2seq.model import Translator
 
 Open = Callable[..., Any]
@@ -127,9 +129,7 @@ def test_it_fits_its_window_and_anyone_can_read_it(
     page = visit(page_file.as_uri(), width, color_scheme=scheme, reduced_motion="reduce")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.get_attribute("html", "data-theme") == scheme
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page).response["violations"]
-    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
+    refuse_violations(page)
 
 
 def test_notes_are_walked_through_and_heard(visit: Open, tmp_path: Path) -> None:
@@ -145,6 +145,36 @@ def test_notes_are_walked_through_and_heard(visit: Open, tmp_path: Path) -> None
     with page.expect_download() as download:
         page.click("[aria-label='save roll as SVG']")
     assert Path(download.value.path()).read_bytes().startswith(b"<svg ")
+
+
+def test_nodes_of_a_molecule_say_what_they_read(
+    visit: Open, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    pytest.importorskip("rdkit", reason="molecules are read by RDKit")
+    model = load(molecules.train_model(tmp_path_factory.getbasetemp()), "cpu")
+    model.inspect("CC(=O)O").save(tmp_path / "page.html")
+    page = visit((tmp_path / "page.html").as_uri())
+    assert page.inner_text("#both").startswith("CC(=O)O → y ")
+    x, y = page.evaluate("manyheads.graph.spots[2]")
+    page.hover("#graph canvas", position={"x": x, "y": y})
+    assert page.inner_text("#said").startswith("“O2” reads “")
+    page.focus("#graph canvas")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#said").startswith("“O3” reads “")
+    assert "at=3" in page.url
+    page.click("#numbers summary")
+    assert page.locator("#row tbody tr").count() == 4
+    with page.expect_download() as download:
+        page.click("[aria-label='save lines as SVG']")
+    assert Path(download.value.path()).read_text("utf-8").count("<circle") == 4
+    refuse_violations(page)
+
+
+def refuse_violations(page: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
 
 
 def test_hostile_text_stays_text(visit: Open, model: Translator, tmp_path: Path) -> None:

@@ -1,43 +1,18 @@
 """train graph, predict, evaluate, verify and look, as they are typed."""
 
 import json
-from functools import cache
 from pathlib import Path
 
+import molecules
 import pytest
 from typed import Command, Refuses, trained
 
 pytest.importorskip("rdkit", reason="molecules are read by RDKit")
 
-SETTINGS = [
-    "network.width=16",
-    "network.heads=2",
-    "network.depth=1",
-    "training.steps=4",
-    "training.validate_every=2",
-]
-MOLECULES = ["C" * n + end for n in range(1, 7) for end in ("", "O", "N", "Cl")]
-
-
-def write_molecules(path: Path, molecules: list[str]) -> Path:
-    rows = [f"{one},{len(one)}.5\n" for one in molecules]
-    path.write_text("smiles,y\n" + "".join(rows))
-    return path
-
-
-@cache
-def model(base: Path) -> Path:
-    """One run that all tests ask; its molecules are beside it."""
-    folder = base / "molecules"
-    folder.mkdir()
-    table = write_molecules(folder / "train.csv", MOLECULES)
-    given = ("graph", "--molecules", table, "--target", "y")
-    return trained(folder / "run", *given, settings=SETTINGS)
-
 
 @pytest.fixture
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model(tmp_path_factory.getbasetemp())
+    return molecules.train_model(tmp_path_factory.getbasetemp())
 
 
 def test_a_model_of_molecules_predicts_and_is_measured(
@@ -50,7 +25,7 @@ def test_a_model_of_molecules_predicts_and_is_measured(
     assert done.out == f"{ethanol}\n\n{ethanol}\n"  # a line for each line
     assert done.err == "manyheads: line 2: 'C(' is not a molecule in SMILES\n"
     assert manyheads("predict", "--model", run, "--device", "cpu", stdin=b"").out == ""
-    table = write_molecules(tmp_path / "test.csv", ["OCC", "CC(C)C", "CCSC", "no molecule"])
+    table = molecules.write_table(tmp_path / "test.csv", ["OCC", "CC(C)C", "CCSC", "no molecule"])
     at = ("evaluate", "--model", run, "--data", table, "--device", "cpu")
     done = manyheads(*at, "--json")
     assert json.loads(done.out)["examples"] == 2  # ethanol was learned from

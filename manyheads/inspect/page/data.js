@@ -22,6 +22,14 @@ export const percent = (share) => {
   return `${value >= 10 || value === 0 ? Math.round(value) : value.toFixed(value < 0.1 ? 2 : 1)} %`;
 };
 
+// A loss of log-probability in words: 1.1 -> "3 times less likely"
+export function times(cost) {
+  const ratio = Math.exp(Math.abs(cost));
+  if (ratio < 1.005) return "as likely as before";
+  const shown = ratio >= 1000 ? ratio.toExponential(0) : ratio >= 10 ? Math.round(ratio) : ratio.toFixed(ratio < 2 ? 2 : 1);
+  return `${shown} times ${cost > 0 ? "less" : "more"} likely`;
+}
+
 export const MEAN = "mean"; // of all heads of a part
 
 const SHARES = Float32Array.from({ length: 256 }, (_, stored) => (stored / 255) ** 2);
@@ -56,9 +64,15 @@ export class Attention {
     const all = [...this.heads.values()];
     for (const head of all) {
       const costs = unit ? head.costs.slice(unit.begin, unit.end) : head.costs;
-      head.worth = costs.length ? costs.reduce((sum, one) => sum + one, 0) : null;
+      head.worth = costs.length ? costs.reduce((sum, one) => sum + (this.header.numbers ? Math.abs(one) : one), 0) : null;
     }
     this.dearest = Math.max(1e-6, ...all.map((head) => head.worth ?? 0));
+  }
+
+  // "without it, the output is 3 times less likely"
+  sayWorth({ worth }, word = null) {
+    if (this.header.numbers) return `without it, the answer moves by ${worth.toFixed(3)}`;
+    return `without it, ${word ? `“${word.text}”` : "the output"} is ${times(worth)}`;
   }
 
   of(part) {

@@ -1,9 +1,8 @@
 // The page, live: what is typed and changed goes to the model, and what it then does is shown.
 
-import { MEAN, readPayload } from "./data.js";
+import { MEAN, readPayload, times } from "./data.js";
 import { Page } from "./main.js";
 import { download } from "./state.js";
-import { times } from "./maps.js";
 
 const find = (id) => document.getElementById(id);
 const make = (tag, text, set = {}) => Object.assign(document.createElement(tag), { textContent: text, ...set });

@@ -3,8 +3,9 @@
 import { Attention, MEAN, decodeBase64, makeNpz, percent, readPayload } from "./data.js";
 import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
-import { Grid, LargeMap, sayCell, times } from "./maps.js";
+import { Grid, LargeMap, sayCell } from "./maps.js";
 import { Ranking, fillCandidates, fillRow } from "./tables.js";
+import { GraphView } from "./graph.js";
 import { Roll } from "./roll.js";
 import { Tree } from "./tree.js";
 import { DEFAULTS, download, readState, writeState } from "./state.js";
@@ -28,6 +29,7 @@ export class Page {
     this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
     this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
     this.roll = new Roll(byId("roll"), { onHover: (side, at) => this.look(side, at), onPin: pin });
+    this.graph = new GraphView(byId("graph"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.ranking = new Ranking(byId("ranking"), {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
@@ -37,6 +39,9 @@ export class Page {
 
   show(attention) {
     this.attention = attention;
+    byId("ranking-about").textContent = `Each head was switched off by itself. ${attention.header.numbers
+      ? "Worth is how far the answer then moves, in standard deviations of what was learned from."
+      : "Worth is what the log-probability of the same output then loses; pin a word to see it for that word."}`;
     const { model, task } = attention.header;
     const name = (model ?? "").split(/[\\/]/).filter(Boolean).at(-1);
     byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
@@ -54,7 +59,6 @@ export class Page {
     byId("only").replaceChildren(...["all", ...this.order].map((part) =>
       Object.assign(document.createElement("option"), { value: part, textContent: part === "all" ? "all heads" : this.named(part)[0] })));
     showTried(attention.header.tried);
-    byId("candidates-section").hidden = !attention.header.candidates?.length;
     this.render();
   }
 
@@ -116,9 +120,11 @@ export class Page {
     this.controls();
     this.live?.controls(this.maps);
     byId("only-this").hidden = true;
-    this.lines.fill("keys", this.units.keys);
-    this.lines.fill("queries", this.units.queries);
-    this.lines.layout();
+    if (!attention.header.graph) {
+      this.lines.fill("keys", this.units.keys);
+      this.lines.fill("queries", this.units.queries);
+      this.lines.layout();
+    }
     this.draw();
     writeState({ ...state, part: state.part === this.order[0] ? "" : state.part });
   }
@@ -158,10 +164,11 @@ export class Page {
     this.grid.draw({
       heads, chosen: this.chosen, colours: theme, dearest: attention.dearest,
       mapOf: (head) => attention.map(head.key, state.part, this.words),
-      what: word ? `“${word.text}”` : "the output",
+      sayWorth: (head) => attention.sayWorth(head, word),
     });
     this.large.draw({ map: this.maps[0].map, units: this.units, colours: theme, colour: 0 });
     this.ranking.draw({
+      sayWorth: (head) => attention.sayWorth(head, word), apart: attention.header.apart,
       heads: [...attention.heads.values()].filter((head) => state.only === "all" || head.part === state.only),
       dearest: attention.dearest, sort: state.sort, chosen: this.chosen, colours: theme,
       names: Object.fromEntries(this.order.map((part) => [part, this.named(part)[1]])),
@@ -172,19 +179,23 @@ export class Page {
     const { beam } = attention.header;
     byId("beam-section").hidden = !beam?.steps.length;
     if (beam?.steps.length) this.tree.draw({ beam, colours: theme });
-    byId("roll").hidden = !attention.header.roll;
-    byId("units").hidden = !!attention.header.roll;
+    const { roll, graph } = attention.header;
+    byId("roll").hidden = !roll;
+    byId("graph").hidden = !graph;
+    byId("lines").hidden = !!graph;
+    byId("units").hidden = !!(roll || graph);
     this.look(null, null);
   }
 
   // What is under the pointer, else what is pinned.
   look(side, at) {
     this.looked = at === null ? this.pinned : { side, at };
-    this.lines.draw({ maps: this.maps, looked: this.looked, pinned: this.pinned, colours: this.colours });
-    const { roll } = this.attention.header;
-    if (roll) this.roll.draw({ roll, maps: this.maps, looked: this.looked, colours: this.colours });
+    const { roll, graph } = this.attention.header, { maps, units, looked, pinned, colours } = this;
+    if (graph) this.graph.draw({ graph, units, maps, looked, pinned, colours });
+    else this.lines.draw({ maps, looked, pinned, colours });
+    if (roll) this.roll.draw({ roll, maps, looked, colours });
     this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
-    byId("said").textContent = this.looked ? sayLooked(this.looked, this.maps[0].map, this.units) : "Point at a word to see what it reads.";
+    byId("said").textContent = this.looked ? sayLooked(this.looked, this.maps[0].map, this.units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
     this.beside();
   }
 
@@ -205,11 +216,12 @@ export class Page {
     const query = this.looked?.side === "queries" ? this.looked.at : null;
     const { candidates } = this.attention.header, sides = this.attention.sides(this.state.part);
     const list = byId("candidates"), about = byId("candidates-about");
-    const answers = candidates && !this.attention.header.sides.written;
-    byId("candidates-title").textContent = answers ? "What the model says" : "What else could stand here";
-    if (answers) {
-      about.textContent = `“${this.attention.header.wrote}” has ${percent(candidates[0].p)}`;
-      fillCandidates(list, candidates, 0, null, [this.attention.header.wrote]);
+    const { numbers, wrote } = this.attention.header, written = this.attention.header.sides.written;
+    const says = !written && (candidates || numbers);
+    byId("candidates-title").textContent = says ? "What the model says" : candidates ? "What else could stand here" : "In numbers";
+    if (says) {
+      about.textContent = numbers ? wrote : candidates.length > 1 ? "" : `“${wrote}” has ${percent(candidates[0].p)}`;
+      fillCandidates(list, candidates ?? [], 0, null, candidates?.map(() => wrote));
     } else if (!candidates || sides.queries !== "written") {
       list.replaceChildren();
       about.textContent = this.likely();
@@ -291,7 +303,7 @@ export class Page {
   }
 
   save(view, kind) {
-    const drawn = { lines: this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
+    const drawn = { lines: this.attention.header.graph ? this.graph : this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);

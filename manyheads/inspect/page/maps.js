@@ -23,7 +23,7 @@ export class Grid {
   }
 
   say(head) {
-    return `head ${head.name}` + (head.worth === null ? "" : `: without it, ${this.shown.what} is ${times(head.worth)}`);
+    return `head ${head.name}` + (head.worth === null ? "" : `: ${this.shown.sayWorth(head)}`);
   }
 
   move(event, onChoose) {
@@ -49,7 +49,7 @@ export class Grid {
     return [LEFT + head.head * (this.width + GAP), TOP + head.layer.layer * (this.height + GAP + BAR + 3)];
   }
 
-  // shown: { heads, chosen, mapOf, colours, dearest, what }
+  // shown: { heads, chosen, mapOf, colours, dearest, sayWorth }
   draw(shown) {
     const columns = 1 + Math.max(...shown.heads.map((head) => head.head));
     const layers = 1 + Math.max(...shown.heads.map((head) => head.layer.layer));
@@ -183,11 +183,3 @@ export class LargeMap {
 
 export const sayCell = ([row, column], map, units) =>
   `“${units.queries[row].text}” reads “${units.keys[column].text}” ${percent(shareAt(map, row, column))}`;
-
-// A loss of log-probability in words: 1.1 -> "3 times less likely"
-export function times(cost) {
-  const ratio = Math.exp(Math.abs(cost));
-  if (ratio < 1.005) return "as likely as before";
-  const shown = ratio >= 1000 ? ratio.toExponential(0) : ratio >= 10 ? Math.round(ratio) : ratio.toFixed(ratio < 2 ? 2 : 1);
-  return `${shown} times ${cost > 0 ? "less" : "more"} likely`;
-}

@@ -81,13 +81,30 @@ function picture(map, width, height, shades) {
   return canvas;
 }
 
-// Two points over both ends: a curve through them goes over what lies between.
-const bow = ([x, y], [a, b], lift) => [x + (a - x) / 4, Math.min(y, b) - lift, x + (3 * (a - x)) / 4, Math.min(y, b) - lift];
+// What all surfaces draw by what each of them can.
+class Surface {
+  // Over what lies between where there is a lift, else down and up, or across.
+  curve([x, y], [a, b], upright, { lift = null, ...style }) {
+    const top = Math.min(y, b) - lift;
+    const bends = lift !== null ? [x + (a - x) / 4, top, x + (3 * (a - x)) / 4, top]
+      : upright ? [x, (y + b) / 2, a, (y + b) / 2] : [(x + a) / 2, y, (x + a) / 2, b];
+    this.bezier([x, y], bends, [a, b], style);
+  }
+
+  // Straight, or bent to one side by a part of its length.
+  line([x, y], [a, b], { bend = 0, ...style }) {
+    const [right, down] = [bend * (y - b), bend * (a - x)];
+    const third = (from, to, by) => [from + (to - from) / 3 + by, from + (2 * (to - from)) / 3 + by];
+    const [[c, e], [d, f]] = [third(x, a, right), third(y, b, down)];
+    this.bezier([x, y], [c, d, e, f], [a, b], style);
+  }
+}
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
-export class CanvasSurface {
+export class CanvasSurface extends Surface {
   constructor(canvas, width, height, scale = devicePixelRatio || 1) {
+    super();
     this.canvas = canvas;
     this.scale = scale;
     const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
@@ -110,7 +127,7 @@ export class CanvasSurface {
     context.globalAlpha = 1;
   }
 
-  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [], lift = null }) {
+  bezier([x, y], bends, [a, b], { stroke, width, alpha = 1, dash = [] }) {
     const context = this.context;
     context.globalAlpha = alpha;
     context.strokeStyle = stroke;
@@ -119,11 +136,21 @@ export class CanvasSurface {
     context.setLineDash(dash);
     context.beginPath();
     context.moveTo(x, y);
-    if (lift !== null) context.bezierCurveTo(...bow([x, y], [a, b], lift), a, b);
-    else if (upright) context.bezierCurveTo(x, (y + b) / 2, a, (y + b) / 2, a, b);
-    else context.bezierCurveTo((x + a) / 2, y, (x + a) / 2, b, a, b);
+    context.bezierCurveTo(...bends, a, b);
     context.stroke();
     context.globalAlpha = 1;
+  }
+
+  circle(x, y, radius, { fill, stroke, line = 1 } = {}) {
+    const context = this.context;
+    context.beginPath();
+    context.arc(x, y, radius, 0, 2 * Math.PI);
+    if (fill) { context.fillStyle = fill; context.fill(); }
+    if (stroke) {
+      Object.assign(context, { strokeStyle: stroke, lineWidth: line });
+      context.setLineDash([]);
+      context.stroke();
+    }
   }
 
   text(x, y, words, { fill, size = 12, align = "left", turn = 0, weight = 400 } = {}) {
@@ -144,8 +171,9 @@ export class CanvasSurface {
   }
 }
 
-export class SvgSurface {
+export class SvgSurface extends Surface {
   constructor(width, height, paper) {
+    super();
     Object.assign(this, { width, height, parts: [] });
     this.rect(0, 0, width, height, { fill: paper });
   }
@@ -154,13 +182,15 @@ export class SvgSurface {
     this.add("rect", { x, y, width, height, fill, stroke, "stroke-width": line, opacity: alpha });
   }
 
-  curve([x, y], [a, b], upright, { stroke, width, alpha = 1, dash = [], lift = null }) {
-    const [e, f, g, h] = bow([x, y], [a, b], lift ?? 0);
-    const [c, d] = lift !== null ? [`${e} ${f}`, `${g} ${h}`] : upright ? [`${x} ${(y + b) / 2}`, `${a} ${(y + b) / 2}`] : [`${(x + a) / 2} ${y}`, `${(x + a) / 2} ${b}`];
+  bezier([x, y], [c, d, e, f], [a, b], { stroke, width, alpha = 1, dash = [] }) {
     this.add("path", {
-      d: `M ${x} ${y} C ${c}, ${d}, ${a} ${b}`, fill: "none", stroke, "stroke-width": width,
+      d: `M ${x} ${y} C ${c} ${d}, ${e} ${f}, ${a} ${b}`, fill: "none", stroke, "stroke-width": width,
       "stroke-linecap": "round", opacity: alpha, "stroke-dasharray": dash.join(" ") || "none",
     });
+  }
+
+  circle(x, y, radius, { fill = "none", stroke = "none", line = 1 } = {}) {
+    this.add("circle", { cx: x, cy: y, r: radius, fill, stroke, "stroke-width": line });
   }
 
   text(x, y, words, { fill, size = 12, align = "left", turn = 0, weight = 400 } = {}) {

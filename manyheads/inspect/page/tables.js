@@ -1,7 +1,6 @@
 // The same in numbers: heads by what they are worth, the row of a token, its candidates.
 
 import { percent, shareAt } from "./data.js";
-import { times } from "./maps.js";
 
 export const COLUMNS = [
   ["cost", "worth", "how much less likely the output is without this head", (head) => head.worth],
@@ -17,28 +16,37 @@ export class Ranking {
   constructor(table, { onChoose, onSort }) {
     this.table = table;
     this.onChoose = onChoose;
-    const row = table.tHead.insertRow();
+    this.onSort = onSort;
+  }
+
+  // Of all numbers those that these heads have.
+  fillHead(columns, sort, apart) {
+    const row = document.createElement("tr");
     row.append(Object.assign(cell("th", "head"), { scope: "col" }));
-    for (const [name, label, about] of COLUMNS) {
-      const head = Object.assign(cell("th", ""), { scope: "col" });
-      const button = cell("button", label, { type: "button", title: about });
-      button.addEventListener("click", () => onSort(name));
+    for (const [name, label, about] of columns) {
+      const head = Object.assign(cell("th", ""), { scope: "col", ariaSort: name === sort ? "descending" : "none" });
+      const button = cell("button", label, { type: "button", title: name === "distance" && apart ? apart : about });
+      button.addEventListener("click", () => this.onSort(name));
       head.dataset.sort = name;
       head.append(button);
       row.append(head);
     }
+    const held = document.activeElement?.closest("th")?.dataset.sort;
+    this.table.tHead.replaceChildren(row);
+    if (held) this.table.tHead.querySelector(`[data-sort="${held}"] button`)?.focus();
   }
 
-  // shown: { heads, dearest, sort, chosen, names, colours }
-  draw({ heads, dearest, sort, chosen, names, colours }) {
+  // shown: { heads, dearest, sort, chosen, names, colours, sayWorth, apart }
+  draw({ heads, sort, apart, ...shown }) {
+    this.shown = { ...shown, columns: COLUMNS.filter(([, , , read]) => heads.some((head) => (read(head) ?? null) !== null)) };
     const read = COLUMNS.find(([name]) => name === sort)?.[3] ?? COLUMNS[0][3];
     const sorted = heads.toSorted((a, b) => (read(b) ?? -Infinity) - (read(a) ?? -Infinity));
-    for (const head of this.table.tHead.querySelectorAll("th[data-sort]"))
-      head.ariaSort = head.dataset.sort === sort ? "descending" : "none";
-    this.table.tBodies[0].replaceChildren(...sorted.map((head) => this.row(head, dearest, chosen, names, colours)));
+    this.fillHead(this.shown.columns, sort, apart);
+    this.table.tBodies[0].replaceChildren(...sorted.map((head) => this.row(head)));
   }
 
-  row(head, dearest, chosen, names, colours) {
+  row(head) {
+    const { chosen, names, colours, columns } = this.shown;
     const row = document.createElement("tr"), number = chosen.indexOf(head.key);
     const name = Object.assign(cell("th", ""), { scope: "row" });
     const button = cell("button", head.name, { type: "button" });
@@ -50,16 +58,16 @@ export class Ranking {
     }
     name.append(button, cell("small", names[head.part]));
     row.append(name);
-    for (const [kind, , , read] of COLUMNS) row.append(this.number(kind, read(head), dearest));
+    for (const [kind, , , read] of columns) row.append(this.number(kind, read(head), head));
     return row;
   }
 
-  number(kind, value, dearest) {
+  number(kind, value, head) {
     if (value === null || value === undefined) return cell("td", "–", { className: "none" });
     if (kind !== "cost") return cell("td", kind === "previous" || kind === "signs" ? percent(value) : value.toFixed(2));
-    const found = cell("td", "", { className: "cost", title: `without it, the output is ${times(value)}` });
+    const found = cell("td", "", { className: "cost", title: this.shown.sayWorth(head) });
     const bar = cell("span", "", { className: "bar" });
-    bar.style.width = `${Math.max(0, (100 * value) / dearest)}%`;
+    bar.style.width = `${Math.max(0, (100 * value) / this.shown.dearest)}%`;
     found.append(cell("span", value.toFixed(2)), cell("span", "", { className: "track" }));
     found.lastChild.append(bar);
     return found;
@@ -82,7 +90,7 @@ export function fillRow(table, at, maps, units) {
 
 // The likeliest tokens where this one was written, each with its probability.
 export function fillCandidates(list, candidates, begin, live, tokens) {
-  list.replaceChildren(...candidates.flatMap(({ id, best, p }, number) => {
+  list.replaceChildren(...candidates.flatMap(({ id, best, p, of }, number) => {
     const rows = best.some(([other]) => other === id) ? best : [...best.slice(0, -1), [id, tokens[begin + number], p]];
     return rows.map(([other, text, share]) => {
       const item = cell("li", "", { className: other === id ? "written" : "" });
@@ -91,7 +99,7 @@ export function fillCandidates(list, candidates, begin, live, tokens) {
       bar.style.width = `${100 * share}%`;
       const track = cell("span", "", { className: "track" });
       track.append(bar);
-      item.append(cell("span", text, { className: "word", dir: "auto" }), track, cell("span", percent(share), { className: "share" }));
+      item.append(cell("span", of ? `${of}: ${text}` : text, { className: "word", dir: "auto" }), track, cell("span", percent(share), { className: "share" }));
       if (live) item.append(live.choice(begin + number, other, text, other === id));
       return item;
     });

@@ -8,24 +8,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report
 from manyheads.inspect.record import recording
-from manyheads.tasks.graph.picture import GraphPicture, spread_out
+from manyheads.tasks.graph.inspection import count_hops
+from manyheads.tasks.graph.picture import GraphPicture, place_nodes
 from manyheads.tasks.graph.records import parse_graph
-from manyheads.tasks.graph.schema import Array, RawGraph
-from manyheads.tasks.graph.sources import import_rdkit
 from manyheads.tasks.graph.verbs import LookGraphOptions
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
-
-BOND = 1.5  # the length of one as RDKit draws it
 
 
 def predict_graphs(model: Predictor, options: PredictOptions) -> None:
@@ -103,7 +98,7 @@ def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
     ]
     return GraphPicture(
         next(iter(graph.columns.values())),
-        place_nodes(graph, text, batches.joined(0)[0][:size, :size] if not batches.near else None),
+        place_nodes(text, count_hops(graph, batches).numpy())[:size],
         [(i, j) for i, j, _ in graph.edges],
         weights[:size, :size].float().cpu(),
         "\n".join([text if len(text) < 60 else f"{text[:57]}...", ", ".join([said, *which])]),
@@ -120,12 +115,3 @@ def choose_weights(weights: Tensor, options: LookGraphOptions) -> Tensor:
     layers = slice(None) if options.layer is None else [options.layer]
     heads = slice(None) if options.head is None else [options.head]
     return weights[layers][:, heads].mean((0, 1))
-
-
-def place_nodes(graph: RawGraph, text: str, hops: Tensor | None) -> Array:
-    """As chemists draw a molecule; of other graphs by how far nodes are apart."""
-    if graph.name:
-        molecule = import_rdkit().MolFromSmiles(text)
-        import_module("rdkit.Chem.rdDepictor").Compute2DCoords(molecule)
-        return molecule.GetConformer().GetPositions()[:, :2] / BOND
-    return spread_out(hops.numpy() if hops is not None else np.ones((len(graph),) * 2))

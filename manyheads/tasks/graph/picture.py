@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from manyheads.inspect.drawing import Picture
-from manyheads.tasks.graph.schema import Array
+from manyheads.tasks.graph.records import is_smiles
+from manyheads.tasks.graph.schema import Array, RawGraph
+from manyheads.tasks.graph.sources import import_rdkit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BOND = 1.5  # the length of one as RDKit draws it
 SHOWN = 8  # pairs that are told, and pairs without an edge that are drawn
 COLOURS = {
     "O": "#d62828",
@@ -132,6 +136,19 @@ class GraphPicture(Picture):
                 **round_ends,
             )
             axis.plot(x, y, color=INK, lw=1.1 * scale, zorder=3, **round_ends)
+
+
+def place_nodes(given: str | RawGraph, hops: Array) -> Array:
+    """As chemists draw a molecule; of other graphs by how far nodes are apart; (T, 2)"""
+    if not isinstance(given, str) or not is_smiles(given):
+        return spread_out(hops)
+    molecule = import_rdkit().MolFromSmiles(given)
+    import_module("rdkit.Chem.rdDepictor").Compute2DCoords(molecule)
+    spots: Array = molecule.GetConformer().GetPositions()[:, :2] / BOND
+    if len(hops) > len(spots):  # the node that stands for all of it
+        beside = [[spots[:, 0].min() - 1.5, spots[:, 1].mean()]]
+        spots = np.concatenate([spots, beside])
+    return spots
 
 
 def spread_out(hops: Array, rounds: int = 300) -> Array:

@@ -34,12 +34,16 @@ def parse_graph(line: str | RawGraph) -> RawGraph:
     """A molecule as SMILES, or a graph as JSON."""
     if isinstance(line, RawGraph):
         return line
-    if not line.lstrip().startswith("{"):
+    if is_smiles(line):
         return parse_smiles(line)
     try:
         return graph_of(json.loads(line))
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
+
+
+def is_smiles(line: str) -> bool:
+    return not line.lstrip().startswith("{")
 
 
 def graph_of(record: Mapping[str, Any], targets: Sequence[str] = ()) -> RawGraph:

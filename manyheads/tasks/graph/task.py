@@ -27,6 +27,7 @@ from manyheads.tasks.graph.corpus import (
     read_many,
 )
 from manyheads.tasks.graph.measures import measure_answers
+from manyheads.tasks.graph.model import GraphModel
 from manyheads.tasks.graph.network import GraphBatch, GraphNetwork, SideBySide
 from manyheads.tasks.graph.records import parse_graph
 from manyheads.tasks.graph.schema import RawGraph, Schema
@@ -132,6 +133,9 @@ class GraphTask(Task):
             if self.schema.goal == "labels":
                 each = F.binary_cross_entropy_with_logits(said, wanted, reduction="none")
         return each * known
+
+    def model(self, network: SideBySide, name: str = "") -> GraphModel:
+        return GraphModel(self, network, name)
 
     # ---- from a model to what it says ----------------------------------------------------------
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import ExamplesOptions, PredictOptions, refuse_unwritable
+from manyheads.tasks.verbs import (
+    ExamplesOptions,
+    InspectOptions,
+    PredictOptions,
+    refuse_unwritable,
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,20 @@ class LookGraphOptions(Options):
                 raise ValueError(f"--out names a .png file, got {self.out}")
 
 
+@dataclass(frozen=True)
+class InspectGraphOptions(InspectOptions):
+    """Show what every node of a molecule or a graph looks at, as a page in one file, or live.
+
+    Example: manyheads inspect --model runs/esol "CCO" --out page.html
+    """
+
+    text: str | None = setting(None, "A molecule as SMILES, or a graph as JSON.", argument="GRAPH")
+
+
 COMMANDS = "manyheads.tasks.graph.commands"
 VERBS = {
     "predict": Verb(PredictGraphOptions, f"{COMMANDS}:predict_graphs"),
     "evaluate": Verb(ExamplesOptions, f"{COMMANDS}:evaluate_graphs"),
+    "inspect": Verb(InspectGraphOptions, "manyheads.cli.inspect:inspect_text"),
     "look": Verb(LookGraphOptions, f"{COMMANDS}:look"),
 }

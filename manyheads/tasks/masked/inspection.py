@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import find_room
 from manyheads.inspect.attention_page import AttentionPage
-from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.tasks.inspection import MOST_TOKENS, Pass, inspect_pass, make_row, note_cut
 
 PARTS = {"encoder": ["the text reads itself", "text", "who reads", "what is read"]}
@@ -38,7 +38,8 @@ def inspect_encoder(
         logits: Tensor = model.network(lay_out(framed, copies))
         return logits.float().log_softmax(-1).view(copies, -1, logits.shape[-1])
 
-    wanted = [int(run(1)[0, 0].argmax())] if names else []
+    with intervening(model.network, what_if):
+        wanted = [int(run(1)[0, 0].argmax())] if names else []
     one = Pass(model.network, run, wanted, lambda number: names[number], len(framed))
     about = {
         "model": model.name,
