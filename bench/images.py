@@ -6,7 +6,7 @@
     python bench/images.py mnist --mnist FOLDER --minutes 3
     python bench/images.py digits --mnist FOLDER --minutes 3   the built-in model
     python bench/images.py upscale --cifar FOLDER --minutes 4
-    python bench/images.py sampling --run runs/images/best  images a second, recorded and not
+    python bench/images.py sampling --run runs/images/best  images a second, step by step
     python bench/images.py growth                           what a token costs, to 256 x 256 x 3
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
 
@@ -42,6 +42,7 @@ from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.evaluation import evaluate_images
 from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
 from manyheads.tasks.image.sources import read_pictures
 from manyheads.training.distributed import join
@@ -78,6 +79,7 @@ COMPARED = [
     "training.ema=0.99",
     "training.steps=1500",
     "training.validate_every=500",
+    "training.compile=false",  # so few steps would not pay for it
     "data.held_out=0.02",
 ]
 DIGITS = [
@@ -238,6 +240,7 @@ def decibels(one: torch.Tensor, other: torch.Tensor) -> float:
 # ---- drawing ---------------------------------------------------------------------------------
 
 
+@torch.no_grad()
 def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Images a second: with a cache and a recorded step, and by reading all anew at each token."""
     model: ImageModel = load(asked.run, asked.device)  # type: ignore[assignment]
@@ -245,20 +248,24 @@ def draw_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     batch = 4 if asked.quick else 64
     given = torch.zeros(batch, 0, dtype=torch.long, device=device)
     condition = model.task.condition(network, batch, None, None)
-    times = []
-    for seed in range(1 if asked.quick else 3):
-        settle(device)
-        began = time.perf_counter()
-        drawn = draw_images(network, codec, given, condition, Sampling(seed=seed))
-        settle(device)
-        times.append(time.perf_counter() - began)
-    images = codec.brighten(codec.decode(drawn)).cpu().numpy()
-    save_png(enlarge(make_sheet(images)), asked.run / "sheet.png")
-    cached = batch / min(times)
-    yield {"part": "sampling", "name": "with a cache", "batch": batch, "images_per_second": cached}
+    row = {"part": "sampling", "batch": batch}
     anew = batch / read_anew(model, batch)
-    yield {"part": "sampling", "name": "all read anew", "batch": batch, "images_per_second": anew}
-    print(f"{cached:.2f} images a second, {cached / anew:.0f} times as many as read anew")
+    yield {**row, "name": "all read anew", "images_per_second": anew}
+    for compiled in (False, True):
+        name = "with a cache, compiled" if compiled else "with a cache"
+        recorder = ImageRecorder(network, codec, condition, Sampling(), batch, compile=compiled)
+        times = []
+        for first in range(0, 2 * batch if asked.quick else 4 * batch, batch):
+            settle(device)
+            began = time.perf_counter()
+            drawn = recorder.draw(given, condition, range(first, first + batch))
+            settle(device)
+            times.append(time.perf_counter() - began)
+        speed = batch / min(times)  # in the first, the step is recorded
+        yield {**row, "name": name, "images_per_second": speed, "first_seconds": times[0]}
+        print(f"{name}: {speed / anew:.0f} times as many images a second as all read anew")
+        images = codec.brighten(codec.decode(drawn)).cpu().numpy()
+        save_png(enlarge(make_sheet(images)), asked.run / "sheet.png")
 
 
 @torch.no_grad()

@@ -66,12 +66,14 @@ def draw_images(
     Each draws by its own number, from `first` on, so that nothing depends on the batch.
     """
     network.eval()
-    parts = []
+    parts: list[Tensor] = []
+    recorder: ImageRecorder | None = None
     for i, some, kept in split_batch(given, condition):
         numbers = range(first + i, first + i + len(some))
         if some.is_cuda and isinstance(network.writer, Decoder):
-            recorder = ImageRecorder(network, codec, kept, how, len(some))
-            parts.append(recorder.draw(some, numbers, told))
+            if recorder is None or len(recorder.canvas) != len(some):
+                recorder = ImageRecorder(network, codec, kept, how, len(some))
+            parts.append(recorder.draw(some, kept, numbers, told))
         else:
             parts.append(draw_batch(network, codec, some, kept, how, numbers, told))
     return torch.cat(parts)

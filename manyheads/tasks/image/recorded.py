@@ -8,6 +8,7 @@ B images, N tokens, P values of a token, F tokens that are read for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from random import Random
 from typing import cast
 
@@ -38,8 +39,11 @@ class ImageRecorder:
         condition: Tensor | None,
         how: Sampling,
         batch: int,
+        *,
+        compile: bool = False,
     ):
-        self.network, self.codec, self.how = network, codec, how
+        """`compile`: a step of fewer, larger kernels, which takes a minute to make."""
+        self.network, self.codec, self.how, self.compile = network, codec, how, compile
         device = network.nearby.device
         self.places, _ = codec.on(device)
         self.canvas = torch.full((batch, codec.tokens + 1), codec.start, device=device)
@@ -48,11 +52,19 @@ class ImageRecorder:
             batch, codec.tokens * codec.parts, dtype=torch.double, device=device
         )
         self.cache = Static(self.places)
-        self.condition = condition  # (B, 1 or N, D)
+        self.condition = None if condition is None else condition.clone()  # (B, 1 or N, D)
 
-    def draw(self, given: Tensor, numbers: Sequence[int], told: Callable[[float], None]) -> Tensor:
+    def draw(
+        self,
+        given: Tensor,
+        condition: Tensor | None,
+        numbers: Sequence[int],
+        told: Callable[[float], None] = lambda more: None,
+    ) -> Tensor:
         """Tokens (B, N) of images that begin with what is given (B, n), by their numbers."""
         begun = given.shape[1]
+        if self.condition is not None and condition is not None:
+            self.condition.copy_(condition)
         chances = [Random(f"{self.how.seed} {number}") for number in numbers]
         drawn = (self.codec.tokens - begun) * self.codec.parts
         rows = [[chance.random() for _ in range(drawn)] for chance in chances]
@@ -65,11 +77,10 @@ class ImageRecorder:
             first = torch.arange(begun, device=given.device)
             self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun], first)
             self.place.fill_(begun)
-        play = self.record()
         for _ in range(begun, self.codec.tokens):
-            play()
+            self.play()
             told(len(given))
-        return self.canvas[:, 1:]
+        return self.canvas[:, 1:].clone()
 
     def read(self, near: Tensor, at: Grid, rows: Tensor) -> Tensor:
         """(B, T, F) in these rows (T,) -> what the head says after the last, (B, O)"""
@@ -96,21 +107,27 @@ class ImageRecorder:
         self.canvas.index_copy_(1, self.place + 1, self.codec.join(values)[:, None])
         self.place.add_(1)
 
-    def record(self) -> Callable[[], None]:
-        if self.place.device.type != "cuda":
-            return self.step
+    @cached_property
+    def play(self) -> Callable[[], None]:
+        """The step, recorded where that can be: once, for all batches that are drawn."""
+        step = self.step
+        if self.compile:
+            step = torch.compile(step, fullgraph=True, dynamic=False)
+        return self.record(step) if self.place.is_cuda else step
+
+    def record(self, step: Callable[[], None]) -> Callable[[], None]:
         before = self.place.clone()
         with swap_kernel(self.network.writer, self.choose_kernel()):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UPS):
-                    self.step()
+                    step()
                     self.place.copy_(before)  # what else it wrote is written again
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.step()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                step()
         self.place.copy_(before)
         return graph.replay
 

@@ -6,6 +6,7 @@ B images, N tokens.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -148,7 +149,14 @@ class ImageTask(Task):
         if self.codec.small:
             small = [self.codec.read_small(self.codec.shrink(batch.pixels))]
         said = network(*small, tokens)  # (B, N, O)
-        return self.likelihood.log_probs(said, self.codec.split(ids)).sum(1)
+        quick = network.training and self.recipe.training.compile
+        read = self.compiled_log_probs if quick else self.likelihood.log_probs
+        return read(said, self.codec.split(ids)).sum(1)
+
+    @cached_property
+    def compiled_log_probs(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """In a kernel or two: a mixture takes a hundred small ones, and as many again backward."""
+        return torch.compile(self.likelihood.log_probs, dynamic=False)
 
     def model(self, network: nn.Module, name: str = "") -> ImageModel:
         return ImageModel(self, network, name)
@@ -161,7 +169,10 @@ class ImageTask(Task):
         device = next(network.parameters()).device
 
         def lose(rows: Any) -> list[float]:
-            nats: list[float] = (-self.log_probs(network, batches.batch(rows).to(device))).tolist()
+            # All of one size on a GPU, where a kernel is compiled for each.
+            filled = np.resize(rows, (batches.rows, 2)) if device.type == "cuda" else rows
+            logs = self.log_probs(network, batches.batch(filled).to(device))
+            nats: list[float] = (-logs[: len(rows)]).tolist()
             return nats
 
         each = self.world.spread(lose, batches.whole())
