@@ -56,7 +56,7 @@ def run_checks(
 ) -> Iterator[Check]:
     """Each of them as it is done, on these texts or on a few; the model is as it was afterwards."""
     tolerance = TOLERANCE.get(next(model.network.parameters()).dtype, LOW)
-    if hasattr(model, "task") and not hasattr(model, "portable"):
+    if hasattr(model, "task"):
         ways = model.task.compare_ways(model.network, texts)
         own = [Check(name, difference, tolerance) for name, difference in ways]
         yield from own

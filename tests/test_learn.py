@@ -42,6 +42,8 @@ RUNS = [
     ("packed", {"position": "Rotary()", "attention_dropout": 0.1}, EVERYTHING),
     ("padded", {"kind": "recurrent"}, EVERYTHING),
     ("padded", {"kind": "convolutional"}, EVERYTHING),
+    ("padded", {"kind": "ctc"}, {}),
+    ("padded", {"kind": "ctc", "glancing": 0.5}, EVERYTHING),
 ]
 
 

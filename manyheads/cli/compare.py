@@ -49,6 +49,7 @@ def compare_networks(
     from manyheads.comparing import compare as compared
     from manyheads.comparing import table
     from manyheads.learn import Request, resolve
+    from manyheads.modules.config import CONFIGS
     from manyheads.tasks.table import find_recipe, trained_tasks
     from manyheads.training.distributed import join, leave
     from manyheads.training.run import RECIPE
@@ -57,7 +58,7 @@ def compare_networks(
         raise ValueError("the runs need a folder: --out runs/compared")
     if what not in trained_tasks():
         raise ValueError(f"there is no task {what!r}; there are {', '.join(trained_tasks())}")
-    kinds = find_recipe(what).networks
+    kinds = [kind for kind in find_recipe(what).networks if kind in CONFIGS]
     if len(kinds) == 1:
         raise ValueError(f"{what} is learned by a {kinds[0]} alone: there is nothing to compare")
     if any(one.partition("=")[0].strip() == "network.kind" for one in settings or []):

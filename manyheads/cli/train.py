@@ -141,7 +141,10 @@ def train_task(
     preset: PresetOption = None,
     network: Annotated[
         str | None,
-        typer.Option(help="transformer, recurrent or convolutional.", rich_help_panel=MODEL),
+        typer.Option(
+            help="transformer, recurrent or convolutional; ctc writes translations in parallel.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     start_from: Annotated[
         Path | None,

@@ -137,7 +137,9 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
         if value is not None and value != []
     }
     try:
-        return kind.of(**typed)
+        options = kind.of(**typed)
+        object.__setattr__(options, "typed", frozenset(typed))
+        return options
     except ValueError as error:
         names = {one.name for one in fields(kind) if "_" in one.name}  # type: ignore[arg-type]
         as_typed = re.sub(

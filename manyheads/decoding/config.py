@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from manyheads.config.declare import check, check_types, setting, with_default
 
-SEARCH, CHANCE = "Search", "Sampling"
+SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Writing in parallel"
 BEAM = 5  # as wide as a search is where nothing else was asked for
 
 
@@ -101,6 +101,16 @@ class DecodingConfig(Sampling):
         0, "Most tokens to write; 0: by the length of the source.", least=0
     )
 
+    passes: int = setting(
+        10, "Passes over the text of a mask-predict model.", least=1, most=1000, panel=PARALLEL
+    )
+    lengths: int = setting(
+        3,
+        "Lengths that a mask-predict model tries at once; the best stays.",
+        least=1,
+        panel=PARALLEL,
+    )
+
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
         if self.temperature and self.beam > 1:
@@ -152,3 +162,5 @@ class DecodingOptions(SamplingOptions, total=False):
     repetition_penalty: float
     min_new_tokens: int
     max_new_tokens: int
+    passes: int
+    lengths: int

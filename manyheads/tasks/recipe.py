@@ -85,6 +85,8 @@ def pays_to_compile(network: Any, training: Training) -> bool:
 class Options:
     """What a command was asked for: a frozen dataclass, of which each field is an option."""
 
+    typed: ClassVar[frozenset[str]] = frozenset()  # of one that was asked for: what was typed
+
     @classmethod
     def of(cls, **typed: Any) -> Self:
         """Of what was typed; what does not go together is refused before a model is loaded."""
@@ -140,9 +142,7 @@ class Recipe:
         if start is not None:
             preset = cls.start_preset(preset, start)
         network = cls.network_of_kind(task, preset.network, choice.network)
-        preset = preset._replace(
-            network=network, learning_rate=preset.rates.get(network.kind, preset.learning_rate)
-        )
+        preset = cls.preset_of_kind(preset, network)
         training = cls.plan.training(preset, tokens, cuda)
         unsaid = "compile" not in {**cls.plan.settings, **preset.training}
         if cuda and unsaid and pays_to_compile(network, training):
@@ -185,6 +185,12 @@ class Recipe:
         if cls.fine_tuning_epochs is None:
             return preset
         return preset._replace(epochs=cls.fine_tuning_epochs, training={})
+
+    @classmethod
+    def preset_of_kind(cls, preset: Preset, network: Any) -> Preset:
+        """With this network, and what its kind learns by."""
+        rate = preset.rates.get(network.kind, preset.learning_rate)
+        return preset._replace(network=network, learning_rate=rate)
 
     @classmethod
     def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:

@@ -63,7 +63,7 @@ def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError) as error:
         Seq2SeqRecipe.choose("translation", DATA, 99, Choice(network="perceptron"))
     assert str(error.value) == (
-        "translation is learned by transformer or recurrent or convolutional, not by perceptron"
+        f"translation is learned by {' or '.join(Seq2SeqRecipe.networks)}, not by perceptron"
     )
     with pytest.raises(ValueError) as error:
         Seq2SeqRecipe("translation", DATA, network=RecurrentConfig())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import tee
 from typing import Any, cast
@@ -11,6 +12,7 @@ from typing import Any, cast
 from manyheads.cli.incoming import STDIN, Incoming, decode_lines
 from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parsed
+from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.drafters import DRAFTERS
 from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
@@ -38,7 +40,7 @@ def translate(model: Translator, options: TranslateOptions) -> None:
     sources, shown = tee(read)
     written = model.write(
         sources,
-        options.decoding(),
+        settle(model, options),
         prefix=options.prefix,
         long=cast(Any, options.long),
         at_once=1 if spoken else AT_ONCE,
@@ -55,6 +57,12 @@ def translate(model: Translator, options: TranslateOptions) -> None:
         else:
             for one in best:
                 print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
+
+
+def settle(model: Translator, options: TranslateOptions | EvaluateOptions) -> DecodingConfig:
+    """How to write, with a search where none was asked for if the model has one."""
+    how = options.decoding()
+    return how if "beam" in options.typed else replace(how, beam=model.usual_beam(how.beam))
 
 
 def on_a_line(written: Written) -> str:
@@ -111,7 +119,7 @@ def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
     judge = partial(
         evaluate_texts,
         examples=examples,
-        how=options.decoding(),
+        how=settle(model, options),
         tokenize=tokenize,
         shown=partial(count_items, total=len(examples)),
         metrics=options.metric,

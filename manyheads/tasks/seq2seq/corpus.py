@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
@@ -25,6 +25,7 @@ from manyheads.training.files import CORPUS, write_text
 
 CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines
+Refuse = Callable[[int, int, int], str]  # tokens of a source, of a target, and how many repeat
 CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
 
 
@@ -104,11 +105,17 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
 
 
 def prepare(
-    gathered: PairCorpus, codec: PairCodec, data: PairData, folder: Path, codecs: Codecs | None
+    gathered: PairCorpus,
+    codec: PairCodec,
+    data: PairData,
+    folder: Path,
+    codecs: Codecs | None,
+    refuse: Refuse | None = None,
 ) -> None:
     """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
 
-    Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others.
+    Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others. What
+    the network cannot learn from, which it says by the tokens of a pair, is left out.
     """
     numbers, report = folder / "data", copy.deepcopy(gathered.report)
     numbers.mkdir(exist_ok=True)
@@ -128,6 +135,8 @@ def prepare(
         over = list(compress(examples, [not fit for fit in fits]))
         whose = "" if name == "train" else ", of those to validate on"
         leave_out(report, over, f"longer than {longest} tokens{whose}", name == "train")
+        if refuse is not None and name == "train":
+            fits = leave_out_refused(refuse, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
         if data.capitals and name == "train":
             where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
@@ -140,6 +149,26 @@ def prepare(
     ]
     write_text(numbers / "valid.jsonl", "\n".join(held) + "\n")
     write_text(folder / CORPUS, f"{report}\n")
+
+
+def leave_out_refused(
+    refuse: Refuse,
+    examples: Sequence[Example],
+    sources: Sequence[Any],
+    targets: Sequence[Any],
+    fits: Sequence[bool],
+    report: Report,
+) -> list[bool]:
+    """Which pairs are left, those noted that the network cannot learn from."""
+    left = list(fits)
+    for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        reason = refuse(len(source) + 1, len(target), int((target[1:] == target[:-1]).sum()))
+        if left[i] and reason:
+            left[i] = False
+            leave_out(report, [examples[i]], reason, True)
+    if not any(left):
+        raise ValueError(f"nothing is left of the train pairs: all {len(left)} are {reason}")
+    return left
 
 
 def add_capitals(

@@ -28,6 +28,7 @@ from manyheads.tasks.model import Model, Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 from manyheads.tasks.seq2seq.alignment import links
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
 from manyheads.tasks.seq2seq.writing import Ids, write_targets
 from manyheads.tasks.words import units
@@ -96,7 +97,7 @@ class Translator(Model):
         translations do, `truncate` reads the beginning, `refuse` does not.
         """
         width = choose_beam(beam, options.get("temperature", 0.0), options.get("draft", ""))
-        how = DecodingConfig(beam=width, **options)
+        how = DecodingConfig(beam=self.usual_beam(width) if beam is None else width, **options)
         several = self.write(as_list(texts), how, prefix=prefix, long=long)
         found = [best.text for best, *_ in several]
         return found[0] if isinstance(texts, str) else found
@@ -120,6 +121,11 @@ class Translator(Model):
         how = DecodingConfig(beam=beam, nbest=nbest, **options)
         found = list(self.write(as_list(texts), how, prefix=prefix, long=long))
         return found[0] if isinstance(texts, str) else found
+
+    def usual_beam(self, width: int = BEAM) -> int:
+        """So wide a search where none was asked for: a network without one does without."""
+        plain = isinstance(self.network, ParallelNetwork) and "beam" not in self.network.takes
+        return 1 if plain else width
 
     def write(
         self,
@@ -276,6 +282,11 @@ class Translator(Model):
         What is looked at is what the model writes, unless other words are given as `written`;
         `what_if` says what is to be otherwise, as `Off("decoder.2.cross", 5)` does.
         """
+        if isinstance(self.network, ParallelNetwork):
+            raise ValueError(
+                f"a page shows how a text is written token by token, {self.name} writes in "
+                "parallel; a transformer would do"
+            )
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(whole(text, "the text"))
         if not read:
@@ -320,6 +331,11 @@ class Translator(Model):
         return found
 
     def portable(self) -> Portable:
+        if isinstance(self.network, ParallelNetwork):
+            raise ValueError(
+                f"{self.name} is a {self.task.design.kind} network, which has no counterpart "
+                "elsewhere; a transformer has"
+            )
         codecs = self.task.codecs
         both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)
         return describe(self, "encoder-decoder", codecs=both)
@@ -340,6 +356,8 @@ def looked(
 
     Both end with a sign, and those before the first word are left out.
     """
+    if isinstance(network, ParallelNetwork):
+        return []  # no token is written after another
     device = next(network.parameters()).device
     reads, writes = special
     rows = [*reads.encoder_bos, *read, reads.eos], [*writes.bos, *written]

@@ -10,7 +10,13 @@ from typing import Any, Literal, Self, get_args
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import check, setting
 from manyheads.data.filters import Filters
-from manyheads.modules.config import NETWORK_KINDS, Layout, NetworkConfig, TransformerConfig
+from manyheads.modules.config import (
+    CONFIGS,
+    Layout,
+    NetworkConfig,
+    TransformerConfig,
+    change_kind,
+)
 from manyheads.tasks.recipe import (
     START_FROM,
     Choice,
@@ -19,6 +25,11 @@ from manyheads.tasks.recipe import (
     TrainingPlan,
     check_layout,
     check_room,
+)
+from manyheads.tasks.seq2seq.parallel.config import (
+    PARALLEL,
+    ParallelConfig,
+    ParallelNetworkConfig,
 )
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
@@ -145,7 +156,7 @@ class Seq2SeqRecipe(Recipe):
     presets = PRESETS
     verbs = VERBS
     use = "translate"
-    networks = NETWORK_KINDS
+    networks = (*CONFIGS, *PARALLEL)
     starts_from = get_args(Kind)
     plan = TrainingPlan(
         {"schedule": "inverse-square-root", "label_smoothing": 0.1, "cuda_graph": True},
@@ -158,7 +169,7 @@ class Seq2SeqRecipe(Recipe):
     task: Kind = setting(about="What is learned.")
     data: PairData = setting(about="Where it is learned from.")
     codec: PairCodec = setting(PairCodec(), "How it becomes numbers.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
+    network: NetworkConfig | ParallelNetworkConfig = setting(TransformerConfig(), "What learns it.")
     training: Training = setting(Training(), "How long, how fast and on how much at a time.")
     layout: Layout = setting(
         "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
@@ -175,6 +186,11 @@ class Seq2SeqRecipe(Recipe):
                 "a recurrent network runs as it is, there is nothing to compile; "
                 "training.compile: false would do"
             )
+        if self.training.cuda_graph and isinstance(self.network, ParallelConfig):
+            raise ValueError(
+                f"steps of a {self.network.kind} network are not recorded: what they need differs "
+                "from batch to batch; training.cuda_graph: false would do"
+            )
         if self.bleu_tokenizer is not None and self.task != "translation":
             raise ValueError(
                 f"bleu_tokenizer is for translation, {self.task} is not judged by BLEU; "
@@ -188,3 +204,17 @@ class Seq2SeqRecipe(Recipe):
         recipe = super().choose(task, data, tokens, choice)
         ema = 0.995 if recipe.training.steps >= 1000 else 0.98
         return replace(recipe, training=replace(recipe.training, ema=ema))
+
+    @classmethod
+    def preset_of_kind(cls, preset: Preset, network: Any) -> Preset:
+        preset = super().preset_of_kind(preset, network)
+        if not isinstance(network, ParallelConfig):
+            return preset
+        training = {**preset.training, "cuda_graph": False}
+        return preset._replace(epochs=network.slower * preset.epochs, training=training)
+
+    @classmethod
+    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
+        if kind in cls.networks:
+            return change_kind(network, str(kind), {**CONFIGS, **PARALLEL})
+        return super().network_of_kind(task, network, kind)

@@ -6,7 +6,7 @@ B batch, T tokens, V vocabulary.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +27,16 @@ from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.parallel.checks import compare_batches
+from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
+from manyheads.tasks.seq2seq.parallel.table import NETWORKS
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Sample, Task, Validation
 from manyheads.training.files import CORPUS
 
+FEW = 8  # texts that ways to write are compared on, where none are given
 SHOWN = 5  # sentences of which every validation leaves a sample
 
 
@@ -64,7 +69,9 @@ class Seq2Seq(Task):
     def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
         codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
-        corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs)
+        network = recipe.network
+        refuse = network.refuse_pair if isinstance(network, ParallelConfig) else None
+        corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs, refuse)
         if recipe.task != "translation":
             return
         fits = fitting_tokenizer(example.target for example in gathered.valid)
@@ -86,6 +93,10 @@ class Seq2Seq(Task):
 
     def network(self) -> EncoderDecoder:
         sizes = self.codecs.source.size, self.codecs.target.size
+        if self.recipe.network.kind in NETWORKS:
+            build = NETWORKS[self.recipe.network.kind]
+            special = self.codecs.special_tokens[1]
+            return build(self.recipe.network, *sizes, self.codecs.joint, special)
         return build_encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
 
     def pairs(self, split: str) -> PairShards:
@@ -97,7 +108,10 @@ class Seq2Seq(Task):
         return PairBatches(self.pairs("train"), recipe.layout, tokens, training.seed, capitals)
 
     def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
-        """Smoothed while it is trained."""
+        """Smoothed while it is trained; a network that writes in parallel names its own terms."""
+        if isinstance(self.design, ParallelConfig):
+            terms: dict[str, Tensor] = network(batch.source, batch.wanted, self.smoothing(network))
+            return terms
         scores = network(batch.source, batch.target)  # (B, T, V)
         return {"loss": sum_losses(scores, batch.wanted, self.smoothing(network))}
 
@@ -126,6 +140,15 @@ class Seq2Seq(Task):
     ) -> dict[str, Measured]:
         measures = metrics_of(self.kind, self.tokenize)
         return {name: of(outputs, references) for name, of in measures.items()}
+
+    def compare_ways(
+        self, network: EncoderDecoder, lines: Sequence[str]
+    ) -> Iterator[tuple[str, float]]:
+        """Of what writes in parallel, on texts that are given or on some to validate on."""
+        if isinstance(network, ParallelNetwork):
+            texts = list(lines or self.held_out[0][:FEW])
+            read = self.codecs.source.encode_all(texts)
+            yield from compare_batches(network, read, self.codecs.special_tokens[0])
 
     # ---- validation ----------------------------------------------------------------------------
 

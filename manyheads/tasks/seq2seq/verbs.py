@@ -100,6 +100,8 @@ class EvaluateOptions(Options):
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
     beam: int = with_default(DecodingConfig, "beam", BEAM)
     length_penalty: float = with_default(DecodingConfig, "length_penalty", 1.0)
+    passes: int = with_default(DecodingConfig, "passes", 10)
+    lengths: int = with_default(DecodingConfig, "lengths", 3)
     tokenize: str | None = setting(
         None,
         "How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split already.",
@@ -120,7 +122,8 @@ class EvaluateOptions(Options):
         self.decoding()
 
     def decoding(self) -> DecodingConfig:
-        return DecodingConfig(beam=self.beam, length_penalty=self.length_penalty)
+        names = ("beam", "length_penalty", "passes", "lengths")
+        return DecodingConfig(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from manyheads.decoding.wrappers import Repeats
 from manyheads.devices import sharing, using, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
 
 Ids = Sequence[int]
 LOOP = 64  # tokens that only repeat each other end a text
@@ -47,12 +48,18 @@ def write_targets(
     network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
+    if isinstance(network, ParallelNetwork):
+        network.refuse(how, any(map(len, prefixes)))
+    else:
+        refuse_parallel(how)
 
     def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
             memory = network.encode(read)
+            if isinstance(network, ParallelNetwork):
+                return [[one] for one in network.write(memory, lengths_of(read), how)]
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
@@ -75,6 +82,16 @@ def write_targets(
     # What is drafted is written by itself.
     together = 1 if drafter is not None else tokens // max(1, how.beam)
     return map_alike(write, sources, together, spread)
+
+
+def refuse_parallel(how: DecodingConfig) -> None:
+    plain = DecodingConfig()
+    for name in ("passes", "lengths"):
+        if getattr(how, name) != getattr(plain, name):
+            raise ValueError(
+                f"{name} are for a model that writes in parallel (mask-predict), this one writes "
+                "token by token; leave it out"
+            )
 
 
 def make_step(decoder: Any, memory: Memory, how: DecodingConfig, longest: int) -> RewindableStep:

@@ -1,0 +1,55 @@
+"""The settings of networks that write in parallel: a Transformer's, and a few of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from manyheads.config.declare import setting
+from manyheads.modules.config import TransformerConfig
+
+
+@dataclass(frozen=True)
+class ParallelConfig(TransformerConfig):
+    """An encoder that reads, and a decoder of which all tokens see each other."""
+
+    packs: ClassVar[bool] = False
+    slower: ClassVar[int] = 3  # times the steps of one that writes token by token
+
+    def refuse_pair(self, source: int, target: int, repeats: int) -> str:
+        """Why so many tokens can not be written for a source of so many; empty where they can.
+
+        `repeats` are the tokens of the target that are the same as the one before them.
+        """
+        return ""
+
+
+@dataclass(frozen=True)
+class CTCConfig(ParallelConfig):
+    """One pass: each state of the encoder becomes several, each writes a token or nothing, and
+    what is written twice in a row counts once.
+    """
+
+    kind: Literal["ctc"] = setting("ctc", "What it is made of.")  # type: ignore[assignment]
+    upsample: int = setting(
+        2,
+        "States that each token of the source becomes: a target has no more tokens.",
+        least=1,
+        most=16,
+    )
+    glancing: float = setting(
+        0.0,
+        "While it learns, show the decoder what is right at this share of the places that it got "
+        "wrong, and let it guess again; 0: it guesses once.",
+        least=0,
+        most=1,
+    )
+
+    def refuse_pair(self, source: int, target: int, repeats: int) -> str:
+        if target + repeats <= self.upsample * source:
+            return ""
+        return f"longer than {self.upsample} times the source, which is all that ctc can write"
+
+
+PARALLEL: dict[str, type[ParallelConfig]] = {"ctc": CTCConfig}
+ParallelNetworkConfig = CTCConfig

@@ -1,0 +1,95 @@
+"""What all networks that write in parallel are.
+
+B batch, T tokens, D model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from manyheads.attention.patterns import Lengths
+from manyheads.codecs.text import SpecialTokens
+from manyheads.data.batches import NOTHING
+from manyheads.decoding.bounds import Hypothesis
+from manyheads.decoding.config import DecodingConfig
+from manyheads.modules.build import (
+    build_embedding,
+    build_head,
+    build_stack,
+    read_patterns,
+    transformer_encoder,
+)
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
+from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
+
+
+class ParallelNetwork(EncoderDecoder, ABC):
+    """Reads a source as others do; its decoder sees all of what it writes."""
+
+    config: ParallelConfig
+    takes: ClassVar[frozenset[str]] = frozenset()  # the settings of a DecodingConfig that it reads
+
+    def __init__(self, config: Any, source: int, target: int, joint: bool, special: SpecialTokens):
+        reads = build_embedding(config, source)
+        writes = reads if joint else build_embedding(config, target)
+        read, wrote = (replace(config, depth=depth) for depth in config.depths)
+        stack = build_stack(wrote, read_patterns(wrote), cross=True)
+        super().__init__(
+            transformer_encoder(read, reads),
+            Decoder(writes, stack, build_head(config, writes), causal=False),
+        )
+        self.config, self.special = config, special
+
+    @abstractmethod
+    def forward(  # type: ignore[override]
+        self, source: Tokens, wanted: Tensor, smoothing: float = 0.0
+    ) -> dict[str, Tensor]:
+        """Named terms of the loss, each summed; `wanted` (B, T) are the targets, their ends too,
+        and NOTHING.
+        """
+
+    @abstractmethod
+    def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
+        """For each source that was read, with its length, what is written."""
+
+    def refuse(self, how: DecodingConfig, prefixed: bool = False) -> None:
+        """Say which setting of how to write means nothing here."""
+        asked = [
+            one.name
+            for one in fields(DecodingConfig)
+            if one.name not in self.takes and getattr(how, one.name) != one.default
+        ]
+        if prefixed and "prefix" not in self.takes:
+            asked.append("prefix")
+        if asked:
+            raise ValueError(
+                f"a {self.config.kind} network writes in parallel and knows no {asked[0]}; "
+                "leave it out"
+            )
+
+    def never(self, *allowed: int) -> list[int]:
+        """The special tokens that no text has, but those that mean something here."""
+        return sorted({*self.special.never, *self.special.all_eos} - {*allowed})
+
+
+def lengths_of(tokens: Tokens) -> Tensor:
+    """(B), on the device of the tokens"""
+    for part in tokens.seen.parts():
+        if isinstance(part, Lengths):
+            return part.lengths
+    rows, width = tokens.ids.shape
+    return torch.full((rows,), width, device=tokens.ids.device)
+
+
+def split_wanted(wanted: Tensor, pad: int) -> tuple[Tensor, Tensor]:
+    """The tokens of targets without their ends, filled up (B, T), and how many each has (B)."""
+    lengths = ((wanted != NOTHING).sum(1) - 1).clamp(min=0)
+    tokens = wanted[:, :-1] if wanted.shape[1] > 1 else wanted
+    inside = torch.arange(tokens.shape[1], device=wanted.device) < lengths[:, None]
+    return tokens.masked_fill(~inside, pad), lengths

@@ -1,0 +1,8 @@
+"""Which networks write in parallel."""
+
+from __future__ import annotations
+
+from manyheads.tasks.seq2seq.parallel.ctc import CTCNetwork
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
+
+NETWORKS: dict[str, type[ParallelNetwork]] = {"ctc": CTCNetwork}

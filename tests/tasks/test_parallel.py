@@ -1,0 +1,134 @@
+"""Networks that write all at once: what they lose, what they write, what they refuse."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from designs import network_of
+from small import begun, recipe_in, trainer_of
+
+from manyheads.codecs.text import SpecialTokens
+from manyheads.data.batches import NOTHING
+from manyheads.decoding.config import DecodingConfig
+from manyheads.models import load
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.seq2seq.parallel.checks import compare_batches
+from manyheads.tasks.seq2seq.parallel.ctc import CTCNetwork
+from manyheads.tasks.seq2seq.parallel.table import NETWORKS
+from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
+from manyheads.training.config import Training
+from manyheads.training.files import CORPUS
+
+WORDS = 9
+SMALL: dict[str, Any] = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 32, "dropout": 0.0}
+
+
+def network_for(kind: str, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    config = network_of(kind, **{**SMALL, **settings})
+    return NETWORKS[kind](config, WORDS, WORDS, True, SpecialTokens()).eval()
+
+
+# ---- all kinds -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_text_alone_is_written_as_among_others(kind: str) -> None:
+    sources = [[5, 6, 7, 8, 4, 5], [8], [4, 4, 6]]
+    with torch.no_grad():
+        found = dict(compare_batches(network_for(kind), sources, SpecialTokens()))
+    assert max(found.values()) < 1e-5, found
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_row_that_holds_nothing_costs_nothing(kind: str) -> None:
+    network = network_for(kind)
+    source, wanted = Tokens.padded([[5, 2], [2]]), torch.tensor([[6, 2], [NOTHING, NOTHING]])
+    both, alone = network(source, wanted), network(Tokens.padded([[5, 2]]), wanted[:1])
+    for name, term in both.items():
+        assert float(term.detach()) == pytest.approx(float(alone[name].detach()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_pairs_are_learned_and_translated(tmp_path: Path, kind: str) -> None:
+    network = {"kind": kind, "width": 32, "dropout": 0.0}
+    few = {"steps": 120, "validate_every": 120, "tokens_per_batch": 256}
+    recipe = recipe_in(tmp_path, "padded", network, **few, learning_rate=0.01, ema=0.9)
+    run = begun(recipe, tmp_path / "run")
+    trainer_of(recipe, run).fit()
+    model: Any = load(run.folder, "cpu")
+    assert model.translate(["ba du du ki", "nu me"]) == ["one two two three", "six five"]
+    with pytest.raises(ValueError, match=f"is a {kind} network, which has no counterpart"):
+        model.portable()
+    with pytest.raises(ValueError, match=f"a {kind} network writes in parallel and knows no draft"):
+        model.translate("ba", draft="lookup", beam=1)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_step_is_not_recorded(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"training.cuda_graph: false would do"):
+        Seq2SeqRecipe(
+            "translation",
+            PairData(pairs=Path("a.tsv")),
+            network=network_of(kind),
+            training=Training(cuda_graph=True),
+            layout="padded",
+        )
+
+
+# ---- ctc -------------------------------------------------------------------------------------
+
+
+def collapse(path: tuple[int, ...]) -> list[int]:
+    """(0, 5, 5, 0, 5) -> [5, 5]"""
+    return [token for i, token in enumerate(path) if token and (i == 0 or path[i - 1] != token)]
+
+
+def log_probs(network: CTCNetwork, source: Tokens) -> torch.Tensor:
+    with torch.no_grad():
+        memory = network.encode(source)
+        lengths = torch.tensor([source.ids.shape[1]])
+        return network.log_probs(network.frames(memory, lengths), memory)[0]
+
+
+def test_the_loss_is_that_of_all_paths_that_collapse_to_the_target() -> None:
+    network, source = network_for("ctc", upsample=2), Tokens.padded([[5, 6]])
+    logs = log_probs(network, source)
+    paths = [path for path in product(range(WORDS), repeat=4) if collapse(path) == [7, 7]]
+    chance = sum(float(logs[range(4), list(path)].sum().exp()) for path in paths)
+    (loss,) = network(source, torch.tensor([[7, 7, 2]])).values()
+    assert float(loss.detach().exp()) == pytest.approx(1 / chance, rel=1e-4)
+
+
+def test_each_state_is_aligned_with_what_it_most_likely_stands_for() -> None:
+    network, source = network_for("ctc", upsample=2), Tokens.padded([[5, 6]])
+    logs, target = log_probs(network, source), [7, 4]
+    paths = [path for path in product(range(WORDS), repeat=4) if collapse(path) == target]
+    share = torch.zeros(4, WORDS)
+    for path in paths:
+        share[range(4), list(path)] += logs[range(4), list(path)].sum().exp()
+    found = network.align(logs[None], torch.tensor([target]), torch.tensor([[4], [2]]))
+    assert found[0].tolist() == share.argmax(-1).tolist()
+
+
+@torch.no_grad()
+def test_what_is_written_twice_in_a_row_counts_once_and_blanks_not_at_all() -> None:
+    network, source = network_for("ctc", upsample=3), Tokens.padded([[5, 6, 7, 8, 2]])
+    logs = log_probs(network, source)
+    logs[:, [1, 2]] = -torch.inf
+    (found,) = network.write(network.encode(source), torch.tensor([5]), DecodingConfig())
+    assert found.ids == collapse(tuple(logs.argmax(-1).tolist()))
+    assert found.log_prob == pytest.approx(float(logs.max(-1).values.sum()), rel=1e-4)
+
+
+def test_pairs_with_too_short_a_source_are_counted_and_left_out(tmp_path: Path) -> None:
+    network = {"kind": "ctc", "upsample": 1, "glancing": 0.3}
+    recipe = recipe_in(tmp_path, "padded", network)
+    target = tmp_path / "target.txt"
+    _, *others = target.read_text(encoding="utf-8").splitlines()
+    target.write_text("\n".join(["one " * 12, *others]) + "\n", encoding="utf-8")
+    run = begun(recipe, tmp_path / "run")
+    told = (run / CORPUS).read_text(encoding="utf-8")
+    assert "longer than 1 times the source, which is all that ctc can write" in told
