@@ -5,13 +5,11 @@ B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.biases import Feature, Kind
+from manyheads.attention.biases import Feature
 from manyheads.attention.cache import KeyValue, Slot
 from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
@@ -21,16 +19,6 @@ from manyheads.attention.relatives import Relative
 from manyheads.attention.scores import ScaledDot, Score
 
 ALL = slice(None)
-
-
-class Asks(NamedTuple):
-    """What a layer asks of a kernel by what it is."""
-
-    features: frozenset[Feature]
-    channels: int
-    heads: int
-    key_heads: int
-    kinds: tuple[Kind, ...]
 
 
 class JointLinear(nn.Linear):
@@ -95,12 +83,6 @@ class Attention(nn.Module):
 
     def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
         """What this layer will ask of a kernel."""
-        asked = self.asks(pairs)
-        dtype, key_heads = computed_in(x), self.key_heads
-        return Work(pattern, pairs, asked.features, dtype, asked.channels, key_heads, asked.kinds)
-
-    def asks(self, pairs: Pairs) -> Asks:
-        """The same but for what is the layers' together: those that ask alike share a plan."""
         features: set[Feature] = {*self.score.features}
         if torch.is_grad_enabled():
             features.add("gradient")
@@ -108,9 +90,8 @@ class Attention(nn.Module):
             features.add("dropout")
         if reason := self.relative.refuses(pairs):
             raise ValueError(reason)
-        return Asks(
-            frozenset(features), self.channels, self.heads, self.key_heads, self.relative.kinds()
-        )
+        asked, kinds = frozenset(features), self.relative.kinds()
+        return Work(pattern, pairs, asked, computed_in(x), self.channels, self.key_heads, kinds)
 
     def forward(
         self,

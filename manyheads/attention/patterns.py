@@ -40,7 +40,7 @@ class Pattern:
 
     def refuses(self, pairs: Pairs) -> str:
         """Why this pattern means nothing on these places; empty where it does."""
-        return first_refusal(inner(self), pairs)
+        return next(filter(None, (pattern.refuses(pairs) for pattern in inner(self))), "")
 
     @property
     def fixed(self) -> bool:
@@ -200,10 +200,6 @@ def any_of(parts: Sequence[Pattern]) -> Pattern:
 
 def alternatives(pattern: Pattern) -> tuple[Pattern, ...]:
     return pattern.patterns if isinstance(pattern, Either) else (pattern,)
-
-
-def first_refusal(patterns: Sequence[Pattern], pairs: Pairs) -> str:
-    return next(filter(None, (pattern.refuses(pairs) for pattern in patterns)), "")
 
 
 # ---- fixed patterns: a layer owns them -------------------------------------------------------

@@ -143,9 +143,7 @@ def refuse_values(network: TransformerConfig) -> None:
         )
 
 
-def build_stack(
-    network: TransformerConfig, patterns: Pattern | list[Pattern], cross: bool = False
-) -> Stack:
+def build_stack(network: TransformerConfig, patterns: list[Pattern], cross: bool = False) -> Stack:
     return Stack.of(
         network,
         patterns,
@@ -155,23 +153,16 @@ def build_stack(
     )
 
 
-def read_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:
-    """Whom a token that is read sees: one pattern for all layers, or one each."""
-    if isinstance(network.pattern, str):
-        return read(network.pattern)
-    return [read(text) for text in network.patterns] * (
-        network.one_depth() // len(network.patterns)
-    )
+def read_patterns(network: TransformerConfig) -> list[Pattern]:
+    """Whom a token that is read sees, layer by layer."""
+    times = network.one_depth() // len(network.patterns)
+    return [read(text) for text in network.patterns] * times
 
 
-def causal_patterns(network: TransformerConfig) -> Pattern | list[Pattern]:
+def causal_patterns(network: TransformerConfig) -> list[Pattern]:
     """Whom a token that is written sees of these: none that comes later."""
-
-    def behind(pattern: Pattern) -> Pattern:
-        return pattern if horizon(pattern) == 0 else Causal() & pattern
-
     patterns = read_patterns(network)
-    return behind(patterns) if isinstance(patterns, Pattern) else [*map(behind, patterns)]
+    return [one if horizon(one) == 0 else Causal() & one for one in patterns]
 
 
 def build_position(network: TransformerConfig) -> Position | None:

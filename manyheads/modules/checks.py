@@ -13,8 +13,7 @@ from manyheads.attention.evaluate import check, evaluate
 from manyheads.attention.patterns import Lengths, Pattern, Segments
 from manyheads.attention.places import Grid, Pairs, Places
 from manyheads.modules.stack import Memory, fitting, holds_lengths
-from manyheads.modules.transformer import Embedding, Tied, Tokens
-from manyheads.modules.transformer import embedded as looked_up
+from manyheads.modules.transformer import Embedding, Tied, Tokens, words_of
 
 # ---- what is read ----------------------------------------------------------------------------
 
@@ -26,7 +25,7 @@ def embedded(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> 
             f"{network} reads tokens that come one after another, but {tokens.at.name} arrived"
         )
     one_a_row(tokens.seen, network)
-    x = looked_up(embedding, tokens)
+    x = words_of(embedding, tokens.ids, tokens.types)
     fitting(x, tokens.at, width, "tokens")
     if not x.shape[1]:
         raise ValueError(f"{network} reads one token or more, none arrived")

@@ -151,7 +151,9 @@ class TransformerConfig(NetworkBase):
     positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pattern", pattern_text(self.pattern))
+        given: Any = self.pattern
+        text = tuple(map(str, given)) if isinstance(given, list | tuple) else str(given)
+        object.__setattr__(self, "pattern", text)
         if self.ffn_width is None and isinstance(self.width, int):
             object.__setattr__(self, "ffn_width", max(1, 4 * self.width))
         super().__post_init__()
@@ -272,11 +274,6 @@ def change_kind(network: Any, kind: str, configs: Mapping[str, Any] = CONFIGS) -
 def position_name(text: str | None) -> str | None:
     """ "Learned(512)" -> "Learned()", whatever its numbers."""
     return None if text is None else f"{text.partition('(')[0].strip()}()"
-
-
-def pattern_text(pattern: Any) -> str | tuple[str, ...]:
-    """Causal() & Window(64) -> "Causal() & Window(64)"; of a list, of each"""
-    return tuple(map(str, pattern)) if isinstance(pattern, list | tuple) else str(pattern)
 
 
 def check_pattern(text: str) -> None:

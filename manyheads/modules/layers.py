@@ -6,7 +6,7 @@ B batch, T tokens, D model width, F inner width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,12 +69,11 @@ def init_normal(*linears: nn.Linear, std: float = SMALL) -> None:
             nn.init.zeros_(linear.bias)
 
 
-def init_parts(parts: Iterable[Any], init: str, residual: bool) -> None:
+def init_parts(parts: Sequence[Any], init: str, residual: bool) -> None:
     """The parts of a stack's blocks, each with its `inward` and its `out`.
 
     What is added to a residual stream is made smaller the more parts add to it, or begins at zero.
     """
-    parts = list(parts)
     with torch.no_grad():
         for part in parts:
             if init != "xavier":

@@ -6,7 +6,8 @@ B batch, T tokens, D model width.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Slot
 from manyheads.attention.evaluate import horizon, looks_ahead
-from manyheads.attention.kernels import Kernel, Plan, finite, plan
+from manyheads.attention.kernels import Kernel, Plan, finite
 from manyheads.attention.kernels import kernel as named_kernel
+from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.layer import Attention, misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
 from manyheads.attention.places import Pairs, Places
@@ -158,9 +160,10 @@ class Stack(nn.Module):
         def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
             attention = cast(Attention, cast(Sublayer, sublayer).part)
             pairs = Pairs(len(x), attention.heads, at, keys)
-            alike = which, *attention.asks(pairs)
+            work = attention.work(pattern, pairs, x)
+            alike = which, work.features, work.channels, pairs.heads, work.key_heads, work.kinds
             if alike not in made:
-                made[alike] = plan(self.kernel, attention.work(pattern, pairs, x))
+                made[alike] = make_plan(self.kernel, work)
             return made[alike]
 
         if cache is not None and not cache.ragged and holds_lengths(seen):
@@ -262,7 +265,8 @@ class Stack(nn.Module):
             build_block(config, relative, cross, mix=value_of(range(tables), i, depth) is not None)
             for i in range(depth)
         ]
-        init_parts(parts_of(blocks), config.init, residual=first and config.residual)
+        parts = [cast(Sublayer, one).part for block in blocks for one in block.children()]
+        init_parts(parts, config.init, residual=first and config.residual)
         return Stack(
             blocks,
             cast(list[Pattern], patterns),
@@ -314,22 +318,19 @@ def build_block(
             residual=config.residual,
         )
 
-    def attention(place: Relative | None, mix: bool = False) -> Attention:
-        return Attention(
-            config.width,
-            config.heads,
-            key_heads=config.key_heads,
-            relative=place,
-            dropout=config.attention_dropout,
-            bias=config.bias,
-            qk_norm=config.qk_norm,
-            value_mix=mix,
-        )
-
+    attention = partial(
+        Attention,
+        config.width,
+        config.heads,
+        key_heads=config.key_heads,
+        dropout=config.attention_dropout,
+        bias=config.bias,
+        qk_norm=config.qk_norm,
+    )
     think = named(FEED_FORWARDS, "feed-forward layer", config.feed_forward)
     return Block(
-        self_attention=sublayer(attention(copy.deepcopy(relative), mix)),
-        cross_attention=sublayer(attention(None)) if cross else None,
+        self_attention=sublayer(attention(relative=copy.deepcopy(relative), value_mix=mix)),
+        cross_attention=sublayer(attention()) if cross else None,
         feed_forward=sublayer(
             think(config.width, config.ffn_width, dropout=config.dropout, bias=config.bias)
         ),
@@ -338,13 +339,6 @@ def build_block(
 
 def build_norm(config: TransformerConfig) -> nn.Module:
     return named(NORMS, "norm", config.norm)(config.width, config.norm_epsilon, config.bias)
-
-
-def parts_of(blocks: Sequence[Block]) -> Iterator[nn.Module]:
-    """What looks and what thinks, in every block."""
-    for block in blocks:
-        for sublayer in block.children():
-            yield cast(Sublayer, sublayer).part
 
 
 def named(table: dict[str, T], what: str, name: str) -> T:

@@ -188,7 +188,8 @@ class Encoder(SequenceNetwork):
         self.embedding, self.stack, self.head = embedding, stack, head or nn.Identity()
 
     def forward(self, tokens: Tokens) -> Tensor:
-        return self.head(self.stack(embedded(self.embedding, tokens), tokens.at, tokens.seen))
+        x = words_of(self.embedding, tokens.ids, tokens.types)
+        return self.head(self.stack(x, tokens.at, tokens.seen))
 
 
 class Decoder(SequenceNetwork):
@@ -281,10 +282,6 @@ class EncoderDecoder(SequenceNetwork):
     ) -> Tensor:
         """network(ids, target_ids, lengths=..., target_lengths=...): `lengths` are the source's."""
         return self.decoder(as_tokens(target, target_lengths), self.encode(source))
-
-
-def embedded(embedding: nn.Module, tokens: Tokens) -> Tensor:
-    return words_of(embedding, tokens.ids, tokens.types)
 
 
 def words_of(embedding: nn.Module, ids: Tensor, types: Tensor | None) -> Tensor:

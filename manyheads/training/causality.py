@@ -19,11 +19,6 @@ DRAWS = 2  # places that are tried in each row
 ROUNDING = 1e-5  # of the largest score: what is less than that is rounding
 
 
-def is_causal(network: nn.Module) -> bool:
-    """Whether a network writes from left to right: one that does says so."""
-    return bool(getattr(network, "causal", False))
-
-
 def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool = False) -> float:
     """How far scores move when only what they must not see is changed, as a share of the largest.
 

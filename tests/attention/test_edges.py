@@ -7,9 +7,11 @@ from combinations import C, H, random_edges
 from manyheads import Causal, Edges, Everything, Pairs, RelativeContent, Window, Work, choose, plan
 from manyheads.attention.graphs import neighbours
 from manyheads.attention.intervals import Verdict
+from manyheads.attention.kernels.base import Scoring
 from manyheads.attention.kernels.sparse import Sparse
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Graph, Pair, graph
+from manyheads.attention.scores import ScaledDot
 from manyheads.attention.tables import PairTable, pool_blocks
 
 
@@ -81,7 +83,7 @@ def test_a_graph_that_lists_no_edges_is_refused_and_so_is_another_form() -> None
     made = plan("sparse", Work(Window(1), Pairs(2, H, listed, listed)))
     wrong = plan("reference", Work(Window(1), made.work.pairs))
     with pytest.raises(TypeError, match="does not read a Tensor as its plan"):
-        Sparse()(*[torch.zeros(2, H, 36, C)] * 3, wrong, score=None, biases=(), dropout=0)  # type: ignore[arg-type]
+        Sparse()(*[torch.zeros(2, H, 36, C)] * 3, wrong, Scoring(ScaledDot(), (), 0.0))
     with pytest.raises(ValueError, match="needs tokens with an order"):
         plan("sparse", Work(Causal() & Window(1), made.work.pairs))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -49,6 +49,14 @@ class Work:
         return self.pairs.heads // (self.key_heads or self.pairs.heads)
 
 
+class Scoring(NamedTuple):
+    """How a key is scored by a query, what is added to that, and which share is dropped."""
+
+    score: Score
+    biases: tuple[Bias, ...]
+    dropout: float
+
+
 class Kernel(Protocol):
     """A way to compute attention: refuses in words, plans once a pass, runs in every layer."""
 
@@ -65,15 +73,7 @@ class Kernel(Protocol):
         kernel, that one's plan."""
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C); zeros where nothing is permitted."""
 
@@ -144,7 +144,7 @@ class Plan:
                 f"the plan was told of no dropout and {dropout} came; "
                 'Work(features={"dropout"}) tells it'
             )
-        return self.kernel(query, key, value, self, score=score, biases=biases, dropout=dropout)
+        return self.kernel(query, key, value, self, Scoring(score, biases, dropout))
 
     def misfit(self, query: Tensor, key: Tensor, value: Tensor) -> str:
         if key.shape[2] != value.shape[2]:

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.attention.biases import Bias, ContentBias, Feature, exactly, total
+from manyheads.attention.biases import ContentBias, Feature, exactly, total
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Work, lacks, repeat_heads, unknown
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads, unknown
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.kernels.sdpa import Mask, mask_of
 from manyheads.attention.places import Pair, Pairs
@@ -76,16 +76,9 @@ class Blockwise:
         ]
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
+        score, biases, dropout = how
         key, value = repeat_heads(key, plan.groups), repeat_heads(value, plan.groups)
         if not biases:
             return attend_in_strips(self, query, key, value, plan, score, dropout)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from manyheads.attention.evaluate import check
-from manyheads.attention.kernels.base import Kernel, Plan, Work, make_plan
+from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, make_plan
 from manyheads.attention.kernels.blockwise import Blockwise
 from manyheads.attention.kernels.flex import Flex
 from manyheads.attention.kernels.reference import Reference
@@ -47,8 +46,9 @@ def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> KernelChoice:
     refusals: dict[str, str] = {}
     costs: dict[str, float] = {}
     for name, kernel in kernels.items():
-        reason = kernel.refuses(work)
-        if reason:
+        if getattr(kernel, "cuda_only", False) and work.device.type != "cuda":
+            refusals[name] = f"it runs on CUDA, not on {work.device.type}"
+        elif reason := kernel.refuses(work):
             refusals[name] = reason
         else:
             costs[name] = kernel.cost(work)
@@ -70,10 +70,12 @@ class Fastest:
         return min(choose(work).costs.values())
 
     def prepare(self, work: Work) -> Plan:
-        return make_plan(choose(work).kernel, work)
+        chosen = choose(work).kernel
+        form = chosen.prepare(work)
+        return form if isinstance(form, Plan) else Plan(work, chosen, form)
 
     def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         raise TypeError("the fastest kernel leaves its plans to the kernel it chose")
 

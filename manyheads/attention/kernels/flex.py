@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from manyheads.attention.biases import Bias, ContentBias, Feature, look_up
+from manyheads.attention.biases import ContentBias, Feature, look_up
 from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.intervals import Truth, pooled
-from manyheads.attention.kernels.base import Plain, Plan, Work, lacks, unknown
+from manyheads.attention.kernels.base import Plain, Plan, Scoring, Work, lacks, unknown
 from manyheads.attention.patterns import Everything, Pattern, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
-from manyheads.attention.scores import Score
 from manyheads.attention.tables import PairTable
 
 LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
@@ -84,21 +83,13 @@ class Flex:
         return mask
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
-        scale, pairs, form = score.scale(key.shape[-1]), plan.work.pairs, plan.form
+        scale, pairs, form = how.score.scale(key.shape[-1]), plan.work.pairs, plan.form
         if not isinstance(form, BlockMask | Plain):
             raise unknown(self, form)
         score_mod = None
-        read = [(bias.by_row(scale), bias.rule) for bias in biases]
+        read = [(bias.by_row(scale), bias.rule) for bias in how.biases]
         if read:
 
             def score_mod(plain: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -109,7 +100,7 @@ class Flex:
         backend = "inductor" if query.is_cuda else "eager"
         run = version(structure_of(plan.work, read), (*query.shape, *key.shape[1:]), backend)
         return run(
-            score.query(query),
+            how.score.query(query),
             key,
             value,
             score_mod=score_mod,
@@ -117,7 +108,7 @@ class Flex:
             scale=scale,
             enable_gqa=plan.groups > 1,
             # What is looked up is kept for every stage of the pipeline: two stages do not fit.
-            kernel_options={"num_stages": 1} if biases else None,
+            kernel_options={"num_stages": 1} if read else None,
         )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyheads.attention.biases import Bias, ContentBias, exactly, look_up
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Work, repeat_heads, unknown
+from manyheads.attention.kernels.base import Plan, Scoring, Work, repeat_heads, unknown
 from manyheads.attention.scores import Score
 
 
@@ -51,16 +51,9 @@ class Reference:
         return weights @ value
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
+        score, biases, dropout = how
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
         return self.take(weights, value, plan, biases)
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.attention.biases import Bias, ContentBias, Feature
+from manyheads.attention.biases import ContentBias, Feature
 from manyheads.attention.intervals import Truth
-from manyheads.attention.kernels.base import Plan, Work, lacks, lacks_triton
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
 from manyheads.attention.places import Grid, Places, is_run
 from manyheads.attention.rules import Clipped, Every
-from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
 
@@ -90,6 +89,7 @@ class Skewed:
     """
 
     name = "skewed"
+    cuda_only = True
 
     def __init__(self, tiles: Tiles | None = None):
         self.tiles = tiles
@@ -119,19 +119,11 @@ class Skewed:
         return Form(asked, by_query, by_key, *map(as_int32, (ids, key_ids, ends)))
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
-        (bias,), form = biases, plan.form
+        (bias,), form = how.biases, plan.form
         assert isinstance(bias, ContentBias)
-        prepared = score.query(query)
+        prepared = how.score.query(query)
         values = bias.value_tables
         # An operation that torch.compile keeps whole costs the host more than a kernel takes.
         compiling = torch.compiler.is_compiling()
@@ -148,7 +140,7 @@ class Skewed:
             form.ids,
             form.key_ids,
             form.ends,
-            score.scale(key.shape[-1]),
+            how.score.scale(key.shape[-1]),
             list(form.asked) if compiling else form.asked,
         )
         return out

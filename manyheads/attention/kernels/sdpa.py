@@ -14,11 +14,19 @@ from torch import Tensor
 
 from manyheads.attention.biases import Bias, Feature, look_up, total
 from manyheads.attention.evaluate import evaluate, simplify
-from manyheads.attention.kernels.base import Bare, Plain, Plan, Work, lacks, repeat_heads, unknown
+from manyheads.attention.kernels.base import (
+    Bare,
+    Plain,
+    Plan,
+    Scoring,
+    Work,
+    lacks,
+    repeat_heads,
+    unknown,
+)
 from manyheads.attention.patterns import Causal, Everything
 from manyheads.attention.places import Pairs, is_run
 from manyheads.attention.rules import Clipped, Every, Rule
-from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout", "gradient"})
 
@@ -65,16 +73,9 @@ class Sdpa:
         return None
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
+        score, biases, dropout = how
         form, scale, groups = plan.form, score.scale(key.shape[-1]), plan.groups
         prepared = score.query(query)
         scores = [bias_scores(bias, scale, plan.work.pairs) for bias in biases]

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature
-from manyheads.attention.kernels.base import Plan, Work, lacks, lacks_triton, repeat_heads
+from manyheads.attention.biases import Feature
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton, repeat_heads
 from manyheads.attention.kernels.relative import as_tokens
 from manyheads.attention.kernels.varlen import refuse_pattern, segments_of
 from manyheads.attention.patterns import Causal
-from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient", "dropout"})
 TILE = 128  # tokens of a row
@@ -39,6 +38,7 @@ class Short:
     """A Triton kernel on CUDA: a program for each head of each row, forward and backward."""
 
     name = "short"
+    cuda_only = True
 
     def refuses(self, work: Work) -> str:
         return self.unfit(work) or lacks_triton(work)
@@ -64,22 +64,14 @@ class Short:
         return RowDocuments(ids, key_ids, Causal() in work.pattern.parts())
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
-        form, scale = plan.form, score.scale(key.shape[-1])
+        form, scale = plan.form, how.score.scale(key.shape[-1])
         key, value = repeat_heads(key, plan.groups), repeat_heads(value, plan.groups)
         # From torch's own chance, on the device: what is recorded draws anew each time.
-        seed = torch.randint(2**31 - 1, (1 if dropout else 0,), device=query.device)
+        seed = torch.randint(2**31 - 1, (1 if how.dropout else 0,), device=query.device)
         return short_attention(
-            score.query(query),
+            how.score.query(query),
             key,
             value,
             form.ids,
@@ -87,7 +79,7 @@ class Short:
             seed,
             scale,
             form.causal,
-            dropout,
+            how.dropout,
         )
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature
-from manyheads.attention.kernels.base import Plan, Work, lacks, lacks_triton
+from manyheads.attention.biases import Feature
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import Grid
-from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})  # asked for where nobody turned it off
 
@@ -52,19 +51,11 @@ class Single:
         return work.pairs.queries.order, self.rows
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         place, rows = plan.form
-        scale = score.scale(key.shape[-1])
-        return one_query(score.query(query), key, value, place, rows, scale)
+        scale = how.score.scale(key.shape[-1])
+        return one_query(how.score.query(query), key, value, place, rows, scale)
 
 
 @torch.library.custom_op(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyheads.attention.biases import Bias, ContentBias, Feature, exactly
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Work, lacks, repeat_heads, unknown
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads, unknown
 from manyheads.attention.patterns import Window
 from manyheads.attention.places import Graph
 from manyheads.attention.scores import Score
@@ -72,16 +72,9 @@ class Sparse:
         return Links(b, *at, evaluate(work.pattern, pair), tuple(labels))
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
+        score, biases, dropout = how
         weights = F.dropout(self.weights(query, key, plan, score, biases), dropout)
         out = self.mix(weights, repeat_heads(value, plan.groups), plan)
         for bias, label in zip(biases, plan.form.labels, strict=True):

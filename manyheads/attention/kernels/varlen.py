@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature
-from manyheads.attention.kernels.base import Plan, Work, lacks, repeat_heads
+from manyheads.attention.biases import Feature
+from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads
 from manyheads.attention.patterns import Causal, Documents, Segments
-from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
 TILE = 128  # queries or keys that flash attention takes at once: a shorter bound saves nothing
@@ -83,19 +82,11 @@ class Varlen:
         return Ends(both[0], both[1], bounds[0], bounds[1], padding, causal)
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
-        ends, scale = plan.form, score.scale(key.shape[-1])
+        ends, scale = plan.form, how.score.scale(key.shape[-1])
         run = flash if query.is_cuda else one_by_one
-        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (score.query(query), key, value))
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (how.score.query(query), key, value))
         out = run(q, k, v, ends, scale, plan.groups)  # (B T, H, C)
         out = out.unflatten(0, (len(query), -1)).transpose(1, 2)
         return out if ends.padding is None else out.masked_fill(ends.padding, 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias
-from manyheads.attention.kernels.base import Kernel, Plan, Work, make_plan
+from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, make_plan
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.scores import Score
@@ -46,24 +46,16 @@ class Recorded:
         return make_plan(self.kernel, work), make_plan(Reference(), work)
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         fast, dense = plan.form
         with torch.no_grad():
             if isinstance(fast.kernel, Edited):  # what it does, not what it would have done
-                weights = fast.kernel.weights(query, key, fast, score, biases)
+                weights = fast.kernel.weights(query, key, fast, how.score, how.biases)
             else:
-                weights = Reference().weights(query, key, dense, score, biases)
+                weights = Reference().weights(query, key, dense, how.score, how.biases)
         self.seen.append(Seen(self.layer, weights, plan.work))
-        return fast(query, key, value, score=score, biases=biases, dropout=dropout)
+        return fast(query, key, value, **how._asdict())
 
 
 class Edited:
@@ -92,21 +84,13 @@ class Edited:
         return weights
 
     def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: Plan,
-        *,
-        score: Score,
-        biases: tuple[Bias, ...],
-        dropout: float,
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         fast, dense = plan.form
         if self.layer not in self.edits:
-            return fast(query, key, value, score=score, biases=biases, dropout=dropout)
-        weights = self.weights(query, key, plan, score, biases)
-        return Reference().take(weights, value, dense, biases)
+            return fast(query, key, value, **how._asdict())
+        weights = self.weights(query, key, plan, how.score, how.biases)
+        return Reference().take(weights, value, dense, how.biases)
 
 
 class Checked:
@@ -125,12 +109,12 @@ class Checked:
         return (make_plan(self.kernel, work),)
 
     def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, **extras: Any
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         for name, x in (("query", query), ("key", key), ("value", value)):
             finite(x, f"the {name}", plan.work.pattern)
         (inner,) = plan.form
-        return inner(query, key, value, **extras)
+        return inner(query, key, value, **how._asdict())
 
 
 def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:

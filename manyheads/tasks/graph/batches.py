@@ -151,8 +151,7 @@ def walk(joined: Tensor, steps: int) -> Tensor:
 def sees_neighbours(network: TransformerConfig) -> bool:
     """Whether no layer looks farther than along an edge: then edges are all there is to know."""
     patterns = read_patterns(network)
-    some = patterns if isinstance(patterns, list) else [patterns]
-    return all(any(part in NEAR for part in pattern.parts()) for pattern in some)
+    return all(any(part in NEAR for part in pattern.parts()) for pattern in patterns)
 
 
 def fill(parts: Sequence[Array], width: int) -> Tensor:

@@ -99,8 +99,7 @@ class Rounds(nn.Module):
     def __init__(self, config: TransformerConfig, rounds: int, relative: Relative | None):
         super().__init__()
         self.rounds, self.heads, self.dropout = rounds, config.heads, config.attention_dropout
-        patterns = read_patterns(config)
-        self.pattern = patterns[0] if isinstance(patterns, list) else patterns
+        self.pattern = read_patterns(config)[0]
         self.relative = relative or Relative()
 
     def forward(self, x: Tensor, at: Graph, seen: Pattern) -> Tensor:

@@ -22,7 +22,7 @@ from manyheads.devices import sharing, using, work_of
 from manyheads.modules.checks import mean
 from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
-from manyheads.modules.transformer import Encoder, Tokens, embedded
+from manyheads.modules.transformer import Encoder, Tokens, words_of
 
 AT_ONCE = 16384  # tokens
 
@@ -76,5 +76,5 @@ def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
     with using(sharing(work_of(encoder), tokens.ids)):
         if not isinstance(encoder, Encoder):
             return encoder(tokens)
-        x = embedded(encoder.embedding, tokens)
+        x = words_of(encoder.embedding, tokens.ids, tokens.types)
         return encoder.stack(x, tokens.at, tokens.seen)
