@@ -246,6 +246,38 @@ class Static:
         self.forgotten, self.together = set(self.memory), 0
 
 
+class Ring(Static):
+    """As many slots as tokens that can still be seen: a new one takes that of the oldest.
+
+    For causal patterns, all of which look no farther back; tokens come one at a time.
+    """
+
+    ragged = False
+
+    def __init__(self, places: Grid, slots: int):
+        super().__init__(places[:slots])
+        self.line, self.slot = places, torch.arange(slots, device=places.device)
+
+    def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
+        at = in_order(at)
+        for key, _ in self.own.values():
+            same_batch(key, batch)
+        if len(at) != 1:
+            raise ValueError(f"a Ring takes tokens one at a time, {len(at)} came")
+        slots, line = len(self.slot), self.line
+        self.rows = at.order % slots
+        held = (
+            at.order - (at.order - self.slot) % slots
+        )  # the last token of each slot; below 0: none
+        # What is not there yet is later than all, where a causal pattern does not look.
+        order, there = held.masked_fill(held < 0, len(line)), held.clamp(min=0)
+        axes = tuple(order if axis is line.order else axis[there] for axis in line.axes)
+        return Grid(order, axes, line.sizes), Everything()
+
+    def crop(self, length: int) -> None:
+        raise ValueError("a Ring does not go back: what was read first is no longer there")
+
+
 def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
     """In place: a captured graph keeps reading the same memory."""
     for key, value in kept.values():

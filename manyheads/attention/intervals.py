@@ -92,10 +92,12 @@ class Interval:
         return Truth(self.low < high, self.high < low)
 
     def __ge__(self, other: Any) -> Truth:
-        return ~(self < other)
+        low, high = bounds(other)
+        return Truth(self.high >= low, self.low >= high)
 
     def __gt__(self, other: Any) -> Truth:
-        return ~(self <= other)
+        low, high = bounds(other)
+        return Truth(self.high > low, self.low > high)
 
     def __eq__(self, other: Any) -> Any:
         low, high = bounds(other)

@@ -26,7 +26,7 @@ from manyheads import (
     grid,
     line,
 )
-from manyheads.attention.cache import LEAST_ROOM
+from manyheads.attention.cache import LEAST_ROOM, Ring
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid
 from manyheads.attention.positions import Position
@@ -102,6 +102,18 @@ def test_an_image_is_generated_pixel_by_pixel_as_in_the_full_pass(
     for cache in (Growing(), Static(places)):
         steps = [stack(x[:, t : t + 1], places[t : t + 1], cache=cache) for t in range(len(places))]
         torch.testing.assert_close(torch.cat(steps, 1), full, atol=1e-10, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("pattern", "slots"), [(Window(3), 4), (Blocks(4, 2), 6)], ids=str)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_ring_of_what_can_still_be_seen_equals_the_full_pass(
+    pattern: Pattern, slots: int, position: str
+) -> None:
+    stack, ring = stack_of(Causal() & pattern, position), Ring(line(T), slots)
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    steps = [stack(x[:, t : t + 1], line(T)[t : t + 1], cache=ring) for t in range(T)]
+    torch.testing.assert_close(torch.cat(steps, 1), stack(x, line(T)), atol=1e-10, rtol=0)
 
 
 @torch.no_grad()
@@ -191,6 +203,14 @@ def test_a_cache_overrun_is_refused_in_words() -> None:
         ValueError, match="the cache ends after token 8, a sequence of 9 arrived; make it"
     ):
         stack(x[:, 8:], line(1, 8), cache=kept)
+
+
+def test_a_ring_goes_on_by_one_token_and_never_back() -> None:
+    stack, ring = stack_of(Causal() & Window(2), "rotary"), Ring(line(T), 3)
+    with pytest.raises(ValueError, match="a Ring takes tokens one at a time, 2 came"):
+        stack(torch.randn(B, 2, D), line(2), cache=ring)
+    with pytest.raises(ValueError, match="a Ring does not go back"):
+        ring.crop(1)
 
 
 def test_a_graph_does_not_come_one_after_another() -> None:

@@ -153,6 +153,54 @@ def test_token_by_token_is_the_same_as_all_at_once(kind: str, network: dict[str,
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-4, rtol=1e-4)
 
 
+WIDE = PixelCodec(12, 16, 3, levels=16, whole=True)
+LOCAL = {
+    "1D, two blocks": (WIDE, "Blocks(32, 32)", 64),
+    "2D, row by row": (WIDE, "Blocks((4, 4), (4, 4))", 8 * 16),
+    "2D, a row of tiles and two": (replace(WIDE, tile=4), "Blocks((4, 4), (4, 4))", 6 * 16),
+    "values in tiles": (replace(WIDE, rows=8, tile=4, whole=False), "Blocks((4, 4), (4, 4))", 288),
+}
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_ring_of_what_can_still_be_seen_is_the_same_as_all_at_once(kind: str) -> None:
+    codec, pattern, slots = LOCAL[kind]
+    network = network_of(task_of(codec, pattern=pattern))
+    ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape))))
+    ring, growing = (ImageStep(network, codec, None) for _ in range(2))
+    growing.cache = network.new_cache()
+    with torch.no_grad():
+        whole = network(Tokens(ids, codec.places))
+        kept, grown = (step.read(ids[:, :100]) for step in (ring, growing))
+        more = [
+            torch.cat([step.read(one) for one in ids[:, 100:].split(1, 1)], 1)
+            for step in (ring, growing)
+        ]
+    for one in (torch.cat([kept, more[0]], 1), torch.cat([grown, more[1]], 1)):
+        torch.testing.assert_close(one, whole, atol=2e-4, rtol=1e-4)
+    assert {key.shape[2] for key, _ in ring.cache.own.values()} == {slots}  # type: ignore[attr-defined]
+    assert slots < codec.tokens
+
+
+def test_a_ring_keeps_all_where_a_layer_sees_all() -> None:
+    network = network_of(task_of(WIDE, pattern=["Everything()", "Blocks(32, 32)"]))
+    assert network.make_ring(WIDE.places) is None
+    assert network_of(task_of(COLOUR, "recurrent")).make_ring(COLOUR.places) is None
+
+
+@pytest.mark.parametrize("kind", ["1D, two blocks", "2D, a row of tiles and two"])
+def test_a_recorded_ring_completes_an_image_as_a_plain_one_does(kind: str) -> None:
+    codec, pattern, _ = LOCAL[kind]
+    network = network_of(task_of(codec, pattern=pattern))
+    begin = torch.arange(180).view(2, 90) % codec.levels
+    how = Sampling(temperature=0.8, seed=5)
+    wanted = draw_images(network, codec, begin, None, how)
+    with torch.no_grad():
+        drawn = ImageRecorder(network, codec, None, how, 2).draw(begin, None, range(2))
+    assert torch.equal(drawn, wanted)
+    assert torch.equal(drawn[:, :90], begin)
+
+
 @pytest.mark.parametrize("kind", CODECS)
 @pytest.mark.parametrize("given", [0, 9])
 def test_a_recorded_step_draws_the_same_images(kind: str, given: int) -> None:

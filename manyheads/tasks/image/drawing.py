@@ -11,6 +11,7 @@ from random import Random
 import torch
 from torch import Tensor
 
+from manyheads.attention.cache import Ring
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
@@ -28,13 +29,16 @@ class ImageStep(CachedStep):
     decoder: PixelNetwork
 
     def __init__(self, decoder: PixelNetwork, codec: PixelCodec, condition: Tensor | None):
-        super().__init__(decoder, places=codec.on(decoder.nearby.device)[0])
+        places, _ = codec.on(decoder.nearby.device)
+        super().__init__(decoder, cache=decoder.make_ring(places), places=places)
         self.condition = condition  # (B, 1 or N, D)
         self.canvas: Tensor | None = None  # (B, N)
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
         """What is new (B, T) -> what the head says of what follows each (B, T, O)."""
+        if isinstance(self.cache, Ring) and ids.shape[1] > 1:
+            return torch.cat([self.read(one) for one in ids.split(1, 1)], 1)
         assert self.places is not None
         if self.canvas is None:
             self.canvas = ids.new_zeros(len(ids), len(self.places))

@@ -12,11 +12,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from manyheads.attention.cache import Ring
 from manyheads.attention.patterns import Everything
-from manyheads.attention.places import Places
+from manyheads.attention.places import Grid, Places
 from manyheads.attention.positions import Learned, Position
 from manyheads.attention.relatives import Relative, RelativeBias
 from manyheads.attention.rules import Every
+from manyheads.decoding.ring import make_ring
 from manyheads.modules.build import build_position, build_relative, causal_patterns
 from manyheads.modules.convolutional import HALF, Gated, Recent
 from manyheads.modules.layers import init_normal, init_table
@@ -165,6 +167,10 @@ class PixelNetwork(SequenceNetwork):
 
     def new_cache(self) -> Any:
         return self.writer.new_cache()
+
+    def make_ring(self, places: Grid) -> Ring | None:
+        """A cache of what can still be seen; None where that is all that was read."""
+        return make_ring(self.writer.stack, places) if isinstance(self.writer, Decoder) else None
 
 
 # ---- from settings to a network ----------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from manyheads.attention.cache import Static
+from manyheads.attention.cache import Ring, Static
 from manyheads.attention.kernels import Fastest
 from manyheads.attention.kernels.single import Single
 from manyheads.attention.layer import Attention
@@ -51,7 +51,7 @@ class ImageRecorder:
         self.shares = torch.zeros(
             batch, codec.tokens * codec.parts, dtype=torch.double, device=device
         )
-        self.cache = Static(self.places)
+        self.cache = network.make_ring(self.places) or Static(self.places)
         self.condition = None if condition is None else condition.clone()  # (B, 1 or N, D)
 
     def draw(
@@ -73,7 +73,11 @@ class ImageRecorder:
         self.place.zero_()
         if begun == self.codec.tokens:
             return given
-        if begun:  # all but the last, which is read by the first step
+        if isinstance(self.cache, Ring):
+            for _ in range(begun):
+                self.play()
+                self.canvas[:, 1 : begun + 1] = given  # and not what was drawn
+        elif begun:  # all but the last, which is read by the first step
             first = torch.arange(begun, device=given.device)
             self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun], first)
             self.place.fill_(begun)
