@@ -89,7 +89,7 @@ KNOWS: dict[str, set[str]] = {
         "tasks.verbs",
         "data",
         "data.packed",
-        "inspect",
+        "tasks.inspection",
         "metrics",
         "training",
     },

@@ -34,6 +34,7 @@ MODULES = (
     "tree.js",
     "roll.js",
     "graph.js",
+    "picture.js",
     "tables.js",
     "state.js",
     "main.js",

@@ -9,6 +9,7 @@ from typing import Any
 
 import molecules
 import numpy as np
+import paintings
 import pytest
 import tunes
 
@@ -168,6 +169,38 @@ def test_nodes_of_a_molecule_say_what_they_read(
     with page.expect_download() as download:
         page.click("[aria-label='save lines as SVG']")
     assert Path(download.value.path()).read_text("utf-8").count("<circle") == 4
+    refuse_violations(page)
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_a_picture_draws_itself_and_a_pixel_says_what_it_was_drawn_from(
+    visit: Open, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, motion: str
+) -> None:
+    model = load(paintings.train_painter(tmp_path_factory.getbasetemp()), "cpu")
+    model.inspect(paintings.squares(1)[0]).save(tmp_path / "page.html")
+    page = visit((tmp_path / "page.html").as_uri(), reduced_motion=motion)
+    if motion == "reduce":
+        assert page.evaluate("manyheads.picture.drawn") == 64
+    while page.evaluate("manyheads.picture.drawn") < 64:
+        page.wait_for_timeout(50)
+    assert page.inner_text("#said").startswith("The model was least sure here: “")
+    left, top = page.evaluate("manyheads.picture.panels[0]")
+    scale = page.evaluate("manyheads.picture.scale")
+    at = {"x": left + 2.5 * scale, "y": top + 4.5 * scale}
+    page.hover("#picture canvas", position=at)
+    assert page.inner_text("#said").startswith("“4,2” reads ")
+    assert page.inner_text("#instead").startswith("written with ")
+    page.click("#picture canvas", position=at)
+    assert page.inner_text("#ranking-title") == "What each head is worth for “4,2”"
+    page.focus("#picture canvas")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#said").startswith("“5,2” reads ")
+    page.keyboard.press("]")
+    assert page.inner_text("#map-title") == "Head 0.0"
+    with page.expect_download() as download:
+        page.click("[aria-label='save lines as SVG']")
+    assert Path(download.value.path()).read_text("utf-8").count("<image") == 2
     refuse_violations(page)
 
 

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import paintings
 import pytest
 from PIL import Image
 from typed import Command, Refuses
@@ -32,41 +33,9 @@ LITTLE = (
 )
 
 
-def squares(count: int, channels: int = 1) -> np.ndarray:
-    """A bright half on a dark ground: the upper one or the lower one."""
-    images = np.random.default_rng(0).integers(0, 100, (count, 8, 8, channels), np.uint8)
-    images[::2, :4] += 150
-    images[1::2, 4:] += 150
-    return images
-
-
-def save_arrays(path: Path, channels: int = 1) -> Path:
-    labels = np.array(["up", "down"] * 20)
-    np.savez(path, images=squares(40, channels).squeeze(), labels=labels)
-    return path
-
-
 @pytest.fixture(scope="module")
 def painter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that knows two classes of images in black and white."""
-    import manyheads
-
-    folder = tmp_path_factory.mktemp("painter")
-    arrays = save_arrays(folder / "squares.npz")
-    settings = {"steps": 60, "validate_every": 60, "tokens_per_batch": 1024, "learning_rate": 0.02}
-    network = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 32}
-    manyheads.train(
-        "image",
-        images=arrays,
-        levels=2,
-        classes=True,
-        out=folder / "run",
-        device="cpu",
-        network=network,
-        training=settings,
-        drawn=4,
-    )
-    return folder / "run"
+    return paintings.train_painter(tmp_path_factory.getbasetemp())
 
 
 def test_images_are_trained_drawn_completed_and_evaluated(
@@ -115,7 +84,7 @@ def test_what_is_completed_begins_as_it_was_given(
 def test_colours_are_learned_by_a_mixture_of_whole_pixels(
     manyheads: Command, tmp_path: Path
 ) -> None:
-    arrays = save_arrays(tmp_path / "colours.npz", channels=3)
+    arrays = paintings.save_arrays(tmp_path / "colours.npz", channels=3)
     done = manyheads("train", "image", "--images", arrays, "--out", tmp_path / "run", *LITTLE, *CPU)
     assert done.code == 0, done.err
     model = load(tmp_path / "run", "cpu")
@@ -128,12 +97,12 @@ def test_colours_are_learned_by_a_mixture_of_whole_pixels(
 def test_a_run_draws_and_scores_in_tiles_with_local_attention(
     manyheads: Command, refuses: Refuses, tmp_path: Path
 ) -> None:
-    arrays = save_arrays(tmp_path / "squares.npz")
+    arrays = paintings.save_arrays(tmp_path / "squares.npz")
     local = ("network.tile=4", "network.pattern=Blocks((4, 4), (4, 4))")
     run = tmp_path / "run"
     done = manyheads("train", "image", "--images", arrays, "--out", run, *local, *LITTLE, *CPU)
     assert done.code == 0, done.err
-    (tmp_path / "two.png").write_bytes(encode_png(squares(1)[0, :2]))
+    (tmp_path / "two.png").write_bytes(encode_png(paintings.squares(1)[0, :2]))
     refuses(
         "the model draws tiles of 4 x 4: an image to complete has whole rows of them, this one "
         "has 2 rows of pixels",
@@ -145,7 +114,7 @@ def test_a_run_draws_and_scores_in_tiles_with_local_attention(
 def test_a_run_starts_from_what_another_has_learned(
     manyheads: Command, painter: Path, tmp_path: Path
 ) -> None:
-    arrays = save_arrays(tmp_path / "squares.npz")
+    arrays = paintings.save_arrays(tmp_path / "squares.npz")
     asked = ("--images", arrays, "--levels", 2, "--classes", "--start-from", painter)
     few = ("training.steps=2", "drawn=0")
     done = manyheads("train", "image", *asked, "--out", tmp_path / "run", *few, *CPU)
@@ -156,7 +125,7 @@ def test_a_run_starts_from_what_another_has_learned(
 
 
 def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) -> None:
-    arrays = save_arrays(tmp_path / "squares.npz")
+    arrays = paintings.save_arrays(tmp_path / "squares.npz")
     asked = ("--images", arrays, "--levels", 2, "--out", tmp_path / "runs")
     few = [setting for setting in LITTLE if "heads" not in setting and "ffn" not in setting]
     done = manyheads("compare", "image", *asked, "--preset", "tiny", *few, *CPU)
@@ -171,13 +140,13 @@ def test_networks_of_each_kind_are_compared(manyheads: Command, tmp_path: Path) 
 
 
 def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_path: Path) -> None:
-    arrays, run = save_arrays(tmp_path / "colours.npz", channels=3), tmp_path / "run"
+    arrays, run = paintings.save_arrays(tmp_path / "colours.npz", channels=3), tmp_path / "run"
     asked = ("--images", arrays, "--upscale", "4:8", "--out", run)
     done = manyheads("train", "image", *asked, *LITTLE, *CPU)
     assert done.code == 0, done.err
     assert (run / "samples.png").exists()
     small, out = tmp_path / "small.png", ("--out", tmp_path / "large.png", *CPU)
-    small.write_bytes(encode_png(squares(1, 3)[0, ::2, ::2]))
+    small.write_bytes(encode_png(paintings.squares(1, 3)[0, ::2, ::2]))
     done = manyheads("generate", "--model", run, "--upscale", small, "--count", 2, *out)
     assert done.code == 0, done.err
     assert "2 images of 8 x 8" in done.out
@@ -186,7 +155,7 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
         "the model enlarges images of 4 x 4, and none came; --upscale small.png would do",
         *("generate", "--model", run, *out),
     )
-    small.write_bytes(encode_png(squares(1, 3)[0]))
+    small.write_bytes(encode_png(paintings.squares(1, 3)[0]))
     refuses(
         "the model enlarges images of 4 x 4 with 3 channels, this one is 8 x 8 with 3",
         *("generate", "--model", run, "--upscale", small, *out),
@@ -200,14 +169,14 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
 def test_a_pixel_shows_what_it_looks_at(
     manyheads: Command, refuses: Refuses, painter: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "one.png").write_bytes(encode_png(squares(1)[0]))
+    (tmp_path / "one.png").write_bytes(encode_png(paintings.squares(1)[0]))
     ask = ("look", "--model", painter, tmp_path / "one.png", *CPU)
     done = manyheads(*ask, "--pixel", "3,5", "--out", tmp_path / "seen.png")
     assert done.code == 0, done.err
     assert "what the pixel in row 3, column 5 looks at" in done.out
     assert "layer 0, head 1" in done.out
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
-    view = look_at_pixel(load(painter, "cpu"), squares(1)[0], (3, 5))
+    view = look_at_pixel(load(painter, "cpu"), paintings.squares(1)[0], (3, 5))
     assert view.weights.shape == (1, 2, 8, 8)
     assert view.weights.sum() <= 2
     assert view.weights[:, :, 3, 5:].sum() == view.weights[:, :, 4:].sum() == 0
@@ -224,7 +193,7 @@ def test_a_pixel_shows_what_it_looks_at(
 
 def black_and_white(folder: Path) -> Path:
     """Pictures of two classes in folders of their own."""
-    for i, image in enumerate(np.where(squares(10) > 127, 255, 0).astype(np.uint8)):
+    for i, image in enumerate(np.where(paintings.squares(10) > 127, 255, 0).astype(np.uint8)):
         path = folder / ("down" if i % 2 else "up") / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode_png(image))
@@ -282,7 +251,7 @@ def test_what_would_not_come_out_as_it_is_is_refused(
     refuses: Refuses, painter: Path, tmp_path: Path
 ) -> None:
     ask = ("--model", painter, "--out", tmp_path / "x.mh", *CPU)
-    np.savez(tmp_path / "grey.npz", images=squares(2), labels=np.array(["up", "down"]))
+    np.savez(tmp_path / "grey.npz", images=paintings.squares(2), labels=np.array(["up", "down"]))
     refuses(
         "image 1 has other values than the 2 levels of the model and would not come out as it is",
         *("compress", tmp_path / "grey.npz", *ask),
@@ -331,7 +300,7 @@ def test_what_no_model_draws_is_refused(refuses: Refuses, painter: Path, tmp_pat
 def test_what_cannot_be_learned_from_is_refused(refuses: Refuses, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "run", *CPU)
     one = tmp_path / "one.npz"
-    np.savez(one, images=squares(1))
+    np.savez(one, images=paintings.squares(1))
     refuses(
         "one image is too few: some are to learn from, some to validate on",
         *("train", "image", "--images", one, *out),
@@ -359,7 +328,7 @@ def test_what_cannot_be_learned_from_is_refused(refuses: Refuses, tmp_path: Path
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Pictures of two classes, some of which are none."""
-    for i, image in enumerate(squares(6, 3)):
+    for i, image in enumerate(paintings.squares(6, 3)):
         path = tmp_path / "images" / ("a" if i % 2 else "b") / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(path)
@@ -402,7 +371,7 @@ def test_sizes_that_differ_are_refused_or_made_alike(folder: Path) -> None:
 
 
 def test_idx_files_are_read_with_their_labels(tmp_path: Path) -> None:
-    images = squares(5)[..., 0]
+    images = paintings.squares(5)[..., 0]
     head = bytes([0, 0, 8, 3]) + struct.pack(">III", *images.shape)
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(head + images.tobytes()))
@@ -420,7 +389,7 @@ def test_idx_files_are_read_with_their_labels(tmp_path: Path) -> None:
 
 def test_a_picture_is_written_as_others_read_it(tmp_path: Path) -> None:
     for channels in (1, 3):
-        sheet = make_sheet(squares(3, channels))
+        sheet = make_sheet(paintings.squares(3, channels))
         assert sheet.shape == (19, 19, channels)
         (tmp_path / "sheet.png").write_bytes(encode_png(sheet))
         read = np.asarray(Image.open(tmp_path / "sheet.png"))
@@ -428,5 +397,5 @@ def test_a_picture_is_written_as_others_read_it(tmp_path: Path) -> None:
 
 
 def test_the_nearest_of_others_is_found() -> None:
-    images = squares(9)
+    images = paintings.squares(9)
     assert np.array_equal(find_nearest(images[[4, 2]], images, at_once=4), images[[4, 2]])

@@ -111,6 +111,14 @@ export class Attention {
     return this.made.get(name);
   }
 
+  // What one pixel reads, as a map over the picture, as dark as the darkest of it.
+  over({ rows, columns, square, spots }, map, at) {
+    const [down, across] = [Math.ceil(rows / square), Math.ceil(columns / square)], found = new Uint8Array(down * across);
+    const shares = spots.map((_, i) => shareAt(map, at, i + 1)), most = Math.max(1e-9, ...shares);
+    spots.forEach(([row, column], i) => { found[(row / square) * across + column / square] = stored(shares[i] / most); });
+    return { rows: down, columns: across, cells: found };
+  }
+
   mean(part) {
     const heads = this.of(part);
     const { rows, columns } = heads[0];

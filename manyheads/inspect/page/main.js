@@ -6,6 +6,7 @@ import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell } from "./maps.js";
 import { Ranking, fillCandidates, fillRow } from "./tables.js";
 import { GraphView } from "./graph.js";
+import { PictureView } from "./picture.js";
 import { Roll } from "./roll.js";
 import { Tree } from "./tree.js";
 import { DEFAULTS, download, readState, writeState } from "./state.js";
@@ -30,6 +31,7 @@ export class Page {
     this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
     this.roll = new Roll(byId("roll"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.graph = new GraphView(byId("graph"), { onHover: (side, at) => this.look(side, at), onPin: pin });
+    this.picture = new PictureView(byId("picture"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.ranking = new Ranking(byId("ranking"), {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
@@ -39,9 +41,10 @@ export class Page {
 
   show(attention) {
     this.attention = attention;
+    const { unit = "word" } = attention.header;
     byId("ranking-about").textContent = `Each head was switched off by itself. ${attention.header.numbers
       ? "Worth is how far the answer then moves, in standard deviations of what was learned from."
-      : "Worth is what the log-probability of the same output then loses; pin a word to see it for that word."}`;
+      : `Worth is what the log-probability of the same output then loses; pin a ${unit} to see it for that ${unit}.`}`;
     const { model, task } = attention.header;
     const name = (model ?? "").split(/[\\/]/).filter(Boolean).at(-1);
     byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
@@ -120,7 +123,7 @@ export class Page {
     this.controls();
     this.live?.controls(this.maps);
     byId("only-this").hidden = true;
-    if (!attention.header.graph) {
+    if (!attention.header.graph && !attention.header.picture) {
       this.lines.fill("keys", this.units.keys);
       this.lines.fill("queries", this.units.queries);
       this.lines.layout();
@@ -138,12 +141,12 @@ export class Page {
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
     const { read, wrote } = this.attention.header;
-    byId("both").hidden = !wrote || wrote.startsWith(read) || this.state.part === "cross" || read.length + wrote.length > 300;
-    byId("both").textContent = `${read} → ${wrote}`;
+    byId("both").hidden = !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
+    byId("both").textContent = read ? `${read} → ${wrote}` : wrote;
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
-    for (const span of document.querySelectorAll(".rows-are")) span.textContent = rows;
-    for (const span of document.querySelectorAll(".columns-are")) span.textContent = columns;
+    byId("maps-are").textContent = this.attention.header.picture
+      ? "Each map is the picture, the darker where that pixel reads more." : `In each map, rows: ${rows}; columns: ${columns}.`;
     const chips = this.maps.filter(({ key }) => key !== MEAN).map(({ key, name, colour }) => {
       const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: name });
       chip.style.borderColor = chip.style.color = this.colours.heads[colour];
@@ -161,11 +164,12 @@ export class Page {
     const heads = attention.of(state.part), word = this.pinnedWord();
     attention.weigh(word);
     byId("ranking-title").textContent = `What each head is worth${word ? ` for “${word.text}”` : ""}`;
-    this.grid.draw({
+    this.gridShown = {
       heads, chosen: this.chosen, colours: theme, dearest: attention.dearest,
       mapOf: (head) => attention.map(head.key, state.part, this.words),
       sayWorth: (head) => attention.sayWorth(head, word),
-    });
+    };
+    if (!attention.header.picture) this.grid.draw(this.gridShown);
     this.large.draw({ map: this.maps[0].map, units: this.units, colours: theme, colour: 0 });
     this.ranking.draw({
       sayWorth: (head) => attention.sayWorth(head, word), apart: attention.header.apart,
@@ -179,24 +183,33 @@ export class Page {
     const { beam } = attention.header;
     byId("beam-section").hidden = !beam?.steps.length;
     if (beam?.steps.length) this.tree.draw({ beam, colours: theme });
-    const { roll, graph } = attention.header;
-    byId("roll").hidden = !roll;
-    byId("graph").hidden = !graph;
-    byId("lines").hidden = !!graph;
-    byId("units").hidden = !!(roll || graph);
+    const { roll, graph, picture } = attention.header;
+    for (const [id, there] of Object.entries({ roll, graph, picture, lines: !graph && !picture, units: !roll && !graph && !picture }))
+      byId(id).hidden = !there;
     this.look(null, null);
   }
 
   // What is under the pointer, else what is pinned.
   look(side, at) {
-    this.looked = at === null ? this.pinned : { side, at };
-    const { roll, graph } = this.attention.header, { maps, units, looked, pinned, colours } = this;
-    if (graph) this.graph.draw({ graph, units, maps, looked, pinned, colours });
+    const { roll, graph, picture } = this.attention.header;
+    this.looked = at !== null && at !== undefined ? { side, at } : this.pinned;
+    if (picture) this.looked ??= { side: "queries", at: this.leastSure().begin };
+    const { maps, units, looked, pinned, colours } = this;
+    if (picture) this.drawPicture(picture);
+    else if (graph) this.graph.draw({ graph, units, maps, looked, pinned, colours });
     else this.lines.draw({ maps, looked, pinned, colours });
     if (roll) this.roll.draw({ roll, maps, looked, colours });
     this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
-    byId("said").textContent = this.looked ? sayLooked(this.looked, this.maps[0].map, this.units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
+    const chosen = this.pinned || (at ?? null) !== null ? "" : "The model was least sure here: "; // of a picture
+    byId("said").textContent = looked ? chosen + sayLooked(looked, maps[0].map, units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
     this.beside();
+  }
+
+  // Small maps are over the picture too.
+  drawPicture(picture) {
+    const { maps, looked, pinned, colours, attention, state } = this;
+    this.picture.draw({ picture, maps, looked, pinned, colours });
+    this.grid.draw({ ...this.gridShown, mapOf: (head) => attention.over(picture, attention.map(head.key, state.part, this.words), looked.at) });
   }
 
   // The cell that was clicked: a live page can let the head read that alone.
@@ -241,7 +254,7 @@ export class Page {
     const { candidates } = this.attention.header;
     if (!candidates || this.attention.sides(this.state.part).queries !== "written") return "";
     const { id, p, best } = candidates[this.units.queries[query].begin];
-    const others = best.filter(([other]) => other !== id).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
+    const others = best.filter(([other]) => ![id].flat().includes(other)).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
     return `written with ${percent(p)}; next in line: ${others.join(", ")}`;
   }
 
@@ -303,7 +316,8 @@ export class Page {
   }
 
   save(view, kind) {
-    const drawn = { lines: this.attention.header.graph ? this.graph : this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
+    const { graph, picture } = this.attention.header;
+    const drawn = { lines: graph ? this.graph : picture ? this.picture : this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);

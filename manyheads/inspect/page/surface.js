@@ -21,6 +21,9 @@ export function colours(theme) {
   };
 }
 
+// Over a darkened picture the colours of heads are bright in either theme: 0xrrggbb.
+export const BRIGHT = HEADS.dark.map((hex) => parseInt(hex.slice(1), 16));
+
 // 256 colours as one number each, in the order of bytes that a canvas has.
 function shadesOf(theme) {
   if (!TABLES.has(theme)) {
@@ -77,6 +80,16 @@ function picture(map, width, height, shades) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   paint(new Uint32Array(image.data.buffer), width, 0, 0, width, height, map, shades);
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+// Pixels of 0xrrggbb, one each.
+function imageOf(pixels, columns) {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: columns, height: pixels.length / columns });
+  const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+  pixels.forEach((rgb, i) => image.data.set([rgb >> 16, (rgb >> 8) & 255, rgb & 255, 255], 4 * i));
   context.putImageData(image, 0, 0);
   return canvas;
 }
@@ -169,6 +182,11 @@ export class CanvasSurface extends Surface {
     this.context.imageSmoothingEnabled = false;
     this.context.drawImage(picture(map, w, h, shades), x, y, width, height);
   }
+
+  pixels(pixels, columns, x, y, scale) {
+    this.context.imageSmoothingEnabled = false;
+    this.context.drawImage(imageOf(pixels, columns), x, y, columns * scale, (pixels.length / columns) * scale);
+  }
 }
 
 export class SvgSurface extends Surface {
@@ -202,7 +220,15 @@ export class SvgSurface extends Surface {
   }
 
   map(map, x, y, width, height, shades) {
-    const href = picture(map, map.columns, map.rows, shades).toDataURL("image/png");
+    this.image(picture(map, map.columns, map.rows, shades), x, y, width, height);
+  }
+
+  pixels(pixels, columns, x, y, scale) {
+    this.image(imageOf(pixels, columns), x, y, columns * scale, (pixels.length / columns) * scale);
+  }
+
+  image(canvas, x, y, width, height) {
+    const href = canvas.toDataURL("image/png");
     this.add("image", { x, y, width, height, href, preserveAspectRatio: "none", style: "image-rendering: pixelated" });
   }
 

@@ -1,4 +1,4 @@
-"""generate, evaluate, look, compress and decompress, for models of images."""
+"""generate, evaluate, inspect, look, compress and decompress, for models of images."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from manyheads.tasks.image.verbs import (
     DecompressOptions,
     DrawOptions,
     EvaluateImagesOptions,
+    InspectImageOptions,
     LookAtPixelOptions,
 )
 from manyheads.training.files import WEIGHTS
@@ -87,12 +88,23 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
 
 def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
     image, asked = options.image or Path(), (options.layer, options.head, options.of_class)
-    picture = same_colours(read_picture(image), model.task.codec.channels)
-    view = look_at_pixel(model, picture, options.place, *asked)
+    view = look_at_pixel(model, read_like(model, image), options.place, *asked)
     print(view)
     if options.out is not None:
         view.save(options.out)
         print(f"\npicture: {options.out}")
+
+
+def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
+    picture = read_like(model, options.image or Path())
+    model.inspect(picture, options.of_class).save(options.out or Path())
+    print(f"page: {options.out}")
+
+
+def read_like(model: ImageModel, path: Path) -> NDArray[np.uint8]:
+    """A picture as large and in as many colours as those it learned from."""
+    picture = read_picture(path, model.task.recipe.data.scaled)
+    return same_colours(picture, model.task.codec.channels)
 
 
 # ---- compress --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.inspection import check_shape
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
 
@@ -80,9 +81,7 @@ def look_at_pixel(
 ) -> PixelView:
     """Of all layers and heads, unless one is named; of a model with classes, for this one."""
     codec, (row, column) = model.task.codec, pixel
-    if picture.shape != codec.shape or codec.small:
-        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
-        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
+    check_shape(codec, picture)
     if not (0 <= row < codec.rows and 0 <= column < codec.columns):
         raise ValueError(
             f"pixels are in rows 0 to {codec.rows - 1} and columns 0 to {codec.columns - 1}, "

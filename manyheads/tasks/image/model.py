@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.decoding.config import Sampling, SamplingOptions
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.image.batches import ImageBatches
 from manyheads.tasks.image.drawing import draw_images
+from manyheads.tasks.image.inspection import inspect_image
 from manyheads.tasks.model import Model, show_options
 from manyheads.tasks.portable import Portable
 
@@ -117,6 +120,18 @@ class ImageModel(Model):
         batches = ImageBatches(images, classes, codec, task.at_once)
         self.network.eval()
         return task.measure_nats(self.network, batches).numpy()
+
+    @torch.no_grad()
+    def inspect(
+        self, picture: Bytes, of_class: str | None = None, *, what_if: Sequence[Intervention] = ()
+    ) -> AttentionPage:
+        """What each pixel was drawn from, as a page: a notebook shows it, `.save("page.html")`
+        keeps it.
+
+        The picture is bytes (rows, columns, channels). A model with classes sees it as the one that
+        is named, or as the likeliest; `what_if` says what is to be otherwise.
+        """
+        return inspect_image(self, picture, of_class, what_if)
 
     def portable(self) -> Portable:
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_no_folder, refuse_unwritable
+from manyheads.tasks.verbs import refuse_no_folder, refuse_no_page, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,28 @@ class LookAtPixelOptions(Options):
 
 
 @dataclass(frozen=True)
+class InspectImageOptions(Options):
+    """Show what each pixel of a picture was drawn from, as a page in one file.
+
+    Example: manyheads inspect --model runs/img picture.png --out page.html
+    """
+
+    image: Path | None = setting(None, "The picture.", argument="PICTURE")
+    of_class: str | None = setting(
+        None, "The class that the picture is of.", flag="--class", instead="the likeliest"
+    )
+    out: Path | None = setting(None, "Write the page to this .html file.")
+
+    def __post_init__(self) -> None:
+        if self.image is None or self.out is None:
+            raise ValueError(
+                "a page is of a picture: manyheads inspect --model runs/img picture.png "
+                "--out page.html"
+            )
+        refuse_no_page(self.out)
+
+
+@dataclass(frozen=True)
 class CompressOptions(Options):
     """Compress images without loss, by a model that finds them likely.
 
@@ -156,6 +178,7 @@ COMMANDS = "manyheads.tasks.image.commands"
 VERBS = {
     "generate": Verb(DrawOptions, f"{COMMANDS}:draw_sheet"),
     "evaluate": Verb(EvaluateImagesOptions, f"{COMMANDS}:evaluate_pictures"),
+    "inspect": Verb(InspectImageOptions, f"{COMMANDS}:inspect_picture"),
     "look": Verb(LookAtPixelOptions, f"{COMMANDS}:look_at"),
     "compress": Verb(CompressOptions, f"{COMMANDS}:compress"),
     "decompress": Verb(DecompressOptions, f"{COMMANDS}:decompress"),
