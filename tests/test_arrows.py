@@ -57,6 +57,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.packing": {"decoding", "tasks.model"},
     "tasks.continuation": {"data", "training"},
     "tasks.seq2seq": {
+        "catalog",
         "tasks.portable",
         "training",
         "tasks.verbs",

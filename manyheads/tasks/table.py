@@ -67,6 +67,7 @@ VERBS = {
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
     "predict": "Say what is true of graphs; or use a model of a task that is installed beside.",
     "evaluate": "Measure a model on a test set.",
+    "distill": "Write new targets for a corpus by a model, for another one to learn from.",
     "compress": "Compress images or a text without loss, by a model that knows what is likely.",
     "decompress": "Write what `compress` has compressed.",
     "inspect": "Show what every head looks at, as a page for the browser.",

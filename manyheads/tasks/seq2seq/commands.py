@@ -1,12 +1,14 @@
-"""translate and evaluate, for models that write for what they read."""
+"""translate, evaluate and distill, for models that write for what they read."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import tee
+from pathlib import Path
 from typing import Any, cast
 
 from manyheads.cli.incoming import STDIN, Incoming, decode_lines
@@ -18,11 +20,12 @@ from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
 from manyheads.models import load, set_precision
 from manyheads.tasks.seq2seq.corpus import read_pairs
+from manyheads.tasks.seq2seq.distillation import refuse_teacher, write_for
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.model import AT_ONCE, Translator, Written
 from manyheads.tasks.seq2seq.settings import Kind
-from manyheads.tasks.seq2seq.verbs import EvaluateOptions, TranslateOptions
+from manyheads.tasks.seq2seq.verbs import DistillOptions, EvaluateOptions, TranslateOptions
 
 
 def translate(model: Translator, options: TranslateOptions) -> None:
@@ -129,6 +132,27 @@ def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
         text = "".join(f"{line}\n" for line in ours.lines())
         options.write_to.write_text(text, encoding="utf-8")
     print_report(ours.report(*theirs), options.as_json)
+
+
+def distill(model: Translator, options: DistillOptions) -> None:
+    task, out = model.task, Path(str(options.out))
+    files = options.source, options.target, options.data
+    examples = [one for one in read_pairs(task.kind, *files) if one.source.strip()]
+    if not examples:
+        raise ValueError(f"nothing is in {options.data or options.source} to write targets for")
+    refuse_teacher(task, model.network, examples, model.name)
+    say, sources = partial(print, file=sys.stderr), [one.source for one in examples]
+    outputs = [*write_for(task, model.network, sources, say, options.beam)]
+    with out.open("w", encoding="utf-8") as file:
+        for source, output in zip(sources, outputs, strict=True):
+            both = {"source": source, "target": output}
+            plain = "\t".join(" ".join(one.split()) for one in both.values())
+            file.write(
+                f"{plain if out.suffix == '.tsv' else json.dumps(both, ensure_ascii=False)}\n"
+            )
+    measured = task.measure(outputs, [one.references for one in examples])
+    scores = ", ".join(f"{name} {one.value:.2f}" for name, one in measured.items())
+    print(f"{len(outputs):,} targets in {out}: {scores} against those there")
 
 
 def load_other(model: Translator, name: str) -> Translator:

@@ -71,6 +71,9 @@ class PairData:
         least=0,
         most=1,
     )
+    teacher: Path | None = setting(
+        None, "A model whose translations, by a beam of 5, are learned instead of the targets."
+    )
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
@@ -151,7 +154,10 @@ class Seq2SeqRecipe(Recipe):
     """What to learn, from what, with what."""
 
     implementation = "manyheads.tasks.seq2seq.task:Seq2Seq"
-    files = ("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs")
+    files = (
+        *("source", "target", "pairs", "valid_source", "valid_target", "valid_pairs"),
+        "teacher",
+    )
     example = "--pairs train.jsonl"
     presets = PRESETS
     verbs = VERBS

@@ -25,6 +25,7 @@ from manyheads.tasks.portable import Portable
 from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
+from manyheads.tasks.seq2seq.distillation import find_teacher, teach
 from manyheads.tasks.seq2seq.kinds import metrics_of
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.parallel.checks import compare_batches
@@ -55,20 +56,32 @@ class Seq2Seq(Task):
     def gather(cls, recipe: Seq2SeqRecipe) -> PairCorpus:
         if recipe.bleu_tokenizer is not None:
             check_tokenizer(recipe.bleu_tokenizer)
+        if recipe.data.teacher is not None:
+            find_teacher(recipe.data.teacher, recipe.task)
         return corpus.gather(recipe.task, recipe.data, recipe.training.seed)
 
     @classmethod
     def settle(cls, recipe: Seq2SeqRecipe, gathered: PairCorpus) -> Seq2SeqRecipe:
         """How BLEU finds words, by the script of the targets where nothing was said."""
+        if recipe.data.teacher is not None:
+            teacher = find_teacher(recipe.data.teacher, recipe.task)
+            recipe = replace(recipe, data=replace(recipe.data, teacher=teacher))
         if recipe.task != "translation" or recipe.bleu_tokenizer is not None:
             return recipe
         chosen = fitting_tokenizer(example.target for example in gathered.valid)
         return replace(recipe, bleu_tokenizer=chosen.tokenizer)
 
     @classmethod
+    def shorten(cls, recipe: Seq2SeqRecipe) -> Seq2SeqRecipe:
+        """Without the teacher: what it would write is about as long as the targets there are."""
+        return replace(recipe, data=replace(recipe.data, teacher=None))
+
+    @classmethod
     def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
         codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
+        if recipe.data.teacher is not None:
+            gathered = teach(gathered, recipe, cls, folder)
         network = recipe.network
         refuse = network.refuse_pair if isinstance(network, ParallelConfig) else None
         corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs, refuse)

@@ -127,6 +127,33 @@ class EvaluateOptions(Options):
 
 
 @dataclass(frozen=True)
+class DistillOptions(Options):
+    """Write what a model makes of the sources of a corpus: targets for another one to learn from.
+
+    Example: manyheads distill --model runs/de-en --data train.tsv --out distilled.tsv
+    """
+
+    data: Path | None = setting(None, "Pairs, .tsv or .jsonl.")
+    source: Path | None = setting(None, "Or texts to read, one a line.")
+    target: Path | None = setting(None, "With the targets that are there, one a line.")
+    out: Path | None = setting(None, "The pairs with their new targets: a .tsv or .jsonl file.")
+    beam: int = with_default(DecodingConfig, "beam", BEAM)
+
+    def __post_init__(self) -> None:
+        files = {"--data": self.data, "--source": self.source, "--target": self.target}
+        given = [name for name, path in files.items() if path is not None]
+        if given not in (["--data"], ["--source", "--target"]):
+            raise ValueError(
+                "a corpus is --data alone, or --source with --target; "
+                f"got {' and '.join(given) or 'none of them'}"
+            )
+        if self.out is None or self.out.suffix not in (".tsv", ".jsonl"):
+            raise ValueError(f"--out names a .tsv or .jsonl file, got {self.out}")
+        refuse_unwritable("--out", self.out)
+        DecodingConfig(beam=self.beam)
+
+
+@dataclass(frozen=True)
 class InspectTranslationOptions(InspectOptions):
     """Show what every head looks at while the model writes: a page in one file, or live where no
     file is named, to type, click and change.
@@ -144,4 +171,5 @@ VERBS = {
     "translate": Verb(TranslateOptions, f"{COMMANDS}:translate"),
     "inspect": Verb(InspectTranslationOptions, "manyheads.cli.inspect:inspect_text"),
     "evaluate": Verb(EvaluateOptions, f"{COMMANDS}:evaluate_pairs"),
+    "distill": Verb(DistillOptions, f"{COMMANDS}:distill"),
 }

@@ -1,0 +1,153 @@
+"""Targets by a teacher: what a trained model writes for the sources is learned instead."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from manyheads.catalog import BUILT_IN, find_model
+from manyheads.config import load, peek
+from manyheads.data.batches import NOTHING
+from manyheads.data.sources import Example
+from manyheads.decoding.config import BEAM, DecodingConfig
+from manyheads.modules.losses import sum_losses
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.seq2seq.corpus import PairCorpus
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
+from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
+from manyheads.training.distributed import chosen
+from manyheads.training.files import RECIPE, WEIGHTS, read_tensors, write_text
+from manyheads.training.weights import load_weights
+
+if TYPE_CHECKING:
+    from manyheads.tasks.seq2seq.task import Seq2Seq
+
+TRIED = 64  # pairs by which it is found out which way a teacher translates
+AT_ONCE = 2048  # texts between two words of how far it is
+KEPT = "distilled"  # the folder, in that of the teacher
+
+
+# ---- who teaches -----------------------------------------------------------------------------
+
+
+def find_teacher(name: Path, kind: str) -> Path:
+    """The folder of a model that can teach this; refused before a long corpus is read."""
+    folder = find_model(name)
+    taught = peek(folder / RECIPE, "task")
+    if taught != kind:
+        raise ValueError(f"a teacher of {kind} is a model for it, {name} is one for {taught}")
+    if not (folder / WEIGHTS).exists():
+        raise ValueError(f"{name} is no teacher yet: it has no {WEIGHTS}")
+    return folder
+
+
+def load_teacher(task: type[Seq2Seq], folder: Path) -> tuple[Seq2Seq, Any]:
+    """The task of a model, and its network, on the GPU where there is one."""
+    opened = task.open(load(Seq2SeqRecipe, folder / RECIPE), folder)
+    network = opened.network()
+    load_weights(network, read_tensors(folder / WEIGHTS)[0])
+    return opened, network.to(chosen(None)).eval()
+
+
+def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], name: str) -> None:
+    """One that cannot search, and one that finds sources likelier after their targets than
+    targets after their sources: it translates the other way.
+    """
+    if isinstance(network, ParallelNetwork):
+        raise ValueError(
+            f"a teacher writes with a beam, and {name} is a {task.design.kind} network, which "
+            "writes in parallel; a transformer would do"
+        )
+    some = examples[:: max(1, len(examples) // TRIED)][:TRIED]
+    sources, targets = [one.source for one in some], [one.target for one in some]
+    ahead, back = (
+        lose_on_texts(task, network, *sides) for sides in ((sources, targets), (targets, sources))
+    )
+    if back < ahead:
+        raise ValueError(
+            f"{name} translates the other way: a token of a source costs it {back:.1f} nats after "
+            f"its target, one of a target {ahead:.1f} after its source; another teacher would do, "
+            "or source and target the other way round"
+        )
+
+
+@torch.no_grad()
+def lose_on_texts(
+    task: Seq2Seq, network: Any, sources: Sequence[str], targets: Sequence[str]
+) -> float:
+    """The loss of a token of the targets, in nats."""
+    (reads, writes), device = task.codecs.special_tokens, next(network.parameters()).device
+    read = task.codecs.source.encode_all(list(sources))
+    written = task.codecs.target.encode_all(list(targets))
+    wanted = Tokens.padded([[*ids, writes.eos] for ids in written], NOTHING).ids
+    rows = [[*reads.encoder_bos, *ids, reads.eos] for ids in read]
+    starts = [[*writes.bos[-1:], *ids] for ids in written]
+    scores = network(
+        Tokens.padded(rows, reads.pad).to(device), Tokens.padded(starts, writes.pad).to(device)
+    )
+    return float(sum_losses(scores, wanted.to(device))) / int((wanted != NOTHING).sum())
+
+
+# ---- what is taught --------------------------------------------------------------------------
+
+
+def write_for(
+    task: Seq2Seq,
+    network: Any,
+    sources: Sequence[str],
+    told: Callable[[str], None],
+    beam: int = BEAM,
+) -> Iterator[str]:
+    """What the teacher writes for each source, some at a time."""
+    how, longest = DecodingConfig(beam=beam), max(map(len, sources))  # characters: or fewer tokens
+    for start in range(0, len(sources), AT_ONCE):
+        some = sources[start : start + AT_ONCE]
+        yield from task.halve_until_it_fits(partial(task.decode, network, some, how), longest)
+        told(f"the teacher has written {start + len(some):,} of {len(sources):,}")
+
+
+def teach(
+    gathered: PairCorpus, recipe: Seq2SeqRecipe, task: type[Seq2Seq], run: Path
+) -> PairCorpus:
+    """The corpus with the targets that the teacher writes, and a remark on how good they are.
+
+    They are kept in the folder of the teacher by what they follow from, and so written once.
+    """
+    folder = find_teacher(Path(str(recipe.data.teacher)), recipe.task)
+    sources = [example.source for example in gathered.train]
+    path = kept_at(folder, sources, run)
+    name = recipe.data.teacher
+    opened, network = load_teacher(task, folder)
+    refuse_teacher(opened, network, gathered.train, str(name))
+    if not path.exists():
+        say = partial(print, file=sys.stderr)
+        written = [*write_for(opened, network, sources, say)]
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in written))
+    lines = path.read_text(encoding="utf-8").split("\n")
+    outputs = [json.loads(line) for line in lines if line]
+    measured = opened.measure(outputs, [example.references for example in gathered.train])
+    scores = ", ".join(f"{measure} {one.value:.2f}" for measure, one in measured.items())
+    remark = f"targets are what {name} writes with a beam of {BEAM}: {scores} against those there"
+    report = replace(gathered.report, remarks=[*gathered.report.remarks, remark])
+    pairs = zip(gathered.train, outputs, strict=True)
+    taught = [example._replace(target=output, others=()) for example, output in pairs if output]
+    return replace(gathered, train=taught, report=report)
+
+
+def kept_at(folder: Path, sources: Sequence[str], run: Path) -> Path:
+    """Named by the weights, the sources and the beam; in the run where the teacher's folder is not
+    to be written to."""
+    known = hashlib.sha256((folder / WEIGHTS).read_bytes())
+    known.update(json.dumps([BEAM, *sources]).encode())
+    own = folder.parent == BUILT_IN or not os.access(folder, os.W_OK)
+    return (run / "data" if own else folder / KEPT) / f"{known.hexdigest()[:16]}.jsonl"
