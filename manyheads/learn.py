@@ -22,13 +22,17 @@ from manyheads.tasks.table import (
     find_task,
     load_recipe,
     recipe_in,
-    task_for,
     task_names,
     trained_tasks,
 )
 from manyheads.tasks.task import Task
 from manyheads.training.distributed import World
-from manyheads.training.files import read_tensors, refuse_what_is_no_number, write_tensors
+from manyheads.training.files import (
+    read_tensors,
+    refuse_what_is_no_number,
+    write_tensors,
+    write_text,
+)
 from manyheads.training.optimizers import find_optimizer
 from manyheads.training.pace import fit_steps, measure
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run, draw_curves
@@ -81,18 +85,17 @@ def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     if corpus is None:
         corpus = find_task(said.task).gather(first)
     recipe = find_task(said.task).settle(choose(corpus.tokens), corpus)
-    return replace(recipe, data=with_whole_paths(recipe.data)), corpus
+    # So that the recipe can be used from any folder.
+    given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
+    data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
+    return replace(recipe, data=data), corpus
 
 
-def with_whole_paths(data: Any) -> Any:
-    """So that the recipe can be used from any folder."""
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(whole, value))
-        return value.absolute() if isinstance(value, Path) else value
-
-    return replace(data, **{one.name: whole(getattr(data, one.name)) for one in fields(data)})
+def whole_path(value: Any) -> Any:
+    """Of a path, and of each in a list; all else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(whole_path, value))
+    return value.absolute() if isinstance(value, Path) else value
 
 
 @dataclass(frozen=True)
@@ -117,20 +120,25 @@ class Said:
             task, data = recipe.task, recipe.data
         return cls(family, task, data, settings, text, str(path))
 
-    def of(self, field: str, only: Sequence[str] = ()) -> Any:
-        return part(self.family, field, self.text, self.settings, only)
-
     def choice(self, asked: Choice, start_from: Path | None) -> Callable[[int], Any]:
         """From the tokens of a corpus to the recipe for it."""
-        network = self.of("network", ("kind",))
-        kind = asked.network if network is None else network.kind
-        named = self.of("start_from") or start_from
+        network = part(self.family, "network", self.text, self.settings, ("kind",))
+        named = part(self.family, "start_from", self.text, self.settings) or start_from
         folder = None if named is None else find_model(named)
         start = None if folder is None else load_recipe(folder / RECIPE)
+        kind = asked.network if network is None else network.kind
+        asked = asked._replace(network=kind, start=start)
 
         def settled(tokens: int) -> Any:
-            base = self.preset(tokens, asked._replace(network=kind, start=start))
-            own = read(self.family, self.text, self.file, self.settings, base)
+            try:
+                base = self.family.choose(self.task, self.data, tokens, asked)
+            except ValueError:
+                if network is None:
+                    raise
+                # A kind of network that a setting asks for and the task has not: told by `read`.
+                plain = asked._replace(network=None)
+                base = self.family.choose(self.task, self.data, tokens, plain)
+            own: Any = read(self.family, self.text, self.file, self.settings, base)
             if start is not None and own.codec != start.codec:
                 raise ValueError(
                     f"{folder} brings its vocabulary with it; leave out codec settings"
@@ -138,15 +146,6 @@ class Said:
             return replace(own, start_from=folder)
 
         return settled
-
-    def preset(self, tokens: int, asked: Choice) -> Any:
-        """With a kind of network that a setting asks for and the task has not: told by `read`."""
-        try:
-            return self.family.choose(self.task, self.data, tokens, asked)
-        except ValueError:
-            if self.of("network", ("kind",)) is None:
-                raise
-            return self.family.choose(self.task, self.data, tokens, asked._replace(network=None))
 
 
 def start(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
@@ -180,7 +179,7 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     pace = measure(Trainer(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
     training = fit_steps(left, recipe.training, pace)
-    run.text(RECIPE, write(replace(recipe, training=training)))
+    write_text(run / RECIPE, write(replace(recipe, training=training)))
     return (
         f"{training.steps:,} of {meant:,} steps fit into --minutes {minutes:g}, "
         f"{pace.step_seconds:.2g} s each"
@@ -190,18 +189,19 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
 def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
     """Make the folder of a run and put all into it that the run will read."""
     if world.first:
-        task = task_for(recipe)
+        task = find_task(recipe.task)
         with run.created():
             gathered = task.gather(recipe) if gathered is None else gathered
             task.prepare(gathered, recipe, run.folder)
             if short := describe_shortage(recipe, run):
-                run.text(CORPUS, (run / CORPUS).read_text(encoding="utf-8") + f"  {short}\n")
+                run.write(CORPUS, f"  {short}\n")
             if recipe.start_from is not None:
                 weights, note = read_tensors(recipe.start_from / WEIGHTS)
                 refuse_what_is_no_number(weights, recipe.start_from / WEIGHTS)
                 write_tensors(run / START, weights, note)
             dry_check(recipe, run)
-            run.text(RECIPE, write(recipe))  # last: a folder with a recipe is a run that can go on
+            # Last: a folder with a recipe is a run that can go on.
+            write_text(run / RECIPE, write(recipe))
     world.wait()
 
 
@@ -261,4 +261,4 @@ def go_on(
 
 def open_task(recipe: Any, run: Run) -> Task:
     """What a run learns, from its folder alone."""
-    return task_for(recipe).open(recipe, run.folder)
+    return find_task(recipe.task).open(recipe, run.folder)

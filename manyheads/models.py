@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from manyheads.catalog import find_model
 from manyheads.modules.config import NetworkConfig, TransformerConfig
-from manyheads.tasks.table import load_recipe, task_for
+from manyheads.tasks.table import find_task, load_recipe
 from manyheads.training.files import (
     RECIPE,
     WEIGHTS,
@@ -48,7 +48,7 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
     from manyheads.training.distributed import chosen
     from manyheads.training.weights import load_weights, weights_of
 
-    opened = task_for(recipe).open(recipe, folder)
+    opened = find_task(recipe.task).open(recipe, folder)
     loaded = opened.model(opened.network(), str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
     fitting(weights, weights_of(loaded.network), folder / WEIGHTS)

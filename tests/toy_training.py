@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
+from manyheads.modules.losses import sum_terms
 from manyheads.training.config import Training
-from manyheads.training.learner import Learner, Loss, sum_of
+from manyheads.training.learner import Learner, Loss
 
 E = TypeVar("E")
 
@@ -49,7 +50,7 @@ def fit(
     for step, batch in zip(range(training.steps), batches, strict=False):
         if step == 0:
             learner.refuse_leaks(batch)
-        loss = sum_of(learner.step([batch], count=1)).item()
+        loss = sum_terms(learner.step([batch], count=1)).item()
         note(Progress(step + 1, training.steps, loss, time.perf_counter() - start))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
+from manyheads.data.filters import cut
 from manyheads.tasks.task import Sample
 from manyheads.training.trainer import Callback, StepLog
 
@@ -22,9 +23,15 @@ class Screen(Callback):
         self.console = console or Console(stderr=True)
         self.shown = shown
         terminal = self.console.is_terminal
-        self.bar = Progress(
-            *columns(self.console.width), console=self.console, disable=not terminal
-        )
+        wide = self.console.width >= NARROW
+        columns: list[ProgressColumn] = [
+            TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+            BarColumn(bar_width=24 if wide else 8),
+            TextColumn("loss {task.fields[loss]}"),
+            *([TextColumn("{task.fields[speed]}")] if wide else []),
+            TextColumn("{task.fields[left]} left"),
+        ]
+        self.bar = Progress(*columns, console=self.console, disable=not terminal)
         self.line: Any = None
 
     def __enter__(self) -> Screen:
@@ -40,10 +47,8 @@ class Screen(Callback):
         )
 
     def on_start(self, step: int, steps: int) -> None:
-        self.start(step, steps, dict.fromkeys(("loss", "speed", "left"), "…"))
-
-    def start(self, step: int, steps: int, shown: Any) -> None:
         if self.line is None:
+            shown: Any = dict.fromkeys(("loss", "speed", "left"), "…")
             self.line = self.bar.add_task("", total=steps, completed=step, **shown)
             self.bar.start()
 
@@ -59,7 +64,7 @@ class Screen(Callback):
                 f"{speed}  {span(note.seconds)}, {left} left"
             )
             return
-        self.start(note.step, note.steps, shown)
+        self.on_start(note.step, note.steps)
         self.bar.update(self.line, completed=note.step, **shown)
 
     def on_validate(self, step: int, scores: dict[str, float], samples: Sequence[Sample]) -> None:
@@ -81,26 +86,8 @@ def watching(first: bool = True) -> Iterator[Callback]:
         yield screen
 
 
-def columns(width: int) -> list[ProgressColumn]:
-    """What stands in the bar's line."""
-    speed = TextColumn("{task.fields[speed]}")
-    return [
-        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-        BarColumn(bar_width=24 if width >= NARROW else 8),
-        TextColumn("loss {task.fields[loss]}"),
-        *([speed] if width >= NARROW else []),
-        TextColumn("{task.fields[left]} left"),
-    ]
-
-
 def span(seconds: float) -> str:
     """75 -> "1:15" """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def cut(text: str, most: int) -> str:
-    """On one line, and no more than so many characters of it."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"

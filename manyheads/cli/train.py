@@ -274,6 +274,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
     """Write into a run's recipe what is to change from here on."""
     from manyheads.config import write
     from manyheads.tasks.table import load_recipe
+    from manyheads.training.files import write_text
     from manyheads.training.run import RECIPE
 
     for setting in settings:
@@ -284,7 +285,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
             )
     with run.alone():
         recipe = load_recipe(run / RECIPE, settings)
-        run.text(RECIPE, write(recipe))
+        write_text(run / RECIPE, write(recipe))
 
 
 def listing(what: str) -> str:
@@ -309,13 +310,12 @@ def refuse_files(settings: Sequence[str]) -> None:
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
+    from manyheads.catalog import find_task_name
     from manyheads.cli.run_screen import watching
     from manyheads.learn import go_on
-    from manyheads.tasks.table import load_recipe
+    from manyheads.tasks.table import find_recipe
     from manyheads.training.distributed import leave
-    from manyheads.training.run import RECIPE
 
-    recipe = load_recipe(run / RECIPE)
     with watching(world.first) as watch, stoppable() as asked:
         if words:
             watch.say(words)
@@ -327,7 +327,8 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             ) from None
     leave()
     if ended:
-        watch.say(f"done: `manyheads {recipe.use} --model {run.folder}` uses it")
+        use = find_recipe(find_task_name(run.folder)).use
+        watch.say(f"done: `manyheads {use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():
         watch.say(f"the time is up; `manyheads resume {run.folder}` goes on to the last step")

@@ -38,7 +38,8 @@ class Packing:
 
     def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
         """Every example once; the last batch may have fewer rows."""
-        table = self.checked(lengths)
+        room = f"a row has room for {list(self.widths)}"
+        table = check_lengths(lengths, self.widths, room, "widen the rows")
         packed = self.fill(table, np.random.default_rng([seed, epoch]).permutation(len(table)))
         return [packed[i : i + self.rows] for i in range(0, len(packed), self.rows)]
 
@@ -67,17 +68,6 @@ class Packing:
                 lying.append([example])
         return rows + lying
 
-    def checked(self, lengths: ArrayLike) -> NDArray[np.int64]:
-        table = np.asarray(lengths, dtype=np.int64)
-        if table.ndim != 2 or table.shape[1] != len(self.widths):
-            raise ValueError(
-                f"each example has {len(self.widths)} lengths here, got an array of {table.shape}"
-            )
-        refuse_longer(
-            table, self.widths, f"a row has room for {list(self.widths)}", "widen the rows"
-        )
-        return table
-
     def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
         """The share of all room that tokens take."""
         used = np.asarray(lengths)[[i for batch in batches for row in batch for i in row]].sum()
@@ -99,7 +89,8 @@ class Padding:
 
     def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
         """Every example once, each alone in its row."""
-        table = self.checked(lengths)
+        room = f"a batch has room for {self.tokens}"
+        table = check_lengths(lengths, self.tokens, room, "allow more tokens")
         random = np.random.default_rng([seed, epoch])
         order = random.permutation(len(table))
         cut: list[list[Row]] = []
@@ -122,15 +113,6 @@ class Padding:
             cut[-1].append([example])
         return cut
 
-    def checked(self, lengths: ArrayLike) -> NDArray[np.int64]:
-        table = np.asarray(lengths, dtype=np.int64)
-        if table.ndim != 2 or not table.shape[1]:
-            raise ValueError(f"each example has a length a side, got an array of {table.shape}")
-        refuse_longer(
-            table, self.tokens, f"a batch has room for {self.tokens}", "allow more tokens"
-        )
-        return table
-
     def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
         """The share of all room, padding included, that tokens take."""
         table = np.asarray(lengths)
@@ -139,13 +121,22 @@ class Padding:
         return float(sum(int(batch.sum()) for batch in each) / room)
 
 
-def refuse_longer(table: NDArray[np.int64], most: ArrayLike, room: str, remedy: str) -> None:
+def check_lengths(
+    lengths: ArrayLike, most: int | tuple[int, ...], room: str, remedy: str
+) -> NDArray[np.int64]:
+    """The lengths as a table (N, S), if none is longer than there is room for."""
+    table = np.asarray(lengths, dtype=np.int64)
+    sides = len(most) if isinstance(most, tuple) else max((1, *table.shape[1:2]))
+    if table.ndim != 2 or table.shape[1] != sides:
+        many = f"{sides} lengths here" if isinstance(most, tuple) else "a length a side"
+        raise ValueError(f"each example has {many}, got an array of {table.shape}")
     long = np.flatnonzero((table > np.asarray(most)).any(1))
     if len(long):
         first = int(long[0])
         raise ValueError(
             f"example {first} has {table[first].tolist()} tokens, {room}; leave it out, or {remedy}"
         )
+    return table
 
 
 class PlannedBatches:

@@ -77,9 +77,10 @@ class Report:
         return "\n".join(lines)
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = CUT) -> str:
+    """On one line, and no more than so many characters of it."""
     text = " ".join(text.split())
-    return text if len(text) <= CUT else text[: CUT - 1] + "…"
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
 
 
 def clean(
@@ -98,21 +99,17 @@ def clean(
     met: set[int] = set()
     for example in examples:
         report.read += 1
-        reason = filters.reason(example) or repeated(key(example), leaks, met)
+        reason = filters.reason(example)
+        if not reason and (this := key(example)) in leaks:
+            reason = "also held out for validation"
+        elif not reason and this in met:
+            reason = "met before"
         if reason:
             report.note(reason, example)
             continue
+        met.add(this)
         report.kept += 1
         yield example
-
-
-def repeated(this: int, leaks: set[int], met: set[int]) -> str:
-    if this in leaks:
-        return "also held out for validation"
-    if this in met:
-        return "met before"
-    met.add(this)
-    return ""
 
 
 def key(example: Example) -> int:

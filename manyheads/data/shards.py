@@ -36,7 +36,9 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
     Both files have other names until they are whole. The ends come last and without them there is
     no shard, so that half a shard, or one half new and half old, is never read.
     """
-    kind = kind_for(size)
+    if not 1 <= size <= 2**32:
+        raise ValueError(f"a shard's vocabulary has 1 to {2**32} numbers, got {size}")
+    kind: Any = np.uint16 if size <= 2**16 else np.uint32
     path.parent.mkdir(parents=True, exist_ok=True)
     final = files(path)
     partial = [file.with_name(f"{file.name}.{os.getpid()}.part") for file in final]
@@ -57,12 +59,6 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
     finally:
         for file in partial:
             file.unlink(missing_ok=True)
-
-
-def kind_for(size: int) -> type[np.uint16] | type[np.uint32]:
-    if not 1 <= size <= 2**32:
-        raise ValueError(f"a shard's vocabulary has 1 to {2**32} numbers, got {size}")
-    return np.uint16 if size <= 2**16 else np.uint32
 
 
 @contextmanager

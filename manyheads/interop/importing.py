@@ -14,7 +14,7 @@ from manyheads.interop.huggingface.kept import keep_output
 from manyheads.models import load
 from manyheads.tasks.portable import portable
 from manyheads.tasks.table import find_task
-from manyheads.training.files import write_tensors
+from manyheads.training.files import write_tensors, write_text
 from manyheads.training.run import RECIPE, WEIGHTS, Run
 
 
@@ -32,7 +32,7 @@ def import_folder(
         del weights  # a run loads its own
         save_codecs(model.codecs, run.folder)
         recipe = find_task(model.kind).adopt(model, folder.resolve(), run.folder)
-        run.text(RECIPE, write(recipe))
+        write_text(run / RECIPE, write(recipe))
         if notes:
             tell(f"left to the call: {', '.join(notes)}")
         if find_spec("transformers") is None:

@@ -128,7 +128,3 @@ def recipe_in(path: Path) -> type[Recipe]:
     """As the file's `task:` says, or nearly."""
     near = get_close_matches(peek(path, "task") or "", task_names(), n=1)
     return find_recipe(near[0] if near else next(iter(TASKS)))
-
-
-def task_for(recipe: Any) -> type[Task]:
-    return find_task(recipe.task)

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from manyheads.modules.losses import sum_terms
 from manyheads.training.causality import ROUNDING, largest_leak
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.files import fitting
 from manyheads.training.optimizers import make_optimizers
-from manyheads.training.recorded import RecordedStep, planned_by_host, sum_of
+from manyheads.training.recorded import RecordedStep, planned_by_host
 from manyheads.training.weights import Average, load_weights, weights_of
 
 B = TypeVar("B")
@@ -69,7 +70,7 @@ class Learner:
             with self.alone(until=i == len(batches) - 1):
                 terms = self.terms_of(batch)
                 # Processes take the mean of their gradients, and the sum is meant.
-                (sum_of(terms) / count * self.world.size).backward()
+                (sum_terms(terms) / count * self.world.size).backward()
             for name, term in terms.items():
                 part = term.detach() / count
                 total[name] = total[name] + part if name in total else part
@@ -114,7 +115,7 @@ class Learner:
     def probe_memory(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
         with self.alone(until=False):
-            loss = sum_of(self.terms_of(batch))
+            loss = sum_terms(self.terms_of(batch))
         loss.backward()
         self.network.zero_grad()
 

@@ -113,24 +113,15 @@ def make_optimizers(network: nn.Module, training: Training) -> list[Optimizer]:
     for optimizer in made:
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        begin_state(optimizer)
-    return made
-
-
-def begin_state(optimizer: Optimizer) -> None:
-    """What an optimizer keeps before its first gradient: a step of size zero makes it, then all is
-    zero again.
-    """
-    weights = [p for group in optimizer.param_groups for p in group["params"]]
-    for weight in weights:
-        weight.grad = torch.zeros_like(weight)
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
-    optimizer.step()
-    optimizer.zero_grad()
-    for group in optimizer.param_groups:
-        group["lr"] = group["initial_lr"]
-    for kept in optimizer.state.values():
-        for value in kept.values():
+            group["lr"] = 0.0
+            for weight in group["params"]:
+                weight.grad = torch.zeros_like(weight)
+        # A step of size zero makes what it keeps, then all is zero again.
+        optimizer.step()
+        optimizer.zero_grad()
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for value in (one for kept in optimizer.state.values() for one in kept.values()):
             if isinstance(value, Tensor):
                 value.zero_()
+    return made

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from manyheads.attention.kernels.short import TILE
 from manyheads.attention.patterns import Segments
+from manyheads.modules.losses import sum_terms
 
 WARM = 3  # runs before a recording: what is compiled or chosen at a first call is so by then
 SAME = 1e-2  # of the loss and of the gradients' norm: what bfloat16 rounds is far below it
@@ -72,7 +73,7 @@ class RecordedStep:
 
     def learn(self) -> dict[str, Tensor]:
         terms = {name: term * self.share for name, term in self.terms_of(self.batch).items()}
-        sum_of(terms).backward()
+        sum_terms(terms).backward()
         return {name: term.detach() for name, term in terms.items()}
 
     def fits(self, batch: Any) -> bool:
@@ -103,7 +104,7 @@ class RecordedStep:
         played = sum(float(term) for term in self.play(batch, count).values())
         norm = norm_of(self.held)
         torch.manual_seed(0)
-        loss = sum_of(self.terms_of(batch)) / count
+        loss = sum_terms(self.terms_of(batch)) / count
         loss.backward()
         computed = float(loss.detach())
         wanted = norm_of([p.grad for p in self.network.parameters()])
@@ -112,12 +113,6 @@ class RecordedStep:
             if not abs(one - other) <= SAME * max(abs(other), 1e-6):
                 return f"its {what} is {one:.4g} and not {other:.4g}"
         return ""
-
-
-def sum_of(terms: dict[str, Tensor]) -> Tensor:
-    """What is trained: one term as it is, of several their sum."""
-    first, *others = terms.values()
-    return sum(others, start=first)
 
 
 def norm_of(gradients: list[Tensor | None]) -> float:

@@ -32,7 +32,7 @@ from torch import Tensor
 from manyheads.training.files import CORPUS as CORPUS
 from manyheads.training.files import RECIPE as RECIPE
 from manyheads.training.files import WEIGHTS as WEIGHTS
-from manyheads.training.files import read_tensors, write_tensors, write_text
+from manyheads.training.files import read_tensors, write_tensors
 from manyheads.training.learner import Learner
 
 try:
@@ -180,7 +180,7 @@ class Run:
 
     def save(self, learner: Learner, state: TrainerState) -> None:
         """All that is needed to go on; then drop what only the checkpoint before needed."""
-        sizes = {name: size_of(self / name) for name in LOGS}
+        sizes = {name: (self / name).stat().st_size for name in LOGS if (self / name).exists()}
         note = {"step": learner.taken, "state": vars(state), "sizes": sizes}
         write_tensors(self / CHECKPOINT, learner.state(), note)
         self.tidy(state)
@@ -221,17 +221,10 @@ class Run:
         (self / "kept").mkdir(exist_ok=True)
         write_tensors(self.moment(step), weights, {"step": step})
 
-    def text(self, name: str, text: str) -> None:
-        write_text(self / name, text)
-
-
-def size_of(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
 
 def cut_to(path: Path, size: int) -> None:
     """Drop what was written after the checkpoint; a log that lost its end stays as it is."""
-    if size_of(path) > size:
+    if path.exists() and path.stat().st_size > size:
         os.truncate(path, size)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import queue
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -89,7 +89,8 @@ class Trainer:
         if self.training.compile:
             compiled(self.learner.network)
         start = self.state.terms if world.first else {}
-        self.summed = {name: self.sum_from(value) for name, value in start.items()}
+        self.zero = torch.zeros((), dtype=torch.float64, device=world.device)
+        self.summed = {name: self.zero + value for name, value in start.items()}
         self.began = time.perf_counter() - self.state.seconds
         self.noted = time.perf_counter(), self.state.counted
 
@@ -115,7 +116,9 @@ class Trainer:
                     self.note()
                 if self.due(self.training.validate_every):
                     self.validate()
-                stopping = not self.over() and self.agree_to_stop(asked_to_stop())
+                # Among many, when the first process has said so to all.
+                heard = self.world.size == 1 or self.due(self.training.log_every)
+                stopping = not self.over() and heard and bool(self.world.broadcast(asked_to_stop()))
                 if self.over() or stopping or self.due(self.training.checkpoint_every):
                     self.save()
                 if self.over() or stopping:
@@ -134,24 +137,13 @@ class Trainer:
     def step(self, batch: StepBatch) -> None:
         parts = [part.to(self.world.device) for part in batch.parts]
         for name, mean in self.learner.step(parts, batch.tokens).items():
-            if name not in self.summed:
-                self.summed[name] = self.sum_from(0.0)
-            self.summed[name] += mean * batch.tokens
+            self.summed[name] = self.summed.get(name, self.zero) + mean * batch.tokens
         self.state.epoch, self.state.batch = batch.after
         self.state.tokens += batch.tokens
         self.state.counted += batch.tokens
 
-    def sum_from(self, start: float) -> Tensor:
-        return torch.tensor(start, dtype=torch.float64, device=self.world.device)
-
     def due(self, every: int) -> bool:
         return self.learner.taken % every == 0 or self.learner.taken == self.training.steps
-
-    def agree_to_stop(self, asked: bool) -> bool:
-        """Alone, at once; among many, when the first process has said so to all."""
-        if self.world.size == 1:
-            return asked
-        return self.due(self.training.log_every) and bool(self.world.broadcast(int(asked)))
 
     # ---- before the first step ---------------------------------------------------------------
 
@@ -384,39 +376,12 @@ def ahead(made: Iterator[T]) -> Generator[T]:
 
     Closed, it ends the thread.
     """
-    line: queue.Queue[Any] = queue.Queue(AHEAD)
-    over = threading.Event()
-
-    def put(one: object) -> None:
-        while not over.is_set():
-            try:
-                return line.put(one, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def fill() -> None:
+    over: Any = object()
+    with ThreadPoolExecutor(1) as maker:
+        coming = deque(maker.submit(next, made, over) for _ in range(AHEAD))
         try:
-            for one in made:
-                put((one, None))
-                if over.is_set():
-                    return
-            put((None, StopIteration()))
-        except BaseException as error:
-            put((None, error))
-
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
-    try:
-        while True:
-            one, error = line.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield one
-    finally:
-        over.set()
-        with suppress(queue.Empty):  # room, so that the thread need not wait to see that it is over
-            while True:
-                line.get_nowait()
-        thread.join()
+            while (one := coming.popleft().result()) is not over:
+                coming.append(maker.submit(next, made, over))
+                yield one
+        finally:
+            maker.shutdown(cancel_futures=True)

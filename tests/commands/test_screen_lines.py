@@ -40,7 +40,7 @@ def test_a_log_has_a_line_for_each_thing_however_long() -> None:
 @pytest.mark.parametrize(("width", "speed"), [(60, False), (100, True)])
 def test_the_bar_fits_a_narrow_terminal(width: int, speed: bool) -> None:
     lines = [line.split("\r")[-1] for line in shown(width, terminal=True).splitlines()]
-    bar = next(line for line in lines if "left" in line)
+    *_, bar = (line for line in lines if "left" in line)
     assert "step 12,000 of 200,000 " in bar
     assert "loss 2.500" in bar
     assert "16:06:07 left" in bar

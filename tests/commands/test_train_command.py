@@ -309,7 +309,7 @@ def test_a_run_that_is_at_work_is_not_gone_on_with_beside_it(
     new = Run(tmp_path / "new")
     train = ("train", "translation", "--source", files[0], "--target", files[1], *SETTINGS)
     with new.created():
-        new.text("ours.txt", "ours")
+        (new / "ours.txt").write_text("ours")
         refuses(sentence.replace(str(out), str(new.folder)), *train, "--out", new.folder, *CPU)
         assert (new / "ours.txt").exists()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from counted import weighing
 
+from manyheads.training.files import write_text
 from manyheads.training.run import LOCK, METRICS, RECIPE, Run, TrainerState, cut_to
 
 
@@ -49,14 +50,14 @@ def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: P
 
     def interrupted() -> None:
         with run.created():
-            run.text("half.txt", "half")
+            write_text(run / "half.txt", "half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not run.folder.exists()
     with run.created():
-        run.text("whole.txt", "whole")
+        write_text(run / "whole.txt", "whole")
     assert (run / "whole.txt").read_text() == "whole"
 
 
@@ -65,7 +66,7 @@ def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: P
 
 def test_two_at_work_in_one_folder_are_kept_apart(tmp_path: Path) -> None:
     one, other = Run(tmp_path), Run(tmp_path)
-    one.text(RECIPE, "task: none")
+    write_text(one / RECIPE, "task: none")
     with one.alone(), one.alone():
         with pytest.raises(ValueError) as error, other.alone():
             pass
@@ -86,11 +87,11 @@ def test_a_folder_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
             raise AssertionError("it is being made by another")
 
     with one.created():
-        one.text("ours.txt", "ours")
+        write_text(one / "ours.txt", "ours")
         with pytest.raises(ValueError, match="is at work in another process"):
             refused()
         assert (one / "ours.txt").exists()
-        one.text(RECIPE, "task: none")
+        write_text(one / RECIPE, "task: none")
     with pytest.raises(ValueError, match="already holds a run"):
         refused()
     assert {path.name for path in one.folder.iterdir()} == {"ours.txt", RECIPE}
@@ -102,7 +103,7 @@ def test_an_empty_folder_that_was_there_is_left_empty_where_it_fails(tmp_path: P
     def failing() -> None:
         with run.created():
             (run / "data").mkdir()
-            run.text("data/half.txt", "half")
+            write_text(run / "data/half.txt", "half")
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -117,7 +118,7 @@ from manyheads.training.run import Run
 run = Run(Path(sys.argv[1]))
 with run.created():
     (run / "data").mkdir()
-    run.text("data/half.txt", "half")
+    (run / "data/half.txt").write_text("half")
     os.kill(os.getpid(), 9)
 """
 
