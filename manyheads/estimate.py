@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from manyheads.learn import begin, open_task
-from manyheads.tasks.table import task_for
+from manyheads.tasks.table import find_task
 from manyheads.training.distributed import World
 from manyheads.training.pace import measure, memory_of
 from manyheads.training.run import Run
@@ -22,7 +22,7 @@ from manyheads.training.weights import count_parameters
 
 def estimate(recipe: Any, gathered: Any, device: torch.device) -> str:
     """Parameters, tokens, memory and time, in words."""
-    recipe, training = task_for(recipe).shorten(recipe), recipe.training
+    recipe, training = find_task(recipe.task).shorten(recipe), recipe.training
     with TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")
         begin(recipe, run, gathered)
