@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from manyheads.modules.losses import sum_terms
+from manyheads.tasks.task import sum_terms
 from manyheads.training.config import Training
 from manyheads.training.learner import Learner, Loss
 

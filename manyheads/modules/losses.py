@@ -24,12 +24,6 @@ def sum_losses(scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor
     return F.cross_entropy(scores.float(), wanted, label_smoothing=smoothing, reduction="sum")
 
 
-def sum_terms(terms: dict[str, Tensor]) -> Tensor:
-    """What is trained: one term as it is, of several their sum."""
-    first, *others = terms.values()
-    return sum(others, start=first)
-
-
 class FusedCrossEntropy(torch.autograd.Function):
     """The same on CUDA, computed in 32 bits, while scores and gradients stay in the bits of the
     scores: those of a whole batch in 32 bits would be most of what a step writes.

@@ -191,6 +191,12 @@ class Task(ABC):
                 self.at_once //= 2
 
 
+def sum_terms(terms: dict[str, Tensor]) -> Tensor:
+    """What is trained: one term as it is, of several their sum."""
+    first, *others = terms.values()
+    return sum(others, start=first)
+
+
 class Examples(list[Any]):
     """A corpus that is a list of sequences."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from manyheads.modules.losses import sum_terms
+from manyheads.tasks.task import sum_terms
 from manyheads.training.causality import ROUNDING, largest_leak
 from manyheads.training.config import Training
 from manyheads.training.distributed import World

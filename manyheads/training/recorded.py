@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from manyheads.attention.kernels.short import TILE
 from manyheads.attention.patterns import Segments
-from manyheads.modules.losses import sum_terms
+from manyheads.tasks.task import sum_terms
 
 WARM = 3  # runs before a recording: what is compiled or chosen at a first call is so by then
 SAME = 1e-2  # of the loss and of the gradients' norm: what bfloat16 rounds is far below it
