@@ -9,7 +9,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
-from manyheads.data.filters import cut
 from manyheads.tasks.task import Sample
 from manyheads.training.trainer import Callback, StepLog
 
@@ -91,3 +90,9 @@ def span(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def cut(text: str, most: int) -> str:
+    """On one line, and no more than so many characters of it."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"

@@ -77,10 +77,9 @@ class Report:
         return "\n".join(lines)
 
 
-def cut(text: str, most: int = CUT) -> str:
-    """On one line, and no more than so many characters of it."""
+def cut(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+    return text if len(text) <= CUT else text[: CUT - 1] + "…"
 
 
 def clean(
