@@ -32,6 +32,7 @@ MODULES = (
     "lines.js",
     "maps.js",
     "tree.js",
+    "lens.js",
     "roll.js",
     "graph.js",
     "picture.js",

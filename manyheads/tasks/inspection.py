@@ -17,6 +17,7 @@ from manyheads.codecs.text import Text
 from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
 from manyheads.inspect.heads import HeadName, cost_each_head
 from manyheads.inspect.interventions import Intervention, intervening, shorten
+from manyheads.inspect.lens import find_last_stack, leaving_early
 from manyheads.inspect.record import recording
 from manyheads.tasks.words import units
 
@@ -123,11 +124,27 @@ def inspect_pass(
         if not seen:
             raise ValueError("this network has no attention: there is nothing to look at")
         heads = [HeadName(shorten(s.layer), h) for s in seen for h in range(s.weights.shape[1])]
+        if found.get("candidates") and "picture" not in about:
+            found["lens"] = read_by_layer(one)
         if one.wanted:
             costs = cost_each_head(one.network, heads, one.score, max(1, AT_ONCE // one.tokens))
             named = [f"{head.layer}/{head.head}" for head in heads]
             found["costs"] = dict(zip(named, round_rows(costs), strict=True))
     return AttentionPage(rows, map_layers(seen, place, apart), {**about, **found})
+
+
+def read_by_layer(one: AnyPass) -> list[list[list[Any]]]:
+    """Where only the first layers are there, what is likeliest at each place, how likely that is,
+    and how likely what was wanted is: from no layer to all but the last.
+    """
+    stack = find_last_stack(one.network)
+    found = []
+    for layers in range(len(stack.blocks) if stack is not None else 0):
+        assert stack is not None
+        with leaving_early(stack, layers):
+            candidates = one.tell()["candidates"]
+        found.append([[*each["best"][0][1:], each["p"]] for each in candidates])
+    return found
 
 
 def map_layers(seen: Sequence[Seen], place: Place, apart: Tensor | None = None) -> list[LayerMap]:

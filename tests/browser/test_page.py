@@ -61,6 +61,17 @@ def test_the_beam_says_what_was_kept_and_cut(visit: Open, page_file: Path) -> No
     assert page.inner_text("#beam-said").endswith(", cut")
 
 
+def test_what_would_be_said_after_each_layer(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    page.focus("#lens")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    assert re.match(r"the output: “bought” 9\d %$", page.inner_text("#lens-said"))
+    assert page.inner_text("#said").startswith("“bought” reads “gekauft.”")
+    page.keyboard.press("ArrowUp")
+    assert re.match(r"after layer 1: “.+” \d+ %; “bought” has", page.inner_text("#lens-said"))
+
+
 def test_every_part_is_reached_with_the_keyboard(visit: Open, page_file: Path) -> None:
     page = visit(page_file.as_uri())
     page.keyboard.press("?")
@@ -108,7 +119,7 @@ def test_what_is_shown_is_in_the_file(visit: Open, page_file: Path, model: Trans
 
 def test_views_and_weights_are_saved(visit: Open, page_file: Path, model: Translator) -> None:
     page = visit(page_file.as_uri())
-    for view in ("lines", "grid", "map", "beam"):
+    for view in ("lines", "grid", "map", "beam", "lens"):
         for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
             with page.expect_download() as download:
                 page.click(f"[aria-label='save {view} as {kind}']")

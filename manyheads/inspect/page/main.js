@@ -8,6 +8,7 @@ import { Ranking, fillCandidates, fillRow } from "./tables.js";
 import { GraphView } from "./graph.js";
 import { PictureView } from "./picture.js";
 import { Roll } from "./roll.js";
+import { Lens } from "./lens.js";
 import { Tree } from "./tree.js";
 import { DEFAULTS, download, readState, writeState } from "./state.js";
 
@@ -29,6 +30,7 @@ export class Page {
     this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
     this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
     this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
+    this.lens = new Lens(byId("lens"), { onSay: (said) => { byId("lens-said").textContent = said; }, onHover: (place) => this.lookAtPlace(place) });
     this.roll = new Roll(byId("roll"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.graph = new GraphView(byId("graph"), { onHover: (side, at) => this.look(side, at), onPin: pin });
     this.picture = new PictureView(byId("picture"), { onHover: (side, at) => this.look(side, at), onPin: pin });
@@ -183,6 +185,9 @@ export class Page {
     const { beam } = attention.header;
     byId("beam-section").hidden = !beam?.steps.length;
     if (beam?.steps.length) this.tree.draw({ beam, colours: theme });
+    const { lens, candidates, sides: { written }, wrote } = attention.header;
+    byId("lens-section").hidden = !lens?.length;
+    if (lens?.length) this.lens.draw({ lens, candidates, names: written?.tokens ?? candidates.map(({ of }) => of ?? wrote), colours: theme });
     const { roll, graph, picture } = attention.header;
     for (const [id, there] of Object.entries({ roll, graph, picture, lines: !graph && !picture, units: !roll && !graph && !picture }))
       byId(id).hidden = !there;
@@ -210,6 +215,12 @@ export class Page {
     const { maps, looked, pinned, colours, attention, state } = this;
     this.picture.draw({ picture, maps, looked, pinned, colours });
     this.grid.draw({ ...this.gridShown, mapOf: (head) => attention.over(picture, attention.map(head.key, state.part, this.words), looked.at) });
+  }
+
+  // A token of the output, wherever it stands: looked at, where it reads here.
+  lookAtPlace(place) {
+    const found = this.units.queries.findIndex((unit) => unit.begin <= place && place < unit.end);
+    if (this.attention.sides(this.state.part).queries === "written") this.look("queries", place === null || found < 0 ? null : found);
   }
 
   // The cell that was clicked: a live page can let the head read that alone.
@@ -317,7 +328,7 @@ export class Page {
 
   save(view, kind) {
     const { graph, picture } = this.attention.header;
-    const drawn = { lines: graph ? this.graph : picture ? this.picture : this.lines, grid: this.grid, map: this.large, beam: this.tree, roll: this.roll }[view];
+    const drawn = { lines: graph ? this.graph : picture ? this.picture : this.lines, grid: this.grid, map: this.large, beam: this.tree, lens: this.lens, roll: this.roll }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);
@@ -327,7 +338,8 @@ export class Page {
     const surface = new CanvasSurface(document.createElement("canvas"), ...drawn.size, 2);
     surface.rect(0, 0, ...drawn.size, { fill: this.colours.paper });
     drawn.export(surface);
-    surface.canvas.toBlob((blob) => download(`${view}.png`, blob, "image/png"));
+    // At once, while the click lasts: toBlob waits until the browser is idle.
+    download(`${view}.png`, decodeBase64(surface.canvas.toDataURL("image/png").split(",")[1]), "image/png");
   }
 }
 
