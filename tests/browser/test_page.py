@@ -117,13 +117,17 @@ def test_what_is_shown_is_in_the_file(visit: Open, page_file: Path, model: Trans
     np.testing.assert_allclose(told, wanted, atol=0.51)
 
 
-def test_views_and_weights_are_saved(visit: Open, page_file: Path, model: Translator) -> None:
-    page = visit(page_file.as_uri())
+@pytest.mark.parametrize(("kind", "begins"), [("SVG", b"<svg "), ("PNG", b"\x89PNG")])
+def test_views_are_saved(visit: Open, page_file: Path, kind: str, begins: bytes) -> None:
+    page = visit(page_file.as_uri())  # a browser lets ten downloads of a page through
     for view in ("lines", "grid", "map", "beam", "lens"):
-        for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
-            with page.expect_download() as download:
-                page.click(f"[aria-label='save {view} as {kind}']")
-            assert Path(download.value.path()).read_bytes().startswith(begins)
+        with page.expect_download() as download:
+            page.click(f"[aria-label='save {view} as {kind}']")
+        assert Path(download.value.path()).read_bytes().startswith(begins)
+
+
+def test_weights_are_saved(visit: Open, page_file: Path, model: Translator) -> None:
+    page = visit(page_file.as_uri())
     with page.expect_download() as download:
         page.click("#npz")
     stored = np.load(io.BytesIO(Path(download.value.path()).read_bytes()))
