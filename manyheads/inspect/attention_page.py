@@ -27,6 +27,7 @@ from manyheads.inspect.heads import describe_heads
 SOURCES = Path(__file__).parent / "page"
 # In the order of what they import: inlined, they are one script.
 MODULES = (
+    "rollout.js",
     "data.js",
     "surface.js",
     "lines.js",

@@ -247,3 +247,49 @@ def test_a_notebook_shows_it_in_a_frame(visit: Open, tmp_path: Path, model: Tran
     assert frame.locator("#said").inner_text().startswith("“bought” reads “gekauft.”")
     frame.locator(BOUGHT).click()
     assert frame.locator(BOUGHT).get_attribute("aria-pressed") == "true"
+
+
+ROLLED = "manyheads.attention.decode(manyheads.attention.map('rolled', '{}', false).cells)"
+
+
+def test_attention_is_rolled_out_over_all_layers(
+    visit: Open, page_file: Path, model: Translator
+) -> None:
+    """Against the same by NumPy: half of what a layer passes on is what was there before."""
+    page = visit(page_file.as_uri() + "#words=0")
+    header, maps = read_payload(model.inspect(TEXT).payload())
+    means = {part: [] for part in ("encoder", "decoder", "cross")}
+    for layer, weights in zip(header["layers"], maps, strict=True):
+        means[layer["part"]].append(weights.mean(0))
+    source = roll_out(means["encoder"])
+    reached = np.zeros_like(means["cross"][0])
+    for own, across in zip(means["decoder"], means["cross"], strict=True):
+        reached = (reached + own @ reached) / 4 + across @ source / 2
+    wanted = {"encoder": source, "decoder": roll_out(means["decoder"])}
+    wanted["cross"] = reached / reached.sum(-1, keepdims=True)
+    for part, rolled in wanted.items():
+        found = page.evaluate(f"Array.from({ROLLED.format(part)})")
+        np.testing.assert_allclose(found, rolled.flatten(), atol=0.006)
+    page.click("#rolled")
+    assert page.inner_text("#map-title") == "Rolled out over all layers"
+    assert page.get_attribute("#rolled", "aria-pressed") == "true"
+
+
+def roll_out(layers: list[Any]) -> Any:
+    rolled = np.eye(len(layers[0]))
+    for weights in layers:
+        rolled = (rolled + weights @ rolled) / 2
+    return rolled
+
+
+def test_one_head_is_read_through_another(visit: Open, page_file: Path, model: Translator) -> None:
+    page = visit(
+        page_file.as_uri() + "#words=0&part=encoder&heads=encoder.0.self/1+encoder.2.self/3"
+    )
+    page.click("#through")
+    assert page.inner_text("#map-title") == "Head 2.3 through head 0.1"
+    header, maps = read_payload(model.inspect(TEXT).payload())
+    by_name = {one["name"]: weights for one, weights in zip(header["layers"], maps, strict=True)}
+    wanted = by_name["encoder.2.self"][3] @ by_name["encoder.0.self"][1]
+    found = page.evaluate("Array.from(manyheads.attention.decode(manyheads.maps[0].map.cells))")
+    np.testing.assert_allclose(found, wanted.flatten(), atol=0.006)

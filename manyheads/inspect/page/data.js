@@ -1,5 +1,7 @@
 // What the file holds: a header and the attention of every head, as the root of each weight in 1/255.
 
+import { readThrough, rollOut } from "./rollout.js";
+
 export async function readPayload(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const raw = new Uint8Array(await new Response(stream).arrayBuffer());
@@ -31,6 +33,7 @@ export function times(cost) {
 }
 
 export const MEAN = "mean"; // of all heads of a part
+export const ROLLED = "rolled"; // over all its layers
 
 const SHARES = Float32Array.from({ length: 256 }, (_, stored) => (stored / 255) ** 2);
 const stored = (share) => Math.round(255 * Math.sqrt(Math.min(1, share)));
@@ -105,7 +108,8 @@ export class Attention {
   map(key, part, words) {
     const name = `${key} ${part} ${words}`;
     if (!this.made.has(name)) {
-      const plain = key === MEAN ? this.mean(part) : this.heads.get(key);
+      const [later, earlier] = key.split(">").map((one) => this.heads.get(one));
+      const plain = key === MEAN ? this.mean(part) : key === ROLLED ? rollOut(this, part) : earlier ? readThrough(this, later, earlier) : later;
       this.made.set(name, words ? this.gather(plain, this.sides(part)) : plain);
     }
     return this.made.get(name);
@@ -120,11 +124,20 @@ export class Attention {
   }
 
   mean(part) {
-    const heads = this.of(part);
-    const { rows, columns } = heads[0];
-    const sum = new Float32Array(rows * columns);
-    for (const { cells } of heads) for (let i = 0; i < sum.length; i++) sum[i] += SHARES[cells[i]];
-    return { rows, columns, cells: Uint8Array.from(sum, (one) => stored(one / heads.length)) };
+    const { rows, columns } = this.of(part)[0];
+    return this.encode(averageOf(this.of(part)), rows, columns);
+  }
+
+  meanOf(layer) {
+    return averageOf(this.of(layer.part).filter((head) => head.layer === layer));
+  }
+
+  encode(shares, rows, columns) {
+    return { rows, columns, cells: Uint8Array.from(shares, stored) };
+  }
+
+  decode(cells) {
+    return Float32Array.from(cells, (one) => SHARES[one]);
   }
 
   gather({ cells, columns }, { queries, keys }) {
@@ -138,6 +151,12 @@ export class Attention {
     }));
     return { rows: down.length, columns: across.length, cells: found };
   }
+}
+
+function averageOf(heads) {
+  const sum = new Float32Array(heads[0].cells.length);
+  for (const { cells } of heads) for (let i = 0; i < sum.length; i++) sum[i] += SHARES[cells[i]];
+  return sum.map((one) => one / heads.length);
 }
 
 export const shareAt = (map, row, column) => SHARES[map.cells[row * map.columns + column]];

@@ -1,6 +1,6 @@
 // The page, live: what is typed and changed goes to the model, and what it then does is shown.
 
-import { MEAN, readPayload, times } from "./data.js";
+import { readPayload, times } from "./data.js";
 import { Page } from "./main.js";
 import { download } from "./state.js";
 
@@ -95,7 +95,7 @@ class Live {
   // ---- what the page offers -----------------------------------------------------------------
 
   controls([{ key }]) {
-    find("off").hidden = key === MEAN;
+    find("off").hidden = !this.page.attention.heads.has(key);
     find("off").textContent = { "": "switch it off", zero: "let it read all alike", mean: "on again" }[this.offBy(key)];
   }
 

@@ -1,6 +1,6 @@
 // The page: what is chosen, and every view of it.
 
-import { Attention, MEAN, decodeBase64, makeNpz, percent, readPayload } from "./data.js";
+import { MEAN, ROLLED, decodeBase64, makeNpz, percent, readPayload } from "./data.js";
 import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell } from "./maps.js";
@@ -78,7 +78,7 @@ export class Page {
 
   choose(key, more = false) {
     const { part } = this.attention.heads.get(key);
-    const same = part === this.state.part, now = this.chosen.filter((one) => one !== MEAN);
+    const same = part === this.state.part, now = this.chosen.filter((one) => this.attention.heads.has(one));
     let heads = [key];
     if (more && same) heads = now.includes(key) ? now.filter((one) => one !== key) : [...now, key].slice(-MOST_HEADS);
     this.set({ part, heads: heads.join(" ") || MEAN, ...(same ? {} : { side: "", at: "" }) });
@@ -112,15 +112,16 @@ export class Page {
   render() {
     const { attention, state } = this;
     const known = state.heads.split(" ").filter((key) => attention.heads.get(key)?.part === state.part);
-    this.chosen = known.length ? known.slice(0, MOST_HEADS) : [MEAN];
+    this.chosen = known.length ? known.slice(0, MOST_HEADS) : [state.heads === ROLLED ? ROLLED : MEAN];
     state.heads = this.chosen.join(" ");
     document.documentElement.dataset.theme = this.theme;
     this.colours = colours(this.theme);
     const sides = attention.sides(state.part);
     this.units = { queries: attention.units(sides.queries, this.words), keys: attention.units(sides.keys, this.words) };
-    this.maps = this.chosen.map((key, colour) => ({
-      key, colour, map: attention.map(key, state.part, this.words),
-      name: key === MEAN ? "mean of all heads" : `head ${attention.heads.get(key).name}`,
+    const path = this.findPath();
+    if (!path) state.through = "";
+    this.maps = (state.through ? [path] : this.chosen).map((key, colour) => ({
+      key, colour, map: attention.map(key, state.part, this.words), name: this.nameOf(key),
     }));
     this.controls();
     this.live?.controls(this.maps);
@@ -134,12 +135,28 @@ export class Page {
     writeState({ ...state, part: state.part === this.order[0] ? "" : state.part });
   }
 
+  // "a>b" where two heads of different layers are chosen that read the same tokens.
+  findPath() {
+    const [a, b, more] = this.chosen.map((key) => this.attention.heads.get(key));
+    if (!a || !b || more || a.layer.layer === b.layer.layer || this.state.part === "cross") return null;
+    return a.layer.layer > b.layer.layer ? `${a.key}>${b.key}` : `${b.key}>${a.key}`;
+  }
+
+  nameOf(key) {
+    if (key === MEAN) return "mean of all heads";
+    if (key === ROLLED) return "rolled out over all layers";
+    return key.split(">").map((one) => `head ${this.attention.heads.get(one).name}`).join(" through ");
+  }
+
   controls() {
     const [, , rows, columns] = this.named(this.state.part);
     for (const button of byId("parts").children) button.ariaPressed = button.dataset.part === this.state.part;
     byId("words").ariaPressed = this.words;
     byId("pieces").ariaPressed = !this.words;
     byId("mean").ariaPressed = this.chosen[0] === MEAN;
+    byId("rolled").ariaPressed = this.chosen[0] === ROLLED;
+    byId("through").hidden = !this.findPath();
+    byId("through").ariaPressed = !!this.state.through;
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
     const { read, wrote } = this.attention.header;
@@ -149,8 +166,8 @@ export class Page {
     byId("queries-label").textContent = rows;
     byId("maps-are").textContent = this.attention.header.picture
       ? "Each map is the picture, the darker where that pixel reads more." : `In each map, rows: ${rows}; columns: ${columns}.`;
-    const chips = this.maps.filter(({ key }) => key !== MEAN).map(({ key, name, colour }) => {
-      const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: name });
+    const chips = this.chosen.filter((key) => this.attention.heads.has(key)).map((key, colour) => {
+      const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: this.nameOf(key) });
       chip.style.borderColor = chip.style.color = this.colours.heads[colour];
       chip.title = "leave it out";
       chip.addEventListener("click", () => this.choose(key, true));
@@ -226,7 +243,7 @@ export class Page {
   // The cell that was clicked: a live page can let the head read that alone.
   pick() {
     const [row, column] = this.large.here, [{ key }] = this.maps, button = byId("only-this");
-    button.hidden = !this.live || key === MEAN;
+    button.hidden = !this.live || !this.attention.heads.has(key);
     button.textContent = `let “${this.units.queries[row].text}” read only “${this.units.keys[column].text}” here`;
     this.picked = { key, query: this.units.queries[row], keys: this.units.keys[column] };
   }
@@ -286,6 +303,8 @@ export class Page {
     byId("words").addEventListener("click", () => this.set({ words: "1", side: "", at: "" }));
     byId("pieces").addEventListener("click", () => this.set({ words: "0", side: "", at: "" }));
     byId("mean").addEventListener("click", () => this.set({ heads: MEAN }));
+    byId("rolled").addEventListener("click", () => this.set({ heads: ROLLED }));
+    byId("through").addEventListener("click", () => this.set({ through: this.state.through ? "" : "1" }));
     byId("only").addEventListener("change", (event) => this.set({ only: event.target.value }));
     byId("theme").addEventListener("click", () => this.set({ theme: this.theme === "dark" ? "light" : "dark" }));
     byId("help-open").addEventListener("click", () => byId("help").showModal());
@@ -313,6 +332,7 @@ export class Page {
     else if (event.key === "Escape") this.set({ side: "", at: "" });
     else if (event.key === "w") this.set({ words: this.words ? "0" : "1", side: "", at: "" });
     else if (event.key === "m") this.set({ heads: MEAN });
+    else if (event.key === "r") this.set({ heads: ROLLED });
     else if (event.key === "t") byId("theme").click();
     else if (event.key === "[" || event.key === "]") this.step(event.key === "]" ? 1 : -1);
     else if (part && event.key.length === 1) this.set({ part, heads: MEAN, side: "", at: "" });
