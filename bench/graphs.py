@@ -275,6 +275,7 @@ def main() -> None:
     reader.add_argument("--jobs", type=int, default=1)
     reader.add_argument("--cpu-jobs", type=int, default=0)
     reader.add_argument("--only", default="", help="runs whose name has this")
+    reader.add_argument("--missing", action="store_true", help="only runs that the file lacks")
     reader.add_argument("--quick", action="store_true")
     reader.add_argument("--json", type=Path)
     asked = reader.parse_args()
@@ -305,6 +306,8 @@ def run_all(asked: Any, scratch: Path, device: str) -> None:
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     rows: list[dict[str, Any]] = []
     before = {key_of(row): row for row in read_rows(asked.json)}  # others stay as they were
+    if asked.missing:
+        jobs = [one for one in jobs if key_of(one.row) not in before]
 
     def keep(row: dict[str, Any]) -> None:
         """At once: what is stopped in the middle has what it measured."""
