@@ -42,7 +42,7 @@ RUNS = [
     ("packed", {"position": "Rotary()", "attention_dropout": 0.1}, EVERYTHING),
     ("padded", {"kind": "recurrent"}, EVERYTHING),
     ("padded", {"kind": "convolutional"}, EVERYTHING),
-    ("padded", {"kind": "ctc"}, {}),
+    ("padded", {"kind": "mask-predict"}, {"label_smoothing": 0.1}),
     ("padded", {"kind": "ctc", "glancing": 0.5}, EVERYTHING),
 ]
 

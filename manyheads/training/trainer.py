@@ -228,9 +228,9 @@ class Trainer:
 
     def note(self) -> None:
         state, step = self.state, self.learner.taken
-        terms = {
-            name: self.world.sum_over(summed.item()) / state.counted
-            for name, summed in self.summed.items()
+        terms = {  # in one order, also where a run went on
+            name: self.world.sum_over(self.summed[name].item()) / state.counted
+            for name in sorted(self.summed)
         }
         loss = sum(terms.values())
         if not math.isfinite(loss):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyheads.training.files import read_tensors
 
 # What is of one task alone: stands on a network, or tells parts of what it reads apart.
-HEADS = ("head.", "pooler.", "encoder.embedding.types.")
+HEADS = ("head.", "pooler.", "encoder.embedding.types.", "upsample.", "length_head.")
 
 
 def count_parameters(network: nn.Module) -> int:

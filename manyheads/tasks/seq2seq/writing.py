@@ -79,8 +79,9 @@ def write_targets(
             return [[write_drafted(step, start, bounds, how, drafter, own[0])]]
         return decode(step, start, bounds, how, own)
 
+    several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
     # What is drafted is written by itself.
-    together = 1 if drafter is not None else tokens // max(1, how.beam)
+    together = 1 if drafter is not None else tokens // max(1, several)
     return map_alike(write, sources, together, spread)
 
 

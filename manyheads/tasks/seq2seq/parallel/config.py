@@ -51,5 +51,20 @@ class CTCConfig(ParallelConfig):
         return f"longer than {self.upsample} times the source, which is all that ctc can write"
 
 
-PARALLEL: dict[str, type[ParallelConfig]] = {"ctc": CTCConfig}
-ParallelNetworkConfig = CTCConfig
+@dataclass(frozen=True)
+class MaskPredictConfig(ParallelConfig):
+    """A few passes: all tokens at once, then those that are least certain again."""
+
+    kind: Literal["mask-predict"] = setting(  # type: ignore[assignment]
+        "mask-predict", "What it is made of."
+    )
+    length_range: int = setting(
+        64,
+        "Tokens by which a target is shorter or longer than its source, at most.",
+        least=1,
+        most=4096,
+    )
+
+
+PARALLEL: dict[str, type[ParallelConfig]] = {"ctc": CTCConfig, "mask-predict": MaskPredictConfig}
+ParallelNetworkConfig = CTCConfig | MaskPredictConfig

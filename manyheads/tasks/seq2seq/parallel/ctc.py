@@ -20,7 +20,13 @@ from manyheads.modules.layers import init_fused
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.seq2seq.parallel.config import CTCConfig
-from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of, split_wanted
+from manyheads.tasks.seq2seq.parallel.network import (
+    ParallelNetwork,
+    forbid_in,
+    inside_of,
+    lengths_of,
+    split_wanted,
+)
 
 
 class Frames(NamedTuple):
@@ -58,8 +64,7 @@ class CTCNetwork(ParallelNetwork):
         losses = self.ctc_losses(logs, tokens, on_host) * there
         terms = {"ctc": losses.sum()}
         if smoothing:
-            inside = torch.arange(logs.shape[1], device=logs.device) < frames.lengths[:, None]
-            flat = -logs.mean(-1) * inside * there[:, None]
+            flat = -logs.mean(-1) * inside_of(frames.lengths, logs.shape[1]) * there[:, None]
             # As much of it for each token as cross-entropy would have, not for each state.
             share = counts / frames.lengths.clamp(min=1)
             terms["smoothing"] = smoothing * (flat.sum(1) * share).sum()
@@ -98,7 +103,7 @@ class CTCNetwork(ParallelNetwork):
         with torch.no_grad():
             guessed = self.log_probs(frames, memory)
         right = self.align(guessed, tokens, lengths)  # (B, T)
-        inside = torch.arange(right.shape[1], device=right.device) < frames.lengths[:, None]
+        inside = inside_of(frames.lengths, right.shape[1])
         wrong = ((guessed.argmax(-1) != right) & inside).sum(1)
         share = self.config.glancing * wrong / frames.lengths.clamp(min=1)
         shown = torch.rand(right.shape, device=right.device) < share[:, None]
@@ -115,13 +120,16 @@ class CTCNetwork(ParallelNetwork):
             (gradient,) = torch.autograd.grad(self.ctc_losses(given, tokens, lengths).sum(), given)
         return (logs.exp() - gradient).argmax(-1)
 
+    def candidates(self, how: DecodingConfig) -> int:
+        return self.config.upsample  # as many states as for so many
+
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         frames, blank = self.frames(memory, lengths), self.special.pad
         logs = self.log_probs(frames, memory)
-        logs[..., self.never(blank)] = -torch.inf
+        forbid_in(logs, self.never(blank))
         best, ids = logs.max(-1)
         before = F.pad(ids[:, :-1], (1, 0), value=blank)
-        inside = torch.arange(ids.shape[1], device=ids.device) < frames.lengths[:, None]
+        inside = inside_of(frames.lengths, ids.shape[1])
         kept = (ids != before) & (ids != blank) & inside
         rows = zip(*(one.cpu() for one in (ids, best, kept, inside)), strict=True)
         return [

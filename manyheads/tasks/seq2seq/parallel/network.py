@@ -15,7 +15,7 @@ from torch import Tensor
 from manyheads.attention.patterns import Lengths
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import NOTHING
-from manyheads.decoding.bounds import Hypothesis
+from manyheads.decoding.bounds import Hypothesis, forbid
 from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.build import (
     build_embedding,
@@ -58,6 +58,10 @@ class ParallelNetwork(EncoderDecoder, ABC):
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         """For each source that was read, with its length, what is written."""
 
+    def candidates(self, how: DecodingConfig) -> int:
+        """How many sequences are written for a source; refused where it cannot be so many."""
+        return 1
+
     def refuse(self, how: DecodingConfig, prefixed: bool = False) -> None:
         """Say which setting of how to write means nothing here."""
         asked = [
@@ -67,6 +71,7 @@ class ParallelNetwork(EncoderDecoder, ABC):
         ]
         if prefixed and "prefix" not in self.takes:
             asked.append("prefix")
+        self.candidates(how)
         if asked:
             raise ValueError(
                 f"a {self.config.kind} network writes in parallel and knows no {asked[0]}; "
@@ -87,9 +92,19 @@ def lengths_of(tokens: Tokens) -> Tensor:
     return torch.full((rows,), width, device=tokens.ids.device)
 
 
+def forbid_in(scores: Tensor, tokens: list[int]) -> Tensor:
+    """-inf, in place, for these at every place: scores (B, N, V)"""
+    forbid(scores.view(-1, scores.shape[-1]), tokens)
+    return scores
+
+
+def inside_of(counts: Tensor, width: int) -> Tensor:
+    """Which of so many places lie within each row's count: (B, N)"""
+    return torch.arange(width, device=counts.device) < counts[:, None]
+
+
 def split_wanted(wanted: Tensor, pad: int) -> tuple[Tensor, Tensor]:
     """The tokens of targets without their ends, filled up (B, T), and how many each has (B)."""
     lengths = ((wanted != NOTHING).sum(1) - 1).clamp(min=0)
     tokens = wanted[:, :-1] if wanted.shape[1] > 1 else wanted
-    inside = torch.arange(tokens.shape[1], device=wanted.device) < lengths[:, None]
-    return tokens.masked_fill(~inside, pad), lengths
+    return tokens.masked_fill(~inside_of(lengths, tokens.shape[1]), pad), lengths
