@@ -50,7 +50,7 @@ from manyheads import (
 )
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Places, packed
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 H, C = 8, 64
 PRODUCTS = 7  # of matrices over all pairs: 2 forward, 5 backward

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 
 from manyheads.attention.patterns import Blocks, Causal
 from manyheads.attention.places import grid
-from manyheads.attention.relatives import Rotary
+from manyheads.attention.positions import Rotary
 from manyheads.decoding.config import Sampling
 from manyheads.learn import Request, begin, fit_into, go_on, resolve
 from manyheads.models import load

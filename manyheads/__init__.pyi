@@ -39,7 +39,7 @@ from manyheads.attention.rules import (
     Bucketed as Bucketed,
     Edges as Edges,
 )
-from manyheads.attention.relatives import (
+from manyheads.attention.positions import (
     Relative as Relative,
     Rotary as Rotary,
     RelativeBias as RelativeBias,

@@ -15,8 +15,7 @@ from torch import Generator, Tensor
 
 from manyheads.attention.patterns import Causal, Window
 from manyheads.attention.places import Graph, graph
-from manyheads.attention.positions import Sinusoidal
-from manyheads.attention.relatives import RelativeBias
+from manyheads.attention.positions import RelativeBias, Sinusoidal
 from manyheads.attention.rules import Clipped
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy

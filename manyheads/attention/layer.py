@@ -14,8 +14,7 @@ from manyheads.attention.cache import KeyValue, Slot
 from manyheads.attention.kernels import Plan, Work
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Position
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Position, Relative
 from manyheads.attention.scores import ScaledDot, Score
 
 ALL = slice(None)

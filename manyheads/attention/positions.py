@@ -1,9 +1,10 @@
-"""How place enters below the first layer: a Position changes the embeddings.
+"""How place enters: a Position changes the embeddings below the first layer, a Relative what a
+query and a key make of each other in every layer.
 
-What enters in every layer is a Relative (relatives.py). Two kinds and not one with idle methods, so
-that a position put where it would do nothing is refused.
+Two kinds and not one with idle methods, so that a position put where it would do nothing is
+refused.
 
-B batch, T tokens, D model width.
+B batch, H heads, Q queries, T tokens, C channels of one head, D model width, N distances.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.places import Graph, Places
+from manyheads.attention.biases import Bias, ContentBias, DistanceBias, Feature, Kind
+from manyheads.attention.places import Graph, Pairs, Places
+from manyheads.attention.rules import Rule
 
 
 class Position(nn.Module):
@@ -106,3 +109,178 @@ def coordinates(name: str, at: Places) -> tuple[Tensor, ...]:
             "RelativeBias or RelativeContent fit a graph"
         )
     return at.axes
+
+
+class Relative(nn.Module):
+    """The seam: turn queries and keys, or add to their scores. This one does neither."""
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return frozenset().union(*(kind.features for kind in self.kinds()))
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        return x
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        """Of queries (B, H, Q, C) that have not been turned."""
+        return ()
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """What `biases` will be, before there is a query."""
+        return ()
+
+    def misfit(self, heads: int, channels: int) -> str:
+        """Why this is not for a layer of these measures; empty where it is."""
+        return ""
+
+    def refuses(self, pairs: Pairs) -> str:
+        """Why this means nothing on these places; empty where it does."""
+        return ""
+
+
+class Rotary(Relative):
+    """Queries and keys turned by their place, so that their product knows the distance."""
+
+    def __init__(self, base: float = 10_000.0):
+        super().__init__()
+        self.base = base
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        axes = coordinates("Rotary()", at)
+        band = x.shape[-1] // (2 * len(axes)) * 2
+        if not band:
+            raise ValueError(
+                f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
+            )
+        bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
+        turned = [self.turn(each, axis) for each, axis in zip(bands, axes, strict=True)]
+        rest = x[..., len(axes) * band :]  # what the axes cannot share evenly stays as it is
+        return torch.cat([*turned, rest], -1)
+
+    def turn(self, x: Tensor, place: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        rate = self.base ** -(torch.arange(half, device=x.device, dtype=exact) / half)
+        angle = place[..., None] * rate  # (T, half) or (B, T, half)
+        if angle.dim() == 3:
+            angle = angle[:, None]
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        a, b = x.split(half, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    def extra_repr(self) -> str:
+        return f"base={self.base}"
+
+
+class RelativeBias(Relative):
+    """A learned number for each head and distance, summed over axes."""
+
+    def __init__(self, heads: int, rule: Rule, axes: int = 1):
+        super().__init__()
+        self.rule, self.axes = rule, axes
+        self.tables = nn.Parameter(torch.empty(axes, heads, rule.size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.tables, std=0.02)
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (DistanceBias(self.tables, self.rule, query.shape[2]),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(DistanceBias, self.rule, self.axes),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        have = self.tables.shape[1]
+        return "" if have == heads else f"RelativeBias has {have} heads, the layer {heads}"
+
+    def refuses(self, pairs: Pairs) -> str:
+        return unfit(self, pairs)
+
+
+class RelativeContent(Relative):
+    """A distance whose meaning depends on the query; one table for all heads, or `heads` of them.
+
+    Shaw:               RelativeContent(64, Clipped(16), values=True)
+    Music Transformer:  RelativeContent(64, Every(2048), heads=8)
+    labelled graphs:    RelativeContent(64, Edges(5), values=True)
+    """
+
+    def __init__(
+        self, channels: int, rule: Rule, *, heads: int = 1, values: bool = False, axes: int = 1
+    ):
+        super().__init__()
+        self.rule, self.axes = rule, axes
+        self.key_tables = nn.Parameter(torch.empty(axes, heads, rule.size, channels))
+        shape = self.key_tables.shape
+        self.value_tables = nn.Parameter(torch.empty(shape)) if values else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for table in self.parameters(recurse=False):
+            nn.init.normal_(table, std=self.key_tables.shape[-1] ** -0.5)
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return (ContentBias(query, self.key_tables, self.value_tables, self.rule),)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(ContentBias, self.rule, self.axes, self.value_tables is not None),)
+
+    def misfit(self, heads: int, channels: int) -> str:
+        _, own_heads, _, own_channels = self.key_tables.shape
+        if own_heads in (1, heads) and own_channels == channels:
+            return ""
+        return (
+            f"RelativeContent has {own_heads} heads of {own_channels} channels, "
+            f"the layer {heads} of {channels}"
+        )
+
+    def refuses(self, pairs: Pairs) -> str:
+        return unfit(self, pairs)
+
+
+class Together(Relative):
+    """Several at once: `Together(Rotary(), RelativeBias(8, Clipped(16)))`."""
+
+    def __init__(self, *relatives: Relative):
+        super().__init__()
+        self.relatives = nn.ModuleList(relatives)
+
+    def members(self) -> list[Relative]:
+        return [cast(Relative, relative) for relative in self.relatives]
+
+    def rotate(self, x: Tensor, at: Places) -> Tensor:
+        for relative in self.members():
+            x = relative.rotate(x, at)
+        return x
+
+    def biases(self, query: Tensor) -> tuple[Bias, ...]:
+        return tuple(bias for relative in self.members() for bias in relative.biases(query))
+
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for relative in self.members() for kind in relative.kinds())
+
+    def misfit(self, heads: int, channels: int) -> str:
+        found = (relative.misfit(heads, channels) for relative in self.members())
+        return next(filter(None, found), "")
+
+    def refuses(self, pairs: Pairs) -> str:
+        return next(filter(None, (relative.refuses(pairs) for relative in self.members())), "")
+
+
+def unfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
+    if reason := relative.rule.refuses(pairs):
+        return reason
+    q, k = pairs.queries, pairs.keys
+    if type(q) is not type(k) or len(q.axes) != len(k.axes):
+        return (
+            "a relative position measures within one geometry, but "
+            f"queries are on {q.name} and keys on {k.name}"
+        )
+    have = len(q.axes) or 1  # a graph has one distance
+    if relative.axes != have:
+        return (
+            f"{type(relative).__name__} has tables for axes={relative.axes}, but {q.name} has "
+            f"{have}; build it with axes={have}"
+        )
+    return ""

@@ -310,11 +310,12 @@ def refuse_files(settings: Sequence[str]) -> None:
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
-    from manyheads.catalog import find_task_name
     from manyheads.cli.run_screen import watching
+    from manyheads.config import peek
     from manyheads.learn import go_on
     from manyheads.tasks.table import find_recipe
     from manyheads.training.distributed import leave
+    from manyheads.training.run import RECIPE
 
     with watching(world.first) as watch, stoppable() as asked:
         if words:
@@ -327,7 +328,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             ) from None
     leave()
     if ended:
-        use = find_recipe(find_task_name(run.folder)).use
+        use = find_recipe(str(peek(run / RECIPE, "task"))).use
         watch.say(f"done: `manyheads {use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():

@@ -1,5 +1,6 @@
 """Settings to and from YAML: every mistake at once, with its place and what was perhaps meant."""
 
-from manyheads.config.files import Mistakes, inline, load, part, peek, read, text_of, write
+from manyheads.config.fields import inline, load, part, peek, read, write
+from manyheads.config.tree import Mistakes, text_of
 
 __all__ = ["Mistakes", "inline", "load", "part", "peek", "read", "text_of", "write"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import yaml
 
@@ -50,6 +51,14 @@ class Refused:
 
 
 Node = Scalar | Items | Group | Refused
+
+
+class Mistakes(ValueError):  # noqa: N818 - it is all of them, not an error
+    """All that is wrong with some settings, a line each: recipe.yaml:4:10: what is wrong there"""
+
+    def __init__(self, lines: Sequence[str]):
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
 
 
 class Source:
@@ -172,3 +181,20 @@ def shown(node: Node) -> str:
         return node.text or "nothing"
     text = node.text if len(node.text) <= 60 else node.text[:57] + "..."
     return f"the text {text!r}" if node.quoted else repr(text)
+
+
+def text_of(path: Path) -> str:
+    """What a file of settings says."""
+    if path.is_dir():
+        raise ValueError(f"settings are read from a file, {path} is a folder")
+    if not path.exists():
+        raise ValueError(f"settings are read from a file, and there is no {path}")
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"settings are read from a file, {path} is none")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(
+            f"settings are UTF-8 text, byte {error.start} of {path} is 0x{byte:02x}"
+        ) from None

@@ -11,8 +11,7 @@ from torch import nn
 from manyheads.attention.evaluate import horizon
 from manyheads.attention.notation import read
 from manyheads.attention.patterns import Causal, Pattern
-from manyheads.attention.positions import Position, Sinusoidal
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Position, Relative, Sinusoidal
 from manyheads.modules.config import (
     ConvolutionalConfig,
     NetworkConfig,

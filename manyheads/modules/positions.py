@@ -13,8 +13,7 @@ from manyheads.config.declare import check, setting
 from manyheads.config.fields import describe_kind
 
 if TYPE_CHECKING:
-    from manyheads.attention.positions import Position
-    from manyheads.attention.relatives import Relative
+    from manyheads.attention.positions import Position, Relative
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class RotaryValue(PositionValue):
     in_layers: ClassVar[bool] = True
 
     def build(self, network: Any) -> Relative:
-        from manyheads.attention.relatives import Rotary
+        from manyheads.attention.positions import Rotary
 
         return Rotary(self.base)
 
@@ -97,7 +96,7 @@ class RelativeBiasValue(PositionValue):
     in_layers: ClassVar[bool] = True
 
     def build(self, network: Any) -> Relative:
-        from manyheads.attention.relatives import RelativeBias
+        from manyheads.attention.positions import RelativeBias
         from manyheads.attention.rules import Bucketed
 
         return RelativeBias(network.heads, Bucketed())
@@ -119,7 +118,7 @@ class RelativeContentValue(PositionValue):
 
     def build(self, network: Any, axes: int = 1, least: int = 0) -> Relative:
         """`least`: every distance up to this at least."""
-        from manyheads.attention.relatives import RelativeContent
+        from manyheads.attention.positions import RelativeContent
         from manyheads.attention.rules import Clipped, Every
 
         channels = network.width // network.heads

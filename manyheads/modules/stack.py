@@ -21,8 +21,7 @@ from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.layer import Attention, misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.positions import Position
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Position, Relative
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer, init_parts
 

@@ -29,7 +29,7 @@ from manyheads import (
 from manyheads.attention.graphs import neighbours
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid, Places
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 B, H, T, C = 2, 4, 36, 8
 

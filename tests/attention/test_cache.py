@@ -29,8 +29,7 @@ from manyheads import (
 from manyheads.attention.cache import LEAST_ROOM, Ring
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid
-from manyheads.attention.positions import Position
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Position, Relative
 from manyheads.modules.stack import Memory
 
 B, T, D, H = 2, 12, 32, 4

@@ -41,7 +41,7 @@ from manyheads.attention.kernels.base import Kernel, Plain, Plan
 from manyheads.attention.kernels.relative import unfit
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair, Places
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2}
 FAST = [name for name in KERNELS if name != "reference"]

@@ -33,7 +33,7 @@ from manyheads import (
 from manyheads.attention.kernels.base import Kernel
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid, Places
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

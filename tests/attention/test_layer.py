@@ -22,7 +22,7 @@ from manyheads import (
 )
 from manyheads.attention.layer import check_heads
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 B, T, D, H = 2, 7, 24, 4
 

@@ -44,7 +44,7 @@ from manyheads.attention.kernels.relative import (
 )
 from manyheads.attention.kernels.relative import relative_attention_backward as backward
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 T, C = 40, 16
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"

@@ -18,7 +18,7 @@ from manyheads import (
     line,
 )
 from manyheads.attention.places import Grid
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 
 DOUBLE = torch.float64
 

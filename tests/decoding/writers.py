@@ -29,8 +29,7 @@ from manyheads import (
     Window,
 )
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.positions import Position
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Position, Relative
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.recurrent import RecurrentDecoder, RecurrentEncoder
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.attention.positions import Concatenated
-from manyheads.attention.relatives import RelativeBias
+from manyheads.attention.positions import Concatenated, RelativeBias
 from manyheads.modules.build import (
     build_classifier,
     build_decoder,

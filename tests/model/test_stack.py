@@ -31,7 +31,7 @@ from manyheads import (
     packed,
 )
 from manyheads.attention.patterns import Pattern
-from manyheads.attention.relatives import Relative
+from manyheads.attention.positions import Relative
 from manyheads.modules.config import NormPosition
 from manyheads.modules.layers import FEED_FORWARDS, NORMS
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from manyheads.attention.patterns import Blocks, Causal, Everything, Window
-from manyheads.attention.positions import Learned, Position, Sinusoidal
-from manyheads.attention.relatives import RelativeBias, Rotary
+from manyheads.attention.positions import Learned, Position, RelativeBias, Rotary, Sinusoidal
 from manyheads.config import Mistakes, read, write
 from manyheads.modules.build import build_decoder, build_encoder, build_encoder_decoder
 from manyheads.modules.config import (

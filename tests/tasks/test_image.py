@@ -11,7 +11,7 @@ import torch
 
 from manyheads.attention.patterns import Causal, Window
 from manyheads.attention.places import grid
-from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Rotary
+from manyheads.attention.positions import Relative, RelativeBias, RelativeContent, Rotary
 from manyheads.attention.rules import Every
 from manyheads.decoding.config import Sampling
 from manyheads.modules.config import TransformerConfig

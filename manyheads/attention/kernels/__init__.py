@@ -1,8 +1,8 @@
 """How the sum is computed: one protocol, several kernels, and the choice among them."""
 
-from manyheads.attention.kernels.base import Kernel, Plan, Work
+from manyheads.attention.kernels.base import Kernel, Plan, Work, finite
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
-from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, finite
+from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen
 
 __all__ = [
     "KERNELS",

@@ -186,3 +186,15 @@ def lacks_triton(work: Work) -> str:
 def repeat_heads(x: Tensor, groups: int) -> Tensor:
     """Keys repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)
+
+
+def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
+    """Refuse NaN and infinity, naming the first place of it."""
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        place = tuple(torch.nonzero(bad)[0].tolist())
+        where = what if pattern is None else f"{what} of {pattern}"
+        raise ValueError(
+            f"{where} should be finite numbers, {x[place].item()} arrived at {place}; "
+            "look at the input there, or lower the learning rate if it came from training"
+        )

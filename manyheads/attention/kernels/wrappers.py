@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias
-from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, make_plan
+from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, finite, make_plan
 from manyheads.attention.kernels.reference import Reference
-from manyheads.attention.patterns import Pattern
 from manyheads.attention.scores import Score
 
 # Weights (B, H, Q, K), those pairs of them that are permitted, the work -> other weights.
@@ -115,15 +114,3 @@ class Checked:
             finite(x, f"the {name}", plan.work.pattern)
         (inner,) = plan.form
         return inner(query, key, value, **how._asdict())
-
-
-def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
-    """Refuse NaN and infinity, naming the first place of it."""
-    bad = ~torch.isfinite(x)
-    if bool(bad.any()):
-        place = tuple(torch.nonzero(bad)[0].tolist())
-        where = what if pattern is None else f"{what} of {pattern}"
-        raise ValueError(
-            f"{where} should be finite numbers, {x[place].item()} arrived at {place}; "
-            "look at the input there, or lower the learning rate if it came from training"
-        )

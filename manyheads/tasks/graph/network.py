@@ -18,7 +18,7 @@ from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.sparse import Sparse
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Graph, Pairs
-from manyheads.attention.relatives import Relative, RelativeBias, RelativeContent, Together
+from manyheads.attention.positions import Relative, RelativeBias, RelativeContent, Together
 from manyheads.attention.rules import Clipped, Edges
 from manyheads.attention.scores import Dot
 from manyheads.modules.build import read_patterns

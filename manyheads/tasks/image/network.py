@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from manyheads.attention.cache import Ring
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Grid, Places
-from manyheads.attention.positions import Learned, Position
-from manyheads.attention.relatives import Relative, RelativeBias
+from manyheads.attention.positions import Learned, Position, Relative, RelativeBias
 from manyheads.attention.rules import Every
 from manyheads.decoding.ring import make_ring
 from manyheads.modules.build import build_position, build_relative, causal_patterns
