@@ -132,6 +132,15 @@ class Bounds:
         logs[at, token] = own
         return logs
 
+    def rule_out_line(self, logs: Tensor, written: int) -> Tensor:
+        """The same for one sequence, logs (T, V) of the token after so many, after one more, ..."""
+        placed = self.forced or self.forbidden or (self.prefix and self.prefix[0])
+        if written and written >= self.shortest and not placed:
+            return forbid(logs, self.never)
+        for i in range(len(logs)):
+            self.rule_out(logs[i : i + 1], written + i, [0])
+        return logs
+
     def check(self, vocabulary: int) -> None:
         named = {"stop": self.stops, "never": self.never}
         named |= {f"place {at}": (one,) for at, one in self.forced.items()}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.draft_table import NO_TABLE, DraftTable
+from manyheads.decoding.drafts import Draft, Drafter, DraftPace
 from manyheads.decoding.step import RewindableStep
 
 ORDERS = 4, 3, 2, 1  # tokens by which what follows is looked up, the most first
-SURE = 0.25  # of the times that something followed: less often is no guess
+SURE = 0.3  # how likely the first guess must be, for a pass of several to be worth it
+STILL = 0.08  # how likely all of them must be, for one more
 Followed = dict[tuple[int, ...], dict[int, int]]  # how often which token followed these
-
+Guess = tuple[int, float]  # a token, and how likely it is
 
 # What is read -> a step that has read nothing yet, and the tokens that writing starts from.
 BeginDraft = Callable[[Sequence[int]], tuple[RewindableStep, list[int]]]
@@ -22,10 +24,17 @@ class LastPass:
     """What the model said after its first wrong guess: often right all the same."""
 
     def __init__(self) -> None:
-        self.beyond: list[int] = []
+        self.pace = DraftPace()
 
-    def start(self, source: Sequence[int]) -> None:
-        self.beyond = []
+    def start(self, source: Sequence[int]) -> Draft:
+        return LastPassDraft()
+
+
+class LastPassDraft:
+    """Of one sequence."""
+
+    def __init__(self) -> None:
+        self.beyond: list[int] = []
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         return self.beyond or [*ids[-1:]]
@@ -35,29 +44,45 @@ class LastPass:
 
 
 class NgramLookup:
-    """What followed the same few tokens before: in what is read, and in all that was written."""
+    """What followed the same few tokens before: in what is read, and in all that was written; and
+    what a table knows of the model, where it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: DraftTable = NO_TABLE) -> None:
+        self.table, self.pace = table, DraftPace()
         self.written: Followed = {}
-        self.source: Followed = {}
-        self.known = 0  # tokens of this sequence that were learned
 
-    def start(self, source: Sequence[int]) -> None:
-        self.source, self.known = {}, 0
-        learn_from(self.source, source, 0)
+    def start(self, source: Sequence[int]) -> Draft:
+        return LookupDraft(self, source)
+
+
+class LookupDraft:
+    """Of one sequence."""
+
+    def __init__(self, known: NgramLookup, source: Sequence[int]):
+        self.known, self.parts = known, known.table.prepare(source)
+        self.learned = 0  # tokens of this sequence that were learned
+        self.read: Followed = {}
+        learn_from(self.read, source, 0)
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        guessed: list[int] = []
+        guessed, likely = list[int](), 1.0
         while len(guessed) < most:
-            token = likeliest((self.source, self.written), [*ids[-max(ORDERS) :], *guessed])
-            if token is None:
+            found = max(self.look_up([*ids, *guessed]), key=lambda one: one[1], default=(0, 0.0))
+            likely *= found[1]
+            if likely < (STILL if guessed else SURE):
                 break
-            guessed.append(token)
+            guessed.append(found[0])
         return guessed
 
+    def look_up(self, ids: Sequence[int]) -> Iterator[Guess]:
+        yield from self.known.table.look_up(self.parts, ids)
+        for table in (self.read, self.known.written):
+            if (found := likeliest(table, ids)) is not None:
+                yield found
+
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
-        learn_from(self.written, ids, self.known)
-        self.known = len(ids)
+        learn_from(self.known.written, ids, self.learned)
+        self.learned = len(ids)
 
 
 def learn_from(table: Followed, ids: Sequence[int], begin: int) -> None:
@@ -68,14 +93,14 @@ def learn_from(table: Followed, ids: Sequence[int], begin: int) -> None:
                 after[ids[end]] = after.get(ids[end], 0) + 1
 
 
-def likeliest(tables: Sequence[Followed], ids: Sequence[int]) -> int | None:
-    """The token that followed the longest known end of these, if often enough the same did."""
+def likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
+    """The token that followed the longest known end of these, and how likely it is: a few times
+    are no proof, and longer ends are better ones."""
     for order in ORDERS:
-        for table in tables if order <= len(ids) else ():
-            after = table.get(tuple(ids[-order:]))
-            if after:
-                token = max(after, key=after.__getitem__)
-                return token if after[token] >= SURE * sum(after.values()) else None
+        after = table.get(tuple(ids[-order:])) if order <= len(ids) else None
+        if after:
+            token = max(after, key=after.__getitem__)
+            return token, after[token] / (sum(after.values()) + 2 / order)
     return None
 
 
@@ -86,27 +111,32 @@ class Smaller:
     """
 
     def __init__(self, begin: BeginDraft):
-        self.begin = begin
-        self.step: RewindableStep | None = None
-        self.begun: list[int] = []
-        self.read: list[int] = []  # all that its step has read
+        self.begin, self.pace = begin, DraftPace()
 
-    def start(self, source: Sequence[int]) -> None:
-        self.step, self.begun = self.begin(source)
-        self.read = []
+    def start(self, source: Sequence[int]) -> Draft:
+        return SmallerDraft(*self.begin(source))
+
+
+class SmallerDraft:
+    """Of one sequence."""
+
+    def __init__(self, step: RewindableStep, begun: list[int]):
+        self.step, self.begun = step, begun
+        self.read: list[int] = []  # all that its step has read
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        assert self.step is not None
         wanted = [*self.begun, *ids]
         same = count_same(self.read, wanted[:-1])  # the last one is always read anew
         if same < len(self.read):
             self.step.crop(same)
         self.read = self.read[:same]
-        guessed, new = list[int](), wanted[same:]
-        while len(guessed) < most:
-            token = int(self.step(torch.tensor([new]))[0].argmax())
+        guessed, new, likely = list[int](), wanted[same:], 1.0
+        while len(guessed) < most and likely >= SURE:
+            scores = self.step(torch.tensor([new]))[0]
             self.read += new
+            token = int(scores.argmax())
+            likely *= float((scores[token] - scores.logsumexp(0)).exp())
             guessed.append(token)
             new = [token]
         return guessed

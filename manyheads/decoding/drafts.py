@@ -1,17 +1,17 @@
 """Tokens guessed ahead and checked together: fewer passes, the same text.
 
 A drafter guesses what comes next; one pass of the model says what it would have written after each
-guess. One rule accepts: would the model have chosen the same token? Where two tokens are so close
-that rounding might decide, which is not the same for one token and for several, the plain step of
-one token is taken instead.
+guess. One rule accepts: would the model have chosen the same token? Several tokens at once are not
+rounded as one by one. Where two tokens are so close that rounding might decide, what was read at
+once is read again, one by one, as it is without a draft.
 
-B rows, T new tokens, V vocabulary.
+T new tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -21,20 +21,36 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Over, Paper, choose_likeliest
-from manyheads.decoding.sample import check_drawn, weigh_tokens
+from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
 
-AHEAD = 4  # tokens that are guessed at most
-# How far apart the first and the second must be for rounding not to decide: of log-probabilities,
-# and of probabilities where tokens are drawn.
+AHEAD = 7  # tokens that are guessed at most
+PATIENCE = 2  # guesses in a row of which nothing was kept, before fewer are made
+REST = 64  # tokens at most that are written without a guess, before another is tried
+# How far apart the log-probabilities of the first and the second must be for rounding not to
+# decide: some times what was seen between one token at a time and several.
 MARGINS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.03}
+# Where scores move by that much, the border between two tokens moves by a quarter of it at most.
+SHARES = 4
 
 
-class Drafter(Protocol):
-    """Who guesses."""
+class DraftPace:
+    """How many are guessed: none for a while where nothing was kept lately."""
 
-    def start(self, source: Sequence[int]) -> None:
-        """A new sequence, and what it is written from: a source, or a prompt."""
+    def __init__(self) -> None:
+        self.missed = self.resting = 0
+
+    def note(self, guessed: int, kept: int) -> None:
+        if not guessed:
+            self.resting -= 1
+            return
+        self.missed = 0 if kept > 0 else self.missed + 1
+        if self.missed >= PATIENCE:
+            self.resting = min(REST, 2 ** (self.missed - PATIENCE + 1))
+
+
+class Draft(Protocol):
+    """The guesses for one sequence."""
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         """What may follow these tokens: as many as it is sure enough of, or none."""
@@ -43,22 +59,34 @@ class Drafter(Protocol):
         """What the sequence has come to, and what the model said after the first wrong guess."""
 
 
-class DraftChoice(NamedTuple):
-    """A token, its log-probability, and how near another one came."""
+class Drafter(Protocol):
+    """Who guesses."""
 
-    token: int
-    log: float
-    margin: float
+    pace: DraftPace  # over all sequences
 
-
-# Log-probabilities (V,) of the token after so many -> the choice.
-Chooser = Callable[[Tensor, int], DraftChoice]
+    def start(self, source: Sequence[int]) -> Draft:
+        """For a new sequence, and what it is written from: a source, or a prompt."""
 
 
-def choose_greedily(logs: Tensor, written: int) -> DraftChoice:
-    first, *second = logs.topk(min(2, len(logs))).values.tolist()
-    token = int(choose_likeliest(logs[None], [0]))  # of equal ones the same as without a draft
-    return DraftChoice(token, float(logs[token]), first - second[0] if second else math.inf)
+class DraftChoices(NamedTuple):
+    """Tokens, their log-probabilities, and how near another one came to each."""
+
+    tokens: list[int]
+    logs: list[float]
+    margins: list[float]
+
+
+# Log-probabilities (T, V) of the token after so many, after one more, ... -> the choices.
+Chooser = Callable[[Tensor, int], DraftChoices]
+
+
+def choose_greedily(logs: Tensor, written: int) -> DraftChoices:
+    best = logs.topk(min(2, logs.shape[1]))
+    tokens, values = best.indices[:, 0].tolist(), best.values.tolist()
+    if len(logs) == 1:  # of equal ones the same as without a draft
+        tokens = choose_likeliest(logs, [0]).tolist()
+    margins = [first - second[0] if second else math.inf for first, *second in values]
+    return DraftChoices(tokens, [first for first, *_ in values], margins)
 
 
 class Drawn:
@@ -69,37 +97,45 @@ class Drawn:
         self.how, self.chance = how, Random(f"{how.seed} {number}")
         self.shares: list[float] = []
 
-    def __call__(self, logs: Tensor, written: int) -> DraftChoice:
-        while len(self.shares) <= written:
+    def __call__(self, logs: Tensor, written: int) -> DraftChoices:
+        while len(self.shares) < written + len(logs):
             self.shares.append(self.chance.random())
-        weights = weigh_tokens(logs[None], self.how)[0].double()
-        behind = weights.cumsum(0)
-        left = (1 - self.shares[written]) * behind[-1]
-        token = min(int(torch.searchsorted(behind, left)), len(weights) - 1)
-        low, high = behind[token] - weights[token], behind[token]
-        near = float(torch.minimum(left - low, high - left) / behind[-1])
-        return DraftChoice(token, float(logs[token]), min(near, self.edge(logs)))
+        shares = self.shares[written : written + len(logs)]
+        weights = weigh_tokens(logs, self.how)
+        tokens = pick(weights, shares)[:, None]
+        behind = weights.double().cumsum(-1)
+        whole, high = behind[:, -1], behind.gather(1, tokens)[:, 0]
+        left = (1 - torch.tensor(shares, dtype=torch.double, device=logs.device)) * whole
+        low = high - weights.gather(1, tokens)[:, 0]
+        near = SHARES * torch.minimum(left - low, high - left) / whole
+        margins = torch.minimum(near, self.find_edges(logs)).tolist()
+        return DraftChoices(tokens[:, 0].tolist(), logs.gather(1, tokens)[:, 0].tolist(), margins)
 
-    def edge(self, logs: Tensor) -> float:
+    def find_edges(self, logs: Tensor) -> Tensor:
         """How near a token is to being let in or left out: then all that is drawn moves."""
         how, scaled = self.how, logs / self.how.temperature
-        found = math.inf
-        if 0 < how.top_k < len(logs):
-            last, first = scaled.topk(how.top_k + 1).values[-2:].tolist()
-            found = min(found, last - first)
-        falling = scaled.softmax(-1).sort(descending=True).values
+        found = torch.full((len(logs),), math.inf, dtype=torch.double, device=logs.device)
+        if 0 < how.top_k < logs.shape[1]:
+            last, first = scaled.topk(how.top_k + 1).values[:, -2:].unbind(-1)
+            found = torch.minimum(found, (last - first).double())
+        if how.top_p < 1 or how.min_p:
+            falling = scaled.softmax(-1).sort(descending=True).values.double()
         if how.top_p < 1:
-            found = min(found, float((falling.cumsum(0) - how.top_p).abs().min()))
+            edge = (falling.cumsum(-1) - how.top_p).abs().amin(-1)
+            found = torch.minimum(found, SHARES * edge)
         if how.min_p:
-            found = min(found, float((falling / falling[0] - how.min_p).abs().min()))
+            edge = (falling / falling[:, :1] - how.min_p).abs().amin(-1)
+            found = torch.minimum(found, edge / how.min_p)
         return found
 
 
 class DraftCounts:
-    """How a text was written: what `verify` and a bench tell."""
+    """How texts were written: what `verify` and a bench tell."""
 
     def __init__(self) -> None:
         self.passes = self.tokens = 0
+        self.drafted = 0  # passes that had guesses in them
+        self.unsure = 0  # tokens that were so near to others that they were read again
         self.margin = math.inf  # the smallest of a token that was taken from a pass of several
 
 
@@ -112,68 +148,90 @@ class DraftedWriting:
         bounds: Bounds,
         choose: Chooser,
         drafter: Drafter,
+        source: Sequence[int] = (),
         *,
         over: Over | None = None,
         counts: DraftCounts | None = None,
     ):
-        self.step, self.bounds, self.choose, self.drafter = step, bounds, choose, drafter
+        self.step, self.bounds, self.choose = step, bounds, choose
+        self.draft, self.pace = drafter.start(source), drafter.pace
         self.over, self.counts = over, counts or DraftCounts()
         self.paper = Paper(bounds.limits(1)[0], bounds)
-        self.unsure = False  # whether the next pass is of one token
+        self.read = self.exact = 0  # tokens that were read; of them those read as without a draft
 
     @torch.no_grad()
-    def run(self, start: Tensor) -> Hypothesis:
-        """Write on from `start` (1, T)."""
-        paper, new, read = self.paper, check_start(start), 0
+    def rounds(self, start: Tensor) -> Iterator[list[tuple[int, float]]]:
+        """Write on from `start` (1, T): after each pass the tokens that are new, and their logs."""
+        if len(start) != 1:
+            raise ValueError(f"one sequence is drafted at a time, {len(start)} came")
+        paper, before = self.paper, check_start(start).shape[1]
         while paper.going:
-            guess = self.guess()
-            ids = torch.cat([new, new.new_tensor([guess])], 1) if guess else new
-            logits = self.step.read(ids)[0, new.shape[1] - 1 :]  # (1 + guesses, V)
-            self.counts.passes += 1
-            stay = read + self.keep(logits, guess) + new.shape[1]
-            read += ids.shape[1]
-            if paper.going and stay < read:
-                self.step.crop(stay)
-                read = stay
-            new = start.new_tensor([paper.ids[-1:]])
-        return paper.hypothesis()
+            had = len(paper.ids)
+            guess = self.guess(before)
+            ids = torch.cat([start, start.new_tensor([[*paper.ids, *guess]])], 1)[:, self.read :]
+            if not self.take(self.pass_over(ids, len(guess)), guess):
+                self.take(self.read_exactly(start), [])
+            elif paper.going:
+                self.rewind(before + len(paper.ids) - 1)
+            yield [*zip(paper.ids[had:], paper.logs[had:], strict=True)]
 
-    def guess(self) -> list[int]:
-        ids, unsure = self.paper.ids, self.unsure
-        self.unsure = False
+    def pass_over(self, ids: Tensor, guessed: int) -> Tensor:
+        """One pass over new tokens (1, T) -> logits of what follows the last but guesses, and each
+        of them (1 + guessed, V)."""
+        logits = self.step.read(ids)[0, -guessed - 1 :]
+        exact = self.read == self.exact and not guessed and (ids.shape[1] == 1 or not self.read)
+        self.read += ids.shape[1]
+        self.exact = self.read if exact else self.exact
+        self.counts.passes += 1
+        return logits
+
+    def read_exactly(self, start: Tensor) -> Tensor:
+        """All that was read at once again, one by one -> logits of what follows (1, V)."""
+        self.counts.unsure += 1
+        self.rewind(self.exact)
+        ids = torch.cat([start, start.new_tensor([self.paper.ids])], 1)
+        if not self.read:
+            logits = self.pass_over(start, 0)
+        while self.read < ids.shape[1]:
+            logits = self.pass_over(ids[:, self.read : self.read + 1], 0)
+        return logits
+
+    def rewind(self, length: int) -> None:
+        if length < self.read:
+            self.step.crop(length)
+            self.read, self.exact = length, min(length, self.exact)
+
+    def guess(self, before: int) -> list[int]:
+        ids = self.paper.ids
         room = min(AHEAD, self.paper.limit - len(ids) - 1)
-        if unsure or not ids or room < 1:
+        # A long start is read by itself, so that it need not be read again.
+        if room < 1 or self.pace.resting > 0 or (not ids and before > 1):
             return []
-        return self.drafter.propose(ids, room)[:room]
+        return self.draft.propose(ids, room)[:room]
 
-    def keep(self, logits: Tensor, guess: list[int]) -> int:
-        """Write what the model chooses after each right guess; how many guesses stay read: -1 where
-        the token before them is to be read again, by itself.
-        """
-        for i in range(len(guess) + 1):
-            choice = self.choose_next(logits[i])
-            if guess and choice.margin <= MARGINS[logits.dtype]:
-                self.unsure = True
-                return i - 1
-            if guess:
-                self.counts.margin = min(self.counts.margin, choice.margin)
-            self.write(choice)
-            right = i < len(guess) and choice.token == guess[i]
-            if not right or not self.paper.going:
+    def take(self, logits: Tensor, guess: list[int]) -> bool:
+        """Write what the model chooses after each right guess; whether it was sure to the end."""
+        paper, exact = self.paper, self.read == self.exact
+        had = len(paper.ids)
+        logs = self.bounds.rule_out_line(to_log_probs(logits.contiguous()), had)
+        tokens, found, margins = self.choose(logs, had)
+        bound, kept, sure = MARGINS[logits.dtype], 0, True
+        for token, log, margin, guessed in zip(tokens, found, margins, [*guess, None], strict=True):
+            sure = exact or not margin <= bound
+            if not sure:
                 break
-        self.drafter.tell(self.paper.ids, logits[i + 1 :].argmax(-1).tolist())
-        return i
-
-    def choose_next(self, logits: Tensor) -> DraftChoice:
-        written = len(self.paper.ids)
-        logs = self.bounds.rule_out(to_log_probs(logits[None].clone()), written, [0])
-        return self.choose(logs[0], written)
-
-    def write(self, choice: DraftChoice) -> None:
-        self.paper.take(0, [choice.token], [choice.log])
-        if self.paper.going and self.over is not None:
-            self.paper.going = not self.over(0, choice.token)
-        self.counts.tokens += 1
+            self.counts.margin = self.counts.margin if exact else min(self.counts.margin, margin)
+            paper.take(0, [token], [log])
+            kept += 1
+            if paper.going and self.over is not None:
+                paper.going = not self.over(0, token)
+            if not paper.going or token != guessed:
+                break
+        self.counts.tokens += kept
+        self.counts.drafted += bool(guess)
+        self.pace.note(len(guess), kept - 1)
+        self.draft.tell(paper.ids, tokens[kept:])
+        return sure
 
 
 def write_drafted(
@@ -182,11 +240,18 @@ def write_drafted(
     bounds: Bounds,
     how: Sampling,
     drafter: Drafter,
+    source: Sequence[int] = (),
     number: int = 0,
     over: Over | None = None,
+    counts: DraftCounts | None = None,
 ) -> Hypothesis:
-    """What `decode` writes from `start` (1, T) in fewer passes; the drafter has been started."""
-    if len(start) != 1:
-        raise ValueError(f"one sequence is drafted at a time, {len(start)} came")
-    choose: Chooser = Drawn(how, number) if how.chosen == "sample" else choose_greedily
-    return DraftedWriting(step, bounds, choose, drafter, over=over).run(start)
+    """What `decode` writes from `start` (1, T), in fewer passes."""
+    choose = choose_as(how, number)
+    writing = DraftedWriting(step, bounds, choose, drafter, source, over=over, counts=counts)
+    for _ in writing.rounds(start):
+        pass
+    return writing.paper.hypothesis()
+
+
+def choose_as(how: Sampling, number: int) -> Chooser:
+    return Drawn(how, number) if how.chosen == "sample" else choose_greedily

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from writers import SOURCES, STOP, TRANSFORMERS, Chain, Scripted, begin, model_of, translator
+from writers import SOURCES, STOP, TRANSFORMERS, Chain, Fixed, Scripted, begin, model_of, translator
 
 from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
 from manyheads.decoding.drafters import LastPass, NgramLookup, Smaller, make_drafter
 from manyheads.decoding.drafts import (
+    Draft,
     DraftCounts,
     DraftedWriting,
     Drafter,
@@ -29,6 +30,12 @@ class Told(LastPass):
     def __init__(self, guesses: Sequence[int]):
         super().__init__()
         self.guesses = guesses
+
+    def start(self, source: Sequence[int]) -> Draft:
+        return self
+
+    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+        pass
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         return [*self.guesses[len(ids) : len(ids) + most]]
@@ -53,9 +60,8 @@ def test_every_drafter_leaves_the_text_as_it_is(name: str, kind: str) -> None:
         memory = network.encode(SOURCES).select(torch.tensor([i]))
         drafter = drafters(memory)[name]
         for config in (DecodingConfig(), how):
-            drafter.start([5, 6, 7])
             step = CachedStep(network.decoder, memory)
-            found = write_drafted(step, begin(1), bounds, config, drafter, number=i)
+            found = write_drafted(step, begin(1), bounds, config, drafter, [5, 6, 7], number=i)
             plain = CachedStep(network.decoder, memory)
             if config is how:
                 (wanted,) = sample(plain, begin(1), bounds, how, [i])
@@ -69,28 +75,54 @@ def test_every_drafter_leaves_the_text_as_it_is(name: str, kind: str) -> None:
 def test_what_is_guessed_right_takes_fewer_passes() -> None:
     script, counts = [3, 4, 5, 6, 7, 8, 9, STOP], DraftCounts()
     step: Any = Scripted(script)
-    writing = DraftedWriting(
-        step, Bounds(STOP, 20), choose_greedily, Told([3, 4, 5, 6, 9, 9, 9]), counts=counts
-    )
-    assert writing.run(begin(1)).ids == script[:-1]
-    # The first by itself; then three guesses are right, the fourth is not; then one by one.
-    assert (counts.tokens, counts.passes) == (8, 4)
+    told = Told([3, 4, 5, 6, 9, 9, 9])
+    writing = DraftedWriting(step, Bounds(STOP, 20), choose_greedily, told, counts=counts)
+    assert [[token for token, _ in new] for new in writing.rounds(begin(1))] == [
+        [3, 4, 5, 6, 7],  # four guesses are right, the fifth is not
+        [8],  # nor is this
+        [9, STOP],
+    ]
+    assert (counts.tokens, counts.passes, counts.drafted) == (8, 3, 3)
     assert counts.margin > 1
 
 
-def test_where_two_are_near_the_plain_step_decides() -> None:
-    class Near(Chain):
+def test_where_two_are_near_all_is_read_as_without_a_draft() -> None:
+    """One token at a time and several are rounded differently: what was read so decides."""
+
+    class Rounded(Chain):
+        def __init__(self) -> None:
+            super().__init__([0], 6)
+            self.widths: list[int] = []
+
+        def read(self, ids: torch.Tensor) -> torch.Tensor:
+            self.widths.append(ids.shape[1])
+            logits = super().read(ids)
+            # A network's cache, too, remembers how it was read.
+            if self.history.shape[1] == 5 and self.widths[-5:] == [1] * 5:
+                logits[:, -1, 4] += 2e-4
+            return logits
+
         def scores(self, source: int, history: list[int]) -> torch.Tensor:
             logits = torch.zeros(6)
-            logits[3], logits[4] = 5, 5 - 1e-4 if len(history) == 3 else 0
+            logits[3], logits[4] = 5, 5 - 1e-4 if len(history) == 5 else 0
             return logits if len(history) < 6 else 9 * torch.eye(6)[STOP]
 
-    counts, step = DraftCounts(), Near([0], 6)
+    wanted = greedy(Rounded(), begin(1), Bounds(STOP, 9))
+    assert wanted[0].ids == [3, 3, 3, 3, 4]
+    counts, step = DraftCounts(), Rounded()
     told: Any = Told([3] * 9)
-    found = DraftedWriting(step, Bounds(STOP, 9), choose_greedily, told, counts=counts)
-    assert found.run(begin(1)).ids == [3] * 5
-    # The pass that was unsure is followed by one of a single token.
-    assert counts.passes > 3
+    found = write_drafted(step, begin(1), Bounds(STOP, 9), DecodingConfig(), told, counts=counts)
+    assert found == wanted[0]
+    assert counts.unsure == 1
+    assert step.widths[:6] == [8, 1, 1, 1, 1, 1]
+
+
+def test_who_guesses_wrong_is_asked_less_and_less() -> None:
+    counts, bounds = DraftCounts(), Bounds(None, 200)
+    step: Any = Fixed([0.1, 0.2, 0.3, 0.4])
+    write_drafted(step, begin(1), bounds, DecodingConfig(), Told([1] * 300), counts=counts)
+    assert counts.tokens == counts.passes == 200
+    assert counts.drafted < 12
 
 
 def test_limits_stops_and_forbidden_tokens_hold() -> None:
@@ -110,13 +142,15 @@ def test_a_text_may_end_otherwise() -> None:
 
 
 def test_chance_near_an_edge_is_unsure() -> None:
-    logs = torch.tensor([0.6, 0.3, 0.1]).log()
+    logs = torch.tensor([[0.6, 0.3, 0.1]]).log()
     drawn = Drawn(Sampling(temperature=1.0), number=0)
     drawn.shares = [0.4 + 1e-6, 0.7]
-    assert drawn(logs, 0).margin < 1e-4
-    assert drawn(logs, 1).margin == pytest.approx(0.3)
-    assert Drawn(Sampling(temperature=1.0, top_p=0.9001), 0).edge(logs) < 1e-3
-    assert Drawn(Sampling(temperature=1.0, top_k=1), 0).edge(logs) == pytest.approx(math.log(2))
+    near, far = drawn(logs.expand(2, -1), 0).margins
+    assert near < 1e-4
+    assert far == pytest.approx(4 * 0.3)
+    assert float(Drawn(Sampling(temperature=1.0, top_p=0.9001), 0).find_edges(logs)) < 1e-3
+    top = Drawn(Sampling(temperature=1.0, top_k=1), 0).find_edges(logs)
+    assert float(top) == pytest.approx(math.log(2))
 
 
 def test_what_cannot_be_drafted_is_refused() -> None:

@@ -112,9 +112,8 @@ def write_on(
         bounds, numbers = make_bounds(codec, how), [first + i for i in rows]
         ended = over if how.stop else None
         if drafter is not None:
-            drafter.start(begun[rows[0]])
-            step = make_step(author, how)
-            one = write_drafted(step, start, bounds, how, drafter, numbers[0], ended)
+            step, source = make_step(author, how), begun[rows[0]]
+            one = write_drafted(step, start, bounds, how, drafter, source, numbers[0], ended)
             written = [[one]]
         elif can_be_recorded(author, start, how):
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)

@@ -75,8 +75,8 @@ def write_targets(
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
         if drafter is not None:
-            drafter.start(sources[rows[0]])
-            return [[write_drafted(step, start, bounds, how, drafter, own[0])]]
+            source = sources[rows[0]]
+            return [[write_drafted(step, start, bounds, how, drafter, source, own[0])]]
         return decode(step, start, bounds, how, own)
 
     several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam

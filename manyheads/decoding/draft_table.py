@@ -1,0 +1,147 @@
+"""What a model most often writes next, counted once in what it has written.
+
+An entry says which token followed, where the token before it and one or two neighbours of the
+source were the same; or the two to four tokens before it, where nothing is read. Of all that were
+counted those are kept by which a token was guessed right.
+
+T tokens, K keys by which each is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+LEAST, LIKELY = 2, 0.3  # times that an entry was met, and how likely its token is at least
+DOUBT = 2  # times more that another token might have followed
+MOST = 110_000  # entries that are kept: 7 bytes each
+WRONG = 0.5  # of a right guess, that a wrong one costs
+BEFORE, BEHIND = -2, -3  # in the place of a token: before the first, behind the last
+ORDERS = 2, 3, 4
+# A key is a sum of products: equal ones are rare, and a wrong guess changes no text.
+FACTORS = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F
+MASK = 0xFFFFFFFF
+
+Ids = Sequence[int]
+Entry = tuple[int, float]  # a token, and how likely it is
+
+
+class DraftTable:
+    """Entries by their keys."""
+
+    def __init__(self, entries: dict[int, Entry], reads: bool = False):
+        """`reads`: whether they are of a source, too."""
+        self.entries, self.reads = entries, reads
+
+    def prepare(self, source: Ids) -> list[int]:
+        """What keys have of the source."""
+        return source_parts(source) if self.reads and self.entries else []
+
+    def look_up(self, parts: Sequence[int], ids: Ids) -> Iterator[Entry]:
+        """What may follow these tokens."""
+        if self.entries:
+            keys = keys_after(parts, ids, self.reads)
+            yield from (found for key in keys if (found := self.entries.get(key)) is not None)
+
+    def tensors(self) -> dict[str, Tensor]:
+        keys = np.array([*self.entries], dtype=np.uint32).view(np.int32)
+        tokens, sure = zip(*self.entries.values(), strict=True) if self.entries else ((), ())
+        return {
+            "keys": torch.from_numpy(keys),
+            "tokens": torch.tensor(tokens, dtype=torch.int32).to(torch.uint16),
+            "sure": torch.tensor([round(255 * x) for x in sure], dtype=torch.uint8),
+        }
+
+    @staticmethod
+    def of(tensors: dict[str, Tensor], reads: bool) -> DraftTable:
+        keys = tensors["keys"].numpy().view(np.uint32).tolist()
+        sure = (tensors["sure"].float() / 255).tolist()
+        both = zip(tensors["tokens"].tolist(), sure, strict=True)
+        return DraftTable(dict(zip(keys, both, strict=True)), reads)
+
+
+NO_TABLE = DraftTable({})
+
+
+def source_parts(source: Ids) -> list[int]:
+    """Of each token, and of each two neighbours."""
+    _, second, third, fourth = FACTORS
+    ends = zip([BEFORE, *source], [*source, BEHIND], strict=True)
+    return [second * one for one in dict.fromkeys(source)] + [
+        third * one + fourth * two for one, two in ends
+    ]
+
+
+def keys_after(parts: Sequence[int], ids: Ids, reads: bool) -> list[int]:
+    """The keys of what follows these tokens."""
+    last = FACTORS[0] * (ids[-1] if ids else BEFORE)
+    keys = [part + last & MASK for part in parts]
+    for order in ORDERS[:1] if reads else ORDERS:
+        before = [*ids[-order:]] if len(ids) >= order else [BEFORE, *ids]
+        keys.append(sum(a * b for a, b in zip(before, FACTORS, strict=False)) + order & MASK)
+        if len(ids) < order:
+            break
+    return keys
+
+
+def make_table(pairs: Iterable[tuple[Ids, Ids]], most: int = MOST) -> DraftTable:
+    """Of sources, empty ones where nothing is read, and what was written for each, its stop too."""
+    every = [list_keys(source, written) for source, written in pairs]
+    reads = any(len(keys) > len(ORDERS) for rows, _ in every for keys in rows[:1])
+    met = np.concatenate([pack_pairs(rows, written) for rows, written in every])
+    keys, tokens, sure = count_pairs(met)
+    kept = elect(every, keys, tokens, sure)
+    best = np.argsort(-kept, kind="stable")[:most]
+    best = np.sort(best[kept[best] >= 1])
+    entries = zip(tokens[best].tolist(), sure[best].tolist(), strict=True)
+    return DraftTable(dict(zip(keys[best].tolist(), entries, strict=True)), reads)
+
+
+Keys = tuple[list[list[int]], Ids]  # of each token of a sequence, and the tokens
+
+
+def list_keys(source: Ids, written: Ids) -> Keys:
+    parts = source_parts(source) if source else []
+    return [keys_after(parts, written[:t], bool(source)) for t in range(len(written))], written
+
+
+def pack_pairs(rows: list[list[int]], written: Ids) -> NDArray[np.uint64]:
+    """A key and the token that followed it, as one number each."""
+    flat = np.array([key for keys in rows for key in keys], dtype=np.uint64)
+    followed = np.repeat(np.array(written, dtype=np.uint64), [*map(len, rows)])
+    return (flat << np.uint64(32)) + followed
+
+
+def count_pairs(met: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Likely]:
+    """Keys in order, the token that followed each most often, and how likely it is."""
+    pairs, times = np.unique(met, return_counts=True)
+    of, follow = (pairs >> np.uint64(32)).astype(np.uint32), pairs.astype(np.uint32)
+    keys, first = np.unique(of, return_index=True)
+    total = np.add.reduceat(times, first)
+    order = np.lexsort((-times, of))  # of each key the most frequent first
+    best = order[first]
+    sure = times[best] / (total + DOUBT)
+    chosen = (total >= LEAST) & (sure >= LIKELY)
+    return keys[chosen], follow[best][chosen], sure[chosen]
+
+
+Likely = NDArray[np.float64]
+
+
+def elect(
+    every: Sequence[Keys], keys: NDArray[np.uint32], tokens: NDArray[np.uint32], sure: Likely
+) -> Likely:
+    """How often each entry was the likeliest and right, less a share of how often it was wrong."""
+    won = np.zeros(len(keys))
+    for rows, written in every:
+        for asked, token in zip(rows, written, strict=True):
+            at = np.searchsorted(keys, np.array(asked, dtype=np.uint32)).clip(max=len(keys) - 1)
+            at = at[keys[at] == asked]
+            if len(at):
+                best = at[sure[at].argmax()]
+                won[best] += 1 if tokens[best] == token else -WRONG
+    return won
