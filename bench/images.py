@@ -7,6 +7,8 @@
     python bench/images.py digits --mnist FOLDER --minutes 3   the built-in model
     python bench/images.py upscale --cifar FOLDER --minutes 4
     python bench/images.py sampling --run runs/images/best  images a second, step by step
+    python bench/images.py compression --run runs/images/best --cifar FOLDER    bit for bit?
+    python bench/images.py formats --cifar FOLDER           PNG, WebP, JPEG XL: needs Pillow
     python bench/images.py growth                           what a token costs, to 256 x 256 x 3
     python bench/images.py memory --cifar FOLDER --quick    toy sizes, to see that it runs
 
@@ -27,12 +29,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from manyheads.attention.patterns import Blocks, Causal
 from manyheads.attention.places import grid
 from manyheads.attention.positions import Rotary
+from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.learn import Request, begin, fit_into, go_on, resolve
 from manyheads.models import load
@@ -41,11 +45,14 @@ from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.evaluation import evaluate_images
+from manyheads.tasks.image.formats import measure_formats
 from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.packing import compress_images, decompress_images, number_names
 from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
-from manyheads.tasks.image.sources import read_pictures
+from manyheads.tasks.image.sources import Pictures, read_pictures
 from manyheads.training.distributed import join
+from manyheads.training.files import WEIGHTS
 from manyheads.training.run import Run
 from manyheads.training.trainer import Callback, StepLog
 from manyheads.training.weights import count_parameters
@@ -294,6 +301,50 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+# ---- compression -----------------------------------------------------------------------------
+
+
+def pack_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All test images into a file and out again, beside how likely `evaluate` finds them."""
+    model: ImageModel = load(asked.run, asked.device)  # type: ignore[assignment]
+    codec, pictures = model.task.codec, read_tests(asked)
+    levels = codec.quantize(torch.from_numpy(pictures.pixels))
+    pictures.pixels = codec.brighten(levels).numpy()  # black and white, where those are all
+    nats = float(model.score(pictures.pixels, pictures.labels).sum())
+    began = time.perf_counter()
+    head, parts = compress_images(model, pictures, number_names(len(pictures)))
+    size, packed = write_packed(asked.run / "test.mh", head, parts), time.perf_counter()
+    again = decompress_images(model, *read_packed(asked.run / "test.mh"))
+    ended, values = time.perf_counter(), pictures.pixels.size
+    coded = 8 * sum(len(part.data) for part in parts)
+    yield {
+        "part": "compression",
+        "name": asked.run.name,
+        "images": len(pictures),
+        "bit_equal": int((again == pictures.pixels).all((1, 2, 3)).sum()),
+        "bytes": size,
+        "bits_per_dim": 8 * size / values,
+        "likely_bits_per_dim": nats / math.log(2) / values,
+        "more_than_likely": coded * math.log(2) / nats - 1,
+        "compress_seconds": round(packed - began, 1),
+        "decompress_seconds": round(ended - packed, 1),
+        "weights_bytes": (asked.run / WEIGHTS).stat().st_size,
+    }
+
+
+def format_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    pictures = read_tests(asked)
+    for name, size in measure_formats(pictures.pixels).items():
+        bits = 8 * size / pictures.pixels.size
+        counts = {"images": len(pictures), "bytes": size, "bits_per_dim": bits}
+        yield {"part": "formats", "name": name, **counts}
+
+
+def read_tests(asked: argparse.Namespace) -> Pictures:
+    pictures = read_pictures([(asked.cifar or asked.mnist) / "test.npz"])
+    return pictures[np.arange(len(pictures))[: 70 if asked.quick else asked.images]]
+
+
 # ---- larger images ---------------------------------------------------------------------------
 
 SEEN = {
@@ -337,7 +388,8 @@ def time_step(stack: Stack, x: torch.Tensor, at: Any) -> float:
 # ---- what is asked for -----------------------------------------------------------------------
 
 
-PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling", "growth"]
+PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling"]
+PARTS += ["compression", "formats", "growth"]
 
 
 def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -354,6 +406,10 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
     if asked.part == "sampling":
         yield from draw_rows(asked)
+    if asked.part == "compression":
+        yield from pack_rows(asked)
+    if asked.part == "formats":
+        yield from format_rows(asked)
     if asked.part == "growth":
         yield from grow_rows(asked)
 
@@ -364,7 +420,8 @@ def main() -> None:
     options.add_argument("setting", nargs="*", help="settings of a recipe, over those here")
     options.add_argument("--cifar", type=Path, help="a folder with train*.npz and test.npz")
     options.add_argument("--mnist", type=Path, help="the same, of MNIST")
-    options.add_argument("--run", type=Path, help="a run to draw with")
+    options.add_argument("--run", type=Path, help="a run to draw or compress with")
+    options.add_argument("--images", type=int, help="compress so many; default: all")
     options.add_argument("--minutes", type=float, help="train for so long, instead of by steps")
     options.add_argument("--out", type=Path, default=Path("runs/images"), help="where runs lie")
     options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -7,24 +7,24 @@ B symbols that come at once, V values that each may have.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from bisect import bisect_right
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 WHOLE = 1 << 64  # the range that bytes stand for
 LEAST = 1 << 48  # a narrower one is widened by two bytes
 TOTAL = 1 << 24  # counts of all values together, about
 
-Counts = NDArray[np.int64]  # (B, V + 1): how many are below each value, and of all
 
+def count_symbols(logs: Tensor) -> Tensor:
+    """Log-probabilities (B, V) -> how many counts are below each value, and of all, (B, V + 1).
 
-def count_symbols(logs: Tensor) -> Counts:
-    """Log-probabilities (B, V) as counts that are 1 or more, so that everything can be said."""
-    shares = logs.double().exp().cpu().numpy()
-    counts = (shares * (TOTAL - logs.shape[1])).astype(np.int64) + 1
-    below = np.zeros((len(counts), logs.shape[1] + 1), np.int64)
-    np.cumsum(counts, 1, out=below[:, 1:])
-    return below
+    Each value has 1 or more, so that everything can be said.
+    """
+    shares = logs.double().exp() * (TOTAL - logs.shape[1])
+    return F.pad((shares.long() + 1).cumsum(1), (1, 0))
 
 
 class RangeEncoder:
@@ -33,12 +33,10 @@ class RangeEncoder:
     def __init__(self) -> None:
         self.low, self.range, self.written = 0, WHOLE - 1, bytearray()
 
-    def encode(self, below: Counts, symbols: NDArray[np.int64]) -> None:
+    def encode(self, below: Tensor, symbols: Tensor) -> None:
         """These symbols (B,), one after another."""
-        rows = np.arange(len(symbols))
-        starts, ends = below[rows, symbols], below[rows, symbols + 1]
-        each = zip(starts.tolist(), ends.tolist(), below[:, -1].tolist(), strict=True)
-        for start, end, total in each:
+        ends = below.gather(1, torch.stack([symbols, symbols + 1], 1))
+        for start, end, total in torch.cat([ends, below[:, -1:]], 1).tolist():
             one = self.range // total
             self.low += start * one
             self.range = (end - start) * one
@@ -80,19 +78,22 @@ class RangeDecoder:
         self.code = int.from_bytes(written[:8].ljust(8, b"\0"), "big")
         self.range = WHOLE - 1
 
-    def decode(self, below: Counts) -> NDArray[np.int64]:
+    def decode(self, below: Tensor) -> Tensor:
         """As many symbols as there are rows of counts."""
-        found = np.empty(len(below), np.int64)
-        for row, counts in enumerate(below):
-            one = self.range // int(counts[-1])
-            place = min(self.code // one, int(counts[-1]) - 1)
-            symbol = int(counts.searchsorted(place, side="right")) - 1
-            self.code -= int(counts[symbol]) * one
-            self.range = int(counts[symbol + 1] - counts[symbol]) * one
+        wide, found = below.shape[1], []
+        # To look into it makes no arrays.
+        counts = memoryview(below.cpu().numpy().reshape(-1))  # type: ignore[arg-type]
+        for first in range(0, len(counts), wide):
+            last = first + wide - 1
+            one = self.range // counts[last]
+            place = min(self.code // one, counts[last] - 1)
+            at = bisect_right(counts, place, first, last) - 1
+            self.code -= counts[at] * one
+            self.range = (counts[at + 1] - counts[at]) * one
             while self.range < LEAST:
                 more = self.written[self.place : self.place + 2].ljust(2, b"\0")
                 self.code = self.code << 16 | int.from_bytes(more, "big")
                 self.range <<= 16
                 self.place += 2
-            found[row] = symbol
-        return found
+            found.append(at - first)
+        return torch.tensor(found)

@@ -35,7 +35,7 @@ class SymbolWriter:
     def __call__(self, logs: Tensor) -> Tensor:
         symbols = self.symbols[: len(logs), self.place]
         self.place += 1
-        self.coder.encode(count_symbols(logs), symbols.cpu().numpy())
+        self.coder.encode(count_symbols(logs), symbols)
         return symbols
 
 
@@ -46,7 +46,7 @@ class SymbolReader:
         self.coder = RangeDecoder(data)
 
     def __call__(self, logs: Tensor) -> Tensor:
-        return torch.from_numpy(self.coder.decode(count_symbols(logs))).to(logs.device)
+        return self.coder.decode(count_symbols(logs)).to(logs.device)
 
 
 # ---- what has to be the same on both sides ----------------------------------------------------
@@ -80,9 +80,9 @@ def refuse_another(model: Model, head: dict[str, Any]) -> None:
             )
 
 
-def explain_damage(head: dict[str, Any], part: int) -> str:
+def explain_damage(head: dict[str, Any], what: str) -> str:
     here, there = torch.__version__, head["torch"]
     why = "the file is damaged"
     if here != there:
         why += f", or torch {here} computes otherwise than torch {there}, which compressed it"
-    return f"part {part + 1} does not come out as it went in: {why}; nothing is written"
+    return f"{what} does not come out as it went in: {why}; nothing is written"

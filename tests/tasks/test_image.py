@@ -218,6 +218,20 @@ def test_a_recorded_step_draws_the_same_images(kind: str, given: int) -> None:
             assert torch.equal(drawn, wanted)
 
 
+def test_a_recorded_step_says_of_images_what_a_plain_one_does() -> None:
+    codec = CODECS["pixels in tiles, of classes"]
+    network = network_of(task_of(codec))
+    condition = network.condition(torch.tensor([[0], [1]]), None)
+    ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape))))
+    plain, recorder = (
+        ImageStep(network, codec, condition),
+        ImageRecorder(network, codec, condition.flip(0), Sampling(), 2),
+    )
+    recorder.start(condition)
+    for new in ids.split(1, 1):
+        torch.testing.assert_close(recorder(new), plain(new), atol=2e-4, rtol=1e-4)
+
+
 def test_a_pixel_lies_in_the_small_one_that_is_the_mean_of_its_square() -> None:
     codec = replace(CODECS["pixels of small images"], tile=4)
     small = torch.randint(16, (1, 2, 2, 3), dtype=torch.uint8)

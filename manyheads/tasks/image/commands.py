@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import sys
 import time
@@ -19,17 +18,17 @@ from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
+from manyheads.tasks.image.formats import measure_formats
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import (
-    check_names,
     compress_images,
     decompress_images,
     name_files,
+    read_names,
 )
-from manyheads.tasks.image.sheet import encode_png, enlarge, make_sheet, save_gif, save_png
+from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
 from manyheads.tasks.image.sources import (
-    import_pillow,
     read_picture,
     read_pictures,
     same_colours,
@@ -124,10 +123,10 @@ def compress(model: ImageModel, options: CompressOptions) -> None:
 
 def describe_size(model: ImageModel, images: NDArray[np.uint8], packed: int) -> str:
     """Bytes and bits, beside other formats, and from when on the weights are paid for."""
-    others = {"PNG": sum(len(encode_png(image)) for image in images), **encode_others(images)}
+    others = measure_formats(images)
     lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]
     for name, size in others.items():
-        lines.append(f"  {name:5} {size:12,} bytes, {8 * size / images.size:.3f} bits/dim")
+        lines.append(f"  {name:7} {size:12,} bytes, {8 * size / images.size:.3f} bits/dim")
     weights, best = (model.task.held_in() / WEIGHTS).stat().st_size, min(others.values())
     if best > packed:
         count = math.ceil(weights * len(images) / (best - packed))
@@ -135,26 +134,10 @@ def describe_size(model: ImageModel, images: NDArray[np.uint8], packed: int) -> 
     return "\n".join(lines)
 
 
-def encode_others(images: NDArray[np.uint8]) -> dict[str, int]:
-    """Bytes in other formats that are installed."""
-    pillow, _ = import_pillow()
-    sizes = {}
-    for name, extension in (("WebP", ".webp"), ("JXL", ".jxl")):
-        if extension not in pillow.registered_extensions():
-            continue
-        total = 0
-        for image in images:
-            file = io.BytesIO()
-            pillow.fromarray(same_colours(image, 3)).save(file, extension[1:], lossless=True)
-            total += file.tell()
-        sizes[name] = total
-    return sizes
-
-
 def decompress(model: ImageModel, options: DecompressOptions) -> None:
     assert options.out is not None
     head, parts = read_packed(options.file[0])
-    names, tokens = check_names(head["names"]), head["images"] * model.task.codec.tokens
+    names, tokens = read_names(head), head["images"] * model.task.codec.tokens
     with count_amount(tokens, "tokens", "decompressed") as told:
         images = decompress_images(model, head, parts, told)
     if options.out.suffix == ".npz":

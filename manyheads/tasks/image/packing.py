@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart
+from manyheads.decoding.config import Sampling
 from manyheads.devices import using
+from manyheads.modules.transformer import Decoder
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sources import Pictures
 from manyheads.tasks.packing import (
     CodeSymbols,
@@ -30,7 +33,7 @@ from manyheads.tasks.packing import (
     refuse_another,
 )
 
-LANES = 64  # images that are read together
+LANES = {"cpu": 64, "cuda": 512}  # images that are read together
 
 Bytes = NDArray[np.uint8]
 Told = Callable[[float], None]
@@ -40,23 +43,24 @@ def compress_images(
     model: ImageModel, pictures: Pictures, names: Sequence[str], told: Told = lambda more: None
 ) -> tuple[dict[str, Any], list[PackedPart]]:
     """A head and parts for `write_packed`; what would not come out as it is, is refused."""
-    codec, lanes = model.task.codec, min(LANES, len(pictures))
+    codec, lanes = model.task.codec, min(LANES[model.device.type], len(pictures))
     refuse_loss(model, pictures)
     levels = codec.quantize(torch.from_numpy(pictures.pixels))
     head = {
         **describe_machine(model),
         "lanes": lanes,
         "images": len(pictures),
-        "names": [*names],
+        "names": [] if [*names] == number_names(len(names)) else [*names],
         "labels": pictures.labels if codec.classes else [],
     }
-    parts = []
+    parts, coding = [], LaneCoding(model, head)
     for begin in range(0, len(pictures), lanes):
         some = levels[begin : begin + lanes]
         values = codec.split(codec.encode(some).to(model.device))  # (B, N, P)
         writer = SymbolWriter(values.flatten(1))
-        run_lanes(model, head, begin, len(some), writer, told)
-        parts.append(PackedPart(writer.coder.finish(), zlib.crc32(some.numpy().tobytes())))
+        coding.run(begin, len(some), writer, told)
+        data = check_images(some) + writer.coder.finish()
+        parts.append(PackedPart(data, zlib.crc32(some.numpy().tobytes())))
     return head, parts
 
 
@@ -66,50 +70,74 @@ def decompress_images(
     """Bytes (N, rows, columns, channels); none where one of them is not what went in."""
     codec, lanes = model.task.codec, head["lanes"]
     refuse_another(model, head)
-    found = []
+    found, coding = [], LaneCoding(model, head)
     for number, part in enumerate(parts):
         begin = number * lanes
         count = min(lanes, head["images"] - begin)
-        ids = run_lanes(model, head, begin, count, SymbolReader(part.data), told)
-        levels = codec.decode(ids).cpu()
-        if zlib.crc32(levels.numpy().tobytes()) != part.checksum:
-            raise ValueError(explain_damage(head, number))
+        checks, data = part.data[:count], part.data[count:]
+        levels = codec.decode(coding.run(begin, count, SymbolReader(data), told)).cpu()
+        again = check_images(levels)
+        if again != checks or zlib.crc32(levels.numpy().tobytes()) != part.checksum:
+            each = zip(checks, again, strict=False)
+            wrong = next((i for i, (a, b) in enumerate(each) if a != b), 0)
+            raise ValueError(explain_damage(head, f"image {begin + wrong + 1:,}"))
         found.append(levels)
     return codec.brighten(torch.cat(found)).numpy()
 
 
-@torch.no_grad()
-@using(1)
-def run_lanes(
-    model: ImageModel,
-    head: dict[str, Any],
-    begin: int,
-    count: int,
-    code: CodeSymbols,
-    told: Told,
-) -> Tensor:
-    """Token by token of `count` images from `begin` on; lanes that none is in do as the first."""
-    task, codec, network, lanes = model.task, model.task.codec, model.network, head["lanes"]
-    classes = None
-    if codec.classes:
-        labels = head["labels"][begin : begin + count]
-        numbers = [codec.class_number(label) for label in labels]
-        filled = [*numbers, *[numbers[0]] * (lanes - count)]
-        classes = torch.tensor(filled, device=model.device)[:, None]
-    network.eval()
-    step = ImageStep(network, codec, network.condition(classes, None))
-    new = torch.full((lanes, 1), codec.start, device=model.device)
-    ids = []
-    for _ in range(codec.tokens):
-        said = step(new)[:count]
-        values = torch.empty(count, 0, dtype=torch.long, device=model.device)
-        for _ in range(codec.parts):
-            logs = task.likelihood.next_log_probs(said, values)
-            values = torch.cat([values, code(logs)[:, None]], 1)
-        ids.append(codec.join(values)[:, None])
-        new = torch.cat([ids[-1], ids[-1][:1].expand(lanes - count, -1)])
-        told(count)
-    return torch.cat(ids, 1)
+def check_images(levels: Tensor) -> bytes:
+    """A byte for each image, that tells which one is damaged; that one is, the part's sum tells."""
+    return bytes(zlib.crc32(one.tobytes()) & 255 for one in levels.numpy())
+
+
+class LaneCoding:
+    """A model that reads `lanes` images side by side, token by token."""
+
+    def __init__(self, model: ImageModel, head: dict[str, Any]):
+        self.model, self.head = model, head
+        self.recorder: ImageRecorder | None = None
+
+    def start(self, condition: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """A step from the first token on; on CUDA it is recorded once."""
+        network, codec = self.model.network, self.model.task.codec
+        if self.model.device.type != "cuda" or not isinstance(network.writer, Decoder):
+            return ImageStep(network, codec, condition)
+        if self.recorder is None:
+            lanes = self.head["lanes"]
+            self.recorder = ImageRecorder(network, codec, condition, Sampling(), lanes)
+        self.recorder.start(condition)
+        return self.recorder
+
+    def condition(self, begin: int, count: int) -> Tensor | None:
+        """Of `count` images from `begin` on, where they have classes."""
+        codec, classes = self.model.task.codec, None
+        if codec.classes:
+            labels = self.head["labels"][begin : begin + count]
+            numbers = [codec.class_number(label) for label in labels]
+            filled = [*numbers, *[numbers[0]] * (self.head["lanes"] - count)]
+            classes = torch.tensor(filled, device=self.model.device)[:, None]
+        made: Tensor | None = self.model.network.condition(classes, None)
+        return made
+
+    @torch.no_grad()
+    @using(1)
+    def run(self, begin: int, count: int, code: CodeSymbols, told: Told) -> Tensor:
+        """Tokens of `count` images from `begin` on; lanes that none is in do as the first."""
+        model, codec, lanes = self.model, self.model.task.codec, self.head["lanes"]
+        model.network.eval()
+        step = self.start(self.condition(begin, count))
+        new = torch.full((lanes, 1), codec.start, device=model.device)
+        ids = []
+        for _ in range(codec.tokens):
+            said = step(new)[:count]
+            values = torch.empty(count, 0, dtype=torch.long, device=model.device)
+            for _ in range(codec.parts):
+                logs = model.task.likelihood.next_log_probs(said, values)
+                values = torch.cat([values, code(logs)[:, None]], 1)
+            ids.append(codec.join(values)[:, None])
+            new = torch.cat([ids[-1], ids[-1][:1].expand(lanes - count, -1)])
+            told(count)
+        return torch.cat(ids, 1)
 
 
 # ---- what goes in, and what it is called ---------------------------------------------------------
@@ -152,9 +180,14 @@ def name_files(pictures: Pictures, paths: Sequence[Path]) -> list[str]:
     return found
 
 
-def check_names(names: Sequence[str]) -> list[str]:
+def number_names(count: int) -> list[str]:
+    return [f"{number:06d}.png" for number in range(1, count + 1)]
+
+
+def read_names(head: dict[str, Any]) -> list[str]:
     """Refuse what would be written elsewhere than into the folder that was asked for."""
+    names: list[str] = head["names"] or number_names(head["images"])
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"an image in the file is called {name}, outside of the folder")
-    return [*names]
+    return names

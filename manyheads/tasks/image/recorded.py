@@ -53,6 +53,23 @@ class ImageRecorder:
         )
         self.cache = network.make_ring(self.places) or Static(self.places)
         self.condition = None if condition is None else condition.clone()  # (B, 1 or N, D)
+        self.said = torch.zeros(batch, network.likelihood.outputs, device=device)
+
+    def start(self, condition: Tensor | None) -> None:
+        """Other images, from the first token on."""
+        if self.condition is not None and condition is not None:
+            self.condition.copy_(condition)
+        self.place.zero_()
+
+    @torch.no_grad()
+    def __call__(self, new: Tensor) -> Tensor:
+        """The last tokens (B, 1) -> what the head says of the next, (B, O), until it is asked
+        again: one that is scored and not drawn.
+        """
+        self.canvas.index_copy_(1, self.place, new)
+        self.score()
+        self.place.add_(1)
+        return self.said
 
     def draw(
         self,
@@ -63,14 +80,12 @@ class ImageRecorder:
     ) -> Tensor:
         """Tokens (B, N) of images that begin with what is given (B, n), by their numbers."""
         begun = given.shape[1]
-        if self.condition is not None and condition is not None:
-            self.condition.copy_(condition)
+        self.start(condition)
         chances = [Random(f"{self.how.seed} {number}") for number in numbers]
         drawn = (self.codec.tokens - begun) * self.codec.parts
         rows = [[chance.random() for _ in range(drawn)] for chance in chances]
         self.shares[:, begun * self.codec.parts :] = torch.tensor(rows, dtype=torch.double)
         self.canvas[:, 1 : begun + 1] = given
-        self.place.zero_()
         if begun == self.codec.tokens:
             return given
         if isinstance(self.cache, Ring):
@@ -94,12 +109,16 @@ class ImageRecorder:
         states = self.network.states(near, at, added, self.cache)
         return self.network.say(states[:, -1])
 
-    def step(self) -> None:
+    def look(self) -> None:
+        """What the head says after the token at this place, into `said`."""
         near = self.network.nearby.index_select(0, self.place)  # (1, F)
         axes = tuple(axis.index_select(0, self.place) for axis in self.places.axes)
         at = Grid(self.place, axes, self.places.sizes)
-        said = self.read(self.canvas[:, near], at, self.place)
-        parts = self.codec.parts
+        self.said.copy_(self.read(self.canvas[:, near], at, self.place))
+
+    def step(self) -> None:
+        self.look()
+        parts, said = self.codec.parts, self.said
         values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
         for part in range(parts):
             logs = self.network.likelihood.next_log_probs(said, values)
@@ -113,13 +132,18 @@ class ImageRecorder:
 
     @cached_property
     def play(self) -> Callable[[], None]:
-        """The step, recorded where that can be: once, for all batches that are drawn."""
-        step = self.step
-        if self.compile:
-            step = torch.compile(step, fullgraph=True, dynamic=False)
-        return self.record(step) if self.place.is_cuda else step
+        return self.record(self.step)
+
+    @cached_property
+    def score(self) -> Callable[[], None]:
+        return self.record(self.look)
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
+        """What is played from here on; not on CUDA, that is the step itself."""
+        if self.compile:
+            step = torch.compile(step, fullgraph=True, dynamic=False)
+        if not self.place.is_cuda:
+            return step
         before = self.place.clone()
         with swap_kernel(self.network.writer, self.choose_kernel()):
             aside = torch.cuda.Stream()

@@ -74,7 +74,7 @@ def decompress_text(
     for number, part in enumerate(parts):
         found = write_rows(model, head, number * LANES, SymbolReader(part.data), told)
         if zlib.crc32(found.cpu().numpy().tobytes()) != part.checksum:
-            raise ValueError(explain_damage(head, number))
+            raise ValueError(explain_damage(head, f"part {number + 1}"))
         ids += found.flatten().tolist()
     return model.task.codec.render(ids[: head["tokens"]])
 
