@@ -64,6 +64,11 @@ class TokenRow:
     words: Sequence[int]  # the number of each token's word; -1 for a sign, which stands alone
     signs: Sequence[bool]
 
+    def count_words(self) -> int:
+        """A sign is one by itself."""
+        pairs = zip([None, *self.words], self.words, strict=False)
+        return sum(word < 0 or word != before for before, word in pairs)
+
     def describe(self) -> dict[str, Any]:
         return {"tokens": list(self.tokens), "words": list(self.words), "signs": list(self.signs)}
 
@@ -96,6 +101,7 @@ class AttentionPage:
     rows: Sequence[TokenRow]
     maps: Sequence[LayerMap]
     about: Mapping[str, Any] = field(default_factory=dict)  # model, task, texts, candidates, costs
+    versus: AttentionPage | None = None  # another, to show the difference
 
     def header(self) -> dict[str, Any]:
         rows = {row.label: row for row in self.rows}
@@ -132,7 +138,11 @@ class AttentionPage:
         filled = {
             "<!-- policy -->": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             "<!-- style -->": f"<style>{style}</style>",
-            "<!-- data -->": f'<script type="text/plain" id="data">{self.base64()}</script>',
+            "<!-- data -->": "".join(
+                f'<script type="text/plain" id="{name}">{page.base64()}</script>'
+                for name, page in (("data", self), ("versus-data", self.versus))
+                if page is not None
+            ),
             "<!-- script -->": f'<script type="module">{script}</script>',
         }
         page = read_source("page.html")
@@ -143,6 +153,26 @@ class AttentionPage:
     def with_about(self, **more: Any) -> AttentionPage:
         return replace(self, about={**self.about, **more})
 
+    def compare(self, other: AttentionPage, names: Sequence[str] = ()) -> AttentionPage:
+        """This page, beside another with the same heads and as many words, and their difference."""
+        for what, mine, theirs in zip(
+            ("heads", "words"), self.count_parts(), other.count_parts(), strict=True
+        ):
+            if mine != theirs:
+                raise ValueError(
+                    f"two pages are compared that have as many {what}: one has "
+                    f"{describe_counts(mine)}, the other {describe_counts(theirs)}"
+                )
+        if self.about.get("graph") or self.about.get("picture"):
+            raise ValueError("pages of texts are compared; these are of something else")
+        first, second = names or (self.about.get("read", ""), other.about.get("read", ""))
+        return replace(self.with_about(name=first), versus=other.with_about(name=second))
+
+    def count_parts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Heads of each layer, and words of each side."""
+        heads = {one.name: len(one.weights) for one in self.maps}
+        return heads, {row.label: row.count_words() for row in self.rows}
+
     def base64(self) -> str:
         return base64.b64encode(self.payload()).decode()
 
@@ -151,6 +181,11 @@ class AttentionPage:
 
     def _repr_html_(self) -> str:
         return FRAME.format(html.escape(self.html(), quote=True))
+
+
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """ "source 5, written 6" """
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def to_bytes(weights: Tensor, levels: Levels = FINE) -> NDArray[np.uint8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
@@ -53,13 +54,25 @@ class InspectOptions(Options):
         None, "Write the page to this .html file.", instead="live, on this machine alone"
     )
     port: int | None = setting(None, "Of the live page.", instead="one that is free")
+    versus: str | None = setting(None, "Another text with as many words: show the difference.")
+    versus_model: str | None = setting(
+        None, "Another model with as many heads, on the same text: show the difference."
+    )
+
+    def again(self, wrote: str) -> Self:
+        """For another model, which is to look at what one wrote."""
+        return self
 
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():
             raise ValueError("a text to look at has at least one word, a blank one came")
         if self.port is not None and not 0 < self.port < 65536:
             raise ValueError(f"a port is 1 to 65535, got {self.port}")
+        if self.versus is not None and self.versus_model is not None:
+            raise ValueError("a page is compared with one other: --versus or --versus-model")
         if self.out is None:
+            if self.versus is not None or self.versus_model is not None:
+                raise ValueError("a difference is shown by a page in a file: --out page.html")
             return
         if self.text is None:
             raise ValueError('a page is of a text: manyheads inspect "Guten Tag." --out page.html')

@@ -293,3 +293,29 @@ def test_one_head_is_read_through_another(visit: Open, page_file: Path, model: T
     wanted = by_name["encoder.2.self"][3] @ by_name["encoder.0.self"][1]
     found = page.evaluate("Array.from(manyheads.attention.decode(manyheads.maps[0].map.cells))")
     np.testing.assert_allclose(found, wanted.flatten(), atol=0.006)
+
+
+def test_two_texts_are_compared(visit: Open, model: Translator, tmp_path: Path) -> None:
+    first, second = model.inspect("Der Hund schläft."), model.inspect("Die Katze schläft.")
+    first.compare(second).save(tmp_path / "page.html")
+    page = visit((tmp_path / "page.html").as_uri(), 360)
+    assert "Der" in page.inner_text(".keys")
+    page.click("text=second")
+    assert "Katze" in page.inner_text(".keys")
+    page.click("text=difference")
+    assert "Hund / Katze" in page.inner_text(".keys")
+    assert (
+        page.inner_text("#versus-about") == "Blue: more than in “Die Katze schläft.”; orange: less."
+    )
+    page.hover(BOUGHT)
+    assert re.match(r"“.+” reads .+ [+−]\d", page.inner_text("#said"))
+    found = page.evaluate(
+        "['second', 'difference'].map((one) => { manyheads.compareBy(one);"
+        " const { map } = manyheads.maps[0];"
+        " return [...map.cells].map((_, i) => manyheads.share(map, i)); })"
+    )
+    page.click("text=first")
+    own = page.evaluate("[...manyheads.maps[0].map.cells].map((one) => (one / 255) ** 2)")
+    np.testing.assert_allclose(np.subtract(own, found[0]), found[1], atol=0.01)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    refuse_violations(page)

@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,31 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
 def test_what_cannot_be_a_page_is_refused(typed: list[str], sentence: str) -> None:
     result = CliRunner().invoke(app, ["inspect", *typed])
     assert sentence in str(result.exception)
+
+
+def test_pages_are_compared_that_have_the_same_heads_and_as_many_words(
+    model: Translator, page: AttentionPage
+) -> None:
+    other = model.inspect("Ein Tier rennt.", "A cat is running.")
+    both = page.compare(other)
+    assert both.html().count('<script type="text/plain"') == 2
+    assert both.versus is not None
+    assert [both.about["name"], both.versus.about["name"]] == ["Ein Hund rennt.", "Ein Tier rennt."]
+    with pytest.raises(ValueError, match="as many words: one has source 4, written 5"):
+        page.compare(model.inspect("Hallo!", "Hello!"))
+    narrow = replace(page, maps=page.maps[:-1])
+    with pytest.raises(ValueError, match="as many heads: one has encoder"):
+        page.compare(narrow)
+
+
+def test_the_command_compares_with_another_text_or_another_model(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    typed = ["inspect", "Ein Hund rennt.", "--out", str(out)]
+    for more in (["--versus", "Ein Mann rennt."], ["--versus-model", "en-de"]):
+        result = CliRunner().invoke(app, [*typed, *more])
+        assert result.exit_code == 0, result.output
+        assert 'id="versus-data"' in out.read_text("utf-8")
+    result = CliRunner().invoke(app, ["inspect", "Ja", "--versus", "Nein"])
+    assert "a difference is shown by a page in a file" in str(result.exception)
+    result = CliRunner().invoke(app, [*typed, "--versus", "Ja", "--versus-model", "en-de"])
+    assert "compared with one other" in str(result.exception)

@@ -36,6 +36,8 @@ export const MEAN = "mean"; // of all heads of a part
 export const ROLLED = "rolled"; // over all its layers
 
 const SHARES = Float32Array.from({ length: 256 }, (_, stored) => (stored / 255) ** 2);
+export const MIDDLE = 128; // of a difference: neither more nor less
+const DIFFERENCES = Float32Array.from({ length: 256 }, (_, stored) => Math.sign(stored - MIDDLE) * ((stored - MIDDLE) / 127) ** 2);
 const stored = (share) => Math.round(255 * Math.sqrt(Math.min(1, share)));
 
 export class Attention {
@@ -159,20 +161,36 @@ function averageOf(heads) {
   return sum.map((one) => one / heads.length);
 }
 
-export const shareAt = (map, row, column) => SHARES[map.cells[row * map.columns + column]];
+const tableOf = (map) => (map.signed ? DIFFERENCES : SHARES);
+export const shareAt = (map, row, column) => tableOf(map)[map.cells[row * map.columns + column]];
+
+// "71 %", or "+12 %" of a difference
+export function sayShare(map, row, column) {
+  const share = shareAt(map, row, column);
+  return map.signed ? `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}` : percent(share);
+}
+
+// How much more is read in one map than in another of the same size.
+export function differ(one, other) {
+  const cells = Uint8Array.from(one.cells, (value, i) => {
+    const more = SHARES[value] - SHARES[other.cells[i]];
+    return MIDDLE + Math.round(127 * Math.sign(more) * Math.sqrt(Math.min(1, Math.abs(more))));
+  });
+  return { rows: one.rows, columns: one.columns, cells, signed: true };
+}
 
 // The strongest of a row or of a whole map, as [row, column, share], the strongest first.
 export function strongest(map, { row = null, column = null, least = 0.02, most = 1500 } = {}) {
-  const found = [], floor = 255 * Math.sqrt(least);
+  const found = [], table = tableOf(map);
   const [first, last] = row === null ? [0, map.rows] : [row, row + 1];
   for (let i = first; i < last; i++) {
     const [from, to] = column === null ? [0, map.columns] : [column, column + 1];
     for (let j = from; j < to; j++) {
-      const value = map.cells[i * map.columns + j];
-      if (value >= floor) found.push([i, j, SHARES[value]]);
+      const share = table[map.cells[i * map.columns + j]];
+      if (share >= least || -share >= least) found.push([i, j, share]);
     }
   }
-  return found.sort((a, b) => b[2] - a[2]).slice(0, most);
+  return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2])).slice(0, most);
 }
 
 // A .npz of all maps: a zip, nothing of it compressed, of one .npy for each layer.

@@ -1,6 +1,6 @@
 // The sentence that is read and the one that is written, and lines between them.
 
-import { percent, shareAt, strongest } from "./data.js";
+import { sayShare, shareAt, strongest } from "./data.js";
 import { CanvasSurface, DASHES, shade } from "./surface.js";
 
 const ALL = 1200; // lines at the most, the strongest
@@ -88,13 +88,13 @@ export class Lines {
     const { maps, looked, colours } = this.shown;
     maps.forEach(({ map, colour }, number) => {
       const only = looked && { [looked.side === "keys" ? "column" : "row"]: looked.at, least: 0.015 };
-      const lines = only ? strongest(map, only) : (map.lines ??= strongest(map, { least: LEAST, most: ALL }));
+      const lines = only ? strongest(map, only) : (map.lines ??= strongest(map, { least: map.signed ? LEAST / 3 : LEAST, most: ALL }));
       for (const [row, column, share] of lines.toReversed()) {
         const [from, to] = [this.anchor("keys", column), this.anchor("queries", row)];
         if (Math.max(from[1], to[1]) < -200 || Math.min(from[1], to[1]) > this.size[1] + 200) continue;
         surface.curve(from, to, this.upright, {
-          stroke: colours.heads[colour], dash: maps.length > 1 ? DASHES[number] : [],
-          width: 0.75 + 5 * share, alpha: looked ? 0.25 + 0.75 * Math.sqrt(share) : Math.min(0.9, 0.1 + share),
+          stroke: colours.heads[share < 0 ? 1 : colour], dash: maps.length > 1 || share < 0 ? DASHES[share < 0 ? 1 : number] : [],
+          width: 0.75 + 5 * Math.abs(share), alpha: looked ? 0.25 + 0.75 * Math.sqrt(Math.abs(share)) : Math.min(0.9, 0.1 + Math.abs(share)),
         });
       }
     });
@@ -121,6 +121,7 @@ export class Lines {
     return Uint8Array.from({ length: count }, (_, i) => {
       let share = 0;
       for (const { map } of maps) share += side === "keys" ? shareAt(map, at, i) : shareAt(map, i, at);
+      share = Math.abs(share);
       return share / maps.length > 0.004 ? 235 * Math.sqrt(share / maps.length) : 0;
     });
   }
@@ -158,7 +159,7 @@ export class Lines {
 export function sayLooked({ side, at }, map, units) {
   const name = (unit) => (unit.sign ? unit.text : `“${unit.text}”`);
   const rows = strongest(map, { [side === "keys" ? "column" : "row"]: at, least: 0.01, most: 3 });
-  const others = rows.map(([row, column, share]) => `${name(side === "keys" ? units.queries[row] : units.keys[column])} ${percent(share)}`);
+  const others = rows.map(([row, column]) => `${name(side === "keys" ? units.queries[row] : units.keys[column])} ${sayShare(map, row, column)}`);
   const verb = side === "keys" ? "is read by" : "reads";
   return `${name(units[side][at])} ${verb} ${others.join(", ") || "nothing much"}`;
 }

@@ -1,6 +1,6 @@
 // The page: what is chosen, and every view of it.
 
-import { MEAN, ROLLED, decodeBase64, makeNpz, percent, readPayload } from "./data.js";
+import { MEAN, ROLLED, decodeBase64, differ, makeNpz, percent, readPayload, shareAt } from "./data.js";
 import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell } from "./maps.js";
@@ -21,8 +21,10 @@ const MOST_HEADS = 6; // as many as there are colours
 const byId = (id) => document.getElementById(id);
 
 export class Page {
-  constructor(attention) {
+  // `other` is compared with, where there is one.
+  constructor(attention, other = null) {
     this.state = readState();
+    [this.first, this.both] = [attention, other && [attention, other]];
     this.looked = null;
     this.live = null; // who asks the model again, where the page is live
     const pin = (side, at) => this.pin(side, at);
@@ -38,7 +40,32 @@ export class Page {
       onChoose: (key, more) => this.choose(key, more), onSort: (sort) => this.set({ sort }),
     });
     this.listen();
-    this.show(attention);
+    this.compareBy(this.state.versus);
+  }
+
+  // The first, the second, or how much more the first reads than the second.
+  compareBy(versus) {
+    this.state.versus = this.both ? versus : "";
+    this.show(this.state.versus === "second" ? this.both[1] : this.both?.[0] ?? this.first);
+  }
+
+  get differs() {
+    return this.state.versus === "difference";
+  }
+
+  mapOf(key) {
+    const { part } = this.state, [one, other] = this.both ?? [];
+    return this.differs ? differ(one.map(key, part, this.words), other.map(key, part, this.words)) : this.attention.map(key, part, this.words);
+  }
+
+  share(map, at) {
+    return shareAt(map, 0, at);
+  }
+
+  // Of both, where they are not the same words.
+  unitsOf(side) {
+    const [units, others] = (this.differs ? this.both : [this.attention]).map((one) => one.units(one.sides(this.state.part)[side], this.words));
+    return others ? units.map((unit, i) => ({ ...unit, text: unit.text === others[i].text ? unit.text : `${unit.text} / ${others[i].text}` })) : units;
   }
 
   show(attention) {
@@ -90,7 +117,7 @@ export class Page {
   }
 
   get words() {
-    return this.state.words === "1";
+    return this.state.words === "1" || this.differs; // words can be as many where pieces are not
   }
 
   get pinned() {
@@ -116,12 +143,11 @@ export class Page {
     state.heads = this.chosen.join(" ");
     document.documentElement.dataset.theme = this.theme;
     this.colours = colours(this.theme);
-    const sides = attention.sides(state.part);
-    this.units = { queries: attention.units(sides.queries, this.words), keys: attention.units(sides.keys, this.words) };
+    this.units = { queries: this.unitsOf("queries"), keys: this.unitsOf("keys") };
     const path = this.findPath();
     if (!path) state.through = "";
     this.maps = (state.through ? [path] : this.chosen).map((key, colour) => ({
-      key, colour, map: attention.map(key, state.part, this.words), name: this.nameOf(key),
+      key, colour, map: this.mapOf(key), name: this.nameOf(key),
     }));
     this.controls();
     this.live?.controls(this.maps);
@@ -151,6 +177,11 @@ export class Page {
   controls() {
     const [, , rows, columns] = this.named(this.state.part);
     for (const button of byId("parts").children) button.ariaPressed = button.dataset.part === this.state.part;
+    byId("versus").hidden = !this.both;
+    for (const button of byId("versus").children) button.ariaPressed = button.dataset.versus === (this.state.versus || "first");
+    byId("versus-about").hidden = !this.differs;
+    document.body.classList.toggle("differs", this.differs); // what is of one alone is not shown
+    byId("versus-about").textContent = this.differs ? `Blue: more than in “${this.both[1].header.name}”; orange: less.` : "";
     byId("words").ariaPressed = this.words;
     byId("pieces").ariaPressed = !this.words;
     byId("mean").ariaPressed = this.chosen[0] === MEAN;
@@ -160,7 +191,7 @@ export class Page {
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
     const { read, wrote } = this.attention.header;
-    byId("both").hidden = !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
+    byId("both").hidden = this.differs || !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
     byId("both").textContent = read ? `${read} → ${wrote}` : wrote;
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
@@ -185,7 +216,7 @@ export class Page {
     byId("ranking-title").textContent = `What each head is worth${word ? ` for “${word.text}”` : ""}`;
     this.gridShown = {
       heads, chosen: this.chosen, colours: theme, dearest: attention.dearest,
-      mapOf: (head) => attention.map(head.key, state.part, this.words),
+      mapOf: (head) => this.mapOf(head.key),
       sayWorth: (head) => attention.sayWorth(head, word),
     };
     if (!attention.header.picture) this.grid.draw(this.gridShown);
@@ -197,7 +228,8 @@ export class Page {
       names: Object.fromEntries(this.order.map((part) => [part, this.named(part)[1]])),
     });
     const scale = byId("scale").getContext("2d"), image = scale.createImageData(256, 1);
-    new Uint32Array(image.data.buffer).set(theme.shades);
+    new Uint32Array(image.data.buffer).set(this.differs ? theme.apart : theme.shades);
+    byId("legend-low").textContent = this.differs ? "−100 %" : "0";
     scale.putImageData(image, 0, 0);
     const { beam } = attention.header;
     byId("beam-section").hidden = !beam?.steps.length;
@@ -302,6 +334,7 @@ export class Page {
   listen() {
     byId("words").addEventListener("click", () => this.set({ words: "1", side: "", at: "" }));
     byId("pieces").addEventListener("click", () => this.set({ words: "0", side: "", at: "" }));
+    for (const button of byId("versus").children) button.addEventListener("click", () => this.compareBy(button.dataset.versus));
     byId("mean").addEventListener("click", () => this.set({ heads: MEAN }));
     byId("rolled").addEventListener("click", () => this.set({ heads: ROLLED }));
     byId("through").addEventListener("click", () => this.set({ through: this.state.through ? "" : "1" }));
@@ -377,8 +410,9 @@ function showTried(tried) {
 const held = byId("data");
 if (held) {
   const began = performance.now();
-  readPayload(decodeBase64(held.textContent)).then((attention) => {
-    const page = new Page(attention);
+  const texts = [held, byId("versus-data")].filter(Boolean).map((script) => decodeBase64(script.textContent));
+  Promise.all(texts.map(readPayload)).then(([attention, other]) => {
+    const page = new Page(attention, other);
     document.body.dataset.ready = String(Math.round(performance.now() - began));
     globalThis.manyheads = page; // to look at from a console
   });

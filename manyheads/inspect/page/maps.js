@@ -1,6 +1,6 @@
 // Maps of heads: all of a part as small ones, one of them large.
 
-import { percent, shareAt } from "./data.js";
+import { sayShare } from "./data.js";
 import { CanvasSurface, paint } from "./surface.js";
 
 const GAP = 10, LEFT = 22, TOP = 20, BAR = 5;
@@ -75,7 +75,7 @@ export class Grid {
     const pixels = new Uint32Array(image.data.buffer);
     for (const head of heads) {
       const [x, y] = this.corner(head).map((one) => Math.round(one * scale));
-      paint(pixels, w, x, y, Math.round(this.width * scale), Math.round(this.height * scale), mapOf(head), colours.shades);
+      paint(pixels, w, x, y, Math.round(this.width * scale), Math.round(this.height * scale), mapOf(head), colours);
     }
     surface.context.putImageData(image, 0, 0);
   }
@@ -99,7 +99,7 @@ export class Grid {
 
   export(surface) {
     for (const head of this.shown.heads)
-      surface.map(this.shown.mapOf(head), ...this.corner(head), this.width, this.height, this.shown.colours.shades);
+      surface.map(this.shown.mapOf(head), ...this.corner(head), this.width, this.height, this.shown.colours);
     this.frame(surface);
   }
 }
@@ -156,7 +156,7 @@ export class LargeMap {
 
   export(surface) {
     const { map, units, colours } = this.shown;
-    surface.map(map, this.left, this.top, this.width * map.columns, this.height * map.rows, colours.shades);
+    surface.map(map, this.left, this.top, this.width * map.columns, this.height * map.rows, colours);
     surface.rect(this.left, this.top, this.width * map.columns, this.height * map.rows, { stroke: colours.rule });
     if (!this.named) return;
     const size = Math.max(7, Math.min(13, this.height * 0.8));
@@ -182,4 +182,4 @@ export class LargeMap {
 }
 
 export const sayCell = ([row, column], map, units) =>
-  `“${units.queries[row].text}” reads “${units.keys[column].text}” ${percent(shareAt(map, row, column))}`;
+  `“${units.queries[row].text}” reads “${units.keys[column].text}” ${sayShare(map, row, column)}`;

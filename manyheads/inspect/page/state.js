@@ -1,6 +1,6 @@
 // What is chosen, kept in the part of the address after #, so that a link shows the same.
 
-export const DEFAULTS = { part: "", heads: "mean", through: "", side: "", at: "", words: "1", sort: "cost", only: "all", theme: "" };
+export const DEFAULTS = { part: "", heads: "mean", through: "", side: "", at: "", words: "1", sort: "cost", only: "all", theme: "", versus: "" };
 
 export function readState() {
   const given = new URLSearchParams(location.hash.slice(1));

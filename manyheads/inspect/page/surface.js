@@ -1,8 +1,15 @@
 // What views are drawn on: a canvas, or an SVG with the same calls; and the colours of both.
 
+import { MIDDLE } from "./data.js";
+
 const STOPS = {
   light: ["#fdfcfa", "#dce8f4", "#9cc3e6", "#4a8fca", "#1c5c9f", "#0a2c5c"],
   dark: ["#16191e", "#1b3450", "#23598c", "#3f8fcb", "#92cdf2", "#f4fbff"],
+};
+// Less and more than another: orange, nothing, blue.
+const APART = {
+  light: ["#8f3d00", "#d55e00", "#f3b888", "#fdfcfa", "#9cc3e6", "#1c5c9f", "#0a2c5c"],
+  dark: ["#ffd9b8", "#ff9a4d", "#7a431b", "#16191e", "#23598c", "#7ab8ec", "#f4fbff"],
 };
 // Told apart by people who see few colours, and by their dashes.
 const HEADS = {
@@ -17,7 +24,7 @@ export function colours(theme) {
   const read = (name) => style.getPropertyValue(name).trim();
   return {
     theme, ink: read("--ink"), muted: read("--muted"), rule: read("--rule"), paper: read("--paper"),
-    accent: read("--accent"), heads: HEADS[theme], shades: shadesOf(theme),
+    accent: read("--accent"), heads: HEADS[theme], shades: shadesOf(STOPS[theme]), apart: shadesOf(APART[theme]),
   };
 }
 
@@ -25,16 +32,16 @@ export function colours(theme) {
 export const BRIGHT = HEADS.dark.map((hex) => parseInt(hex.slice(1), 16));
 
 // 256 colours as one number each, in the order of bytes that a canvas has.
-function shadesOf(theme) {
-  if (!TABLES.has(theme)) {
-    const stops = STOPS[theme].map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
-    TABLES.set(theme, Uint32Array.from({ length: 256 }, (_, i) => {
+function shadesOf(named) {
+  if (!TABLES.has(named)) {
+    const stops = named.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+    TABLES.set(named, Uint32Array.from({ length: 256 }, (_, i) => {
       const at = (i / 255) * (stops.length - 1), low = Math.min(stops.length - 2, Math.floor(at));
       const [r, g, b] = [0, 1, 2].map((c) => Math.round(stops[low][c] + (at - low) * (stops[low + 1][c] - stops[low][c])));
       return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
     }));
   }
-  return TABLES.get(theme);
+  return TABLES.get(named);
 }
 
 export function shade(shades, value) {
@@ -43,8 +50,8 @@ export function shade(shades, value) {
 }
 
 // The map in so many pixels: a cell fills several, or the largest of several cells fills one.
-export function paint(pixels, stride, left, top, width, height, map, shades) {
-  const { cells, rows, columns } = map;
+export function paint(pixels, stride, left, top, width, height, map, colours) {
+  const { cells, rows, columns, signed } = map, shades = signed ? colours.apart : colours.shades, middle = signed ? MIDDLE : 0;
   const across = edges(columns, width), down = edges(rows, height);
   for (let y = 0; y < height; y++) {
     const at = (top + y) * stride + left;
@@ -53,10 +60,10 @@ export function paint(pixels, stride, left, top, width, height, map, shades) {
       continue;
     }
     for (let x = 0; x < width; x++) {
-      let best = 0;
+      let best = middle, most = 0;
       for (let r = down[2 * y]; r < down[2 * y + 1]; r++)
         for (let i = r * columns + across[2 * x], end = r * columns + across[2 * x + 1]; i < end; i++)
-          if (cells[i] > best) best = cells[i];
+          if (Math.abs(cells[i] - middle) > most) { best = cells[i]; most = Math.abs(best - middle); }
       pixels[at + x] = shades[best];
     }
   }
@@ -73,13 +80,13 @@ function edges(cells, pixels) {
   return found;
 }
 
-function picture(map, width, height, shades) {
+function picture(map, width, height, colours) {
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = height;
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
-  paint(new Uint32Array(image.data.buffer), width, 0, 0, width, height, map, shades);
+  paint(new Uint32Array(image.data.buffer), width, 0, 0, width, height, map, colours);
   context.putImageData(image, 0, 0);
   return canvas;
 }
@@ -177,10 +184,10 @@ export class CanvasSurface extends Surface {
     context.restore();
   }
 
-  map(map, x, y, width, height, shades) {
+  map(map, x, y, width, height, colours) {
     const [w, h] = [width, height].map((one) => Math.max(1, Math.round(one * this.scale)));
     this.context.imageSmoothingEnabled = false;
-    this.context.drawImage(picture(map, w, h, shades), x, y, width, height);
+    this.context.drawImage(picture(map, w, h, colours), x, y, width, height);
   }
 
   pixels(pixels, columns, x, y, scale) {
@@ -219,8 +226,8 @@ export class SvgSurface extends Surface {
     }, words);
   }
 
-  map(map, x, y, width, height, shades) {
-    this.image(picture(map, map.columns, map.rows, shades), x, y, width, height);
+  map(map, x, y, width, height, colours) {
+    this.image(picture(map, map.columns, map.rows, colours), x, y, width, height);
   }
 
   pixels(pixels, columns, x, y, scale) {

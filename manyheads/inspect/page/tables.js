@@ -1,6 +1,6 @@
 // The same in numbers: heads by what they are worth, the row of a token, its candidates.
 
-import { percent, shareAt } from "./data.js";
+import { percent, sayShare } from "./data.js";
 
 export const COLUMNS = [
   ["cost", "worth", "how much less likely the output is without this head", (head) => head.worth],
@@ -83,7 +83,7 @@ export function fillRow(table, at, maps, units) {
   table.tBodies[0].replaceChildren(...units.keys.map((unit, column) => {
     const row = document.createElement("tr");
     row.append(cell("th", unit.text, { scope: "row" }));
-    for (const { map } of maps) row.append(cell("td", percent(shareAt(map, at, column))));
+    for (const { map } of maps) row.append(cell("td", sayShare(map, at, column)));
     return row;
   }));
 }

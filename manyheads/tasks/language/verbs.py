@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -126,6 +126,9 @@ class InspectLanguageOptions(InspectOptions):
     """
 
     max_new_tokens: int = setting(20, "Tokens to write after the text; 0: none.", least=0)
+
+    def again(self, wrote: str) -> Self:
+        return replace(self, text=wrote, max_new_tokens=0)
 
 
 VERBS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,6 +164,9 @@ class InspectTranslationOptions(InspectOptions):
     """
 
     written: str | None = setting(None, "Look at this output.", instead="what the model writes")
+
+    def again(self, wrote: str) -> Self:
+        return replace(self, written=wrote)
 
 
 COMMANDS = "manyheads.tasks.seq2seq.commands"
