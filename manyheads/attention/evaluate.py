@@ -42,16 +42,15 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
     One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` in
     a cache of fewer than 64.
     """
-
-    def says_something(part: Pattern) -> bool:
-        if not part.fixed:
-            return True
+    parts = []
+    for part in pattern.parts():
         try:
-            return not part.allows(pairs.whole()).all
+            idle = part.fixed and part.allows(pairs.whole()).all
         except (LookupError, TypeError, AttributeError, NotImplementedError):
-            return True
-
-    return all_of([part for part in pattern.parts() if says_something(part)])
+            idle = False
+        if not idle:
+            parts.append(part)
+    return all_of(parts)
 
 
 # ---- looking ahead ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from inspect import Parameter, signature
 from itertools import count
 from pathlib import Path
@@ -338,11 +338,11 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
     raise typer.Exit(asked.code)
 
 
+@dataclass
 class Stop:
     """Whether a stop was asked for, and what the process then ends with: 130 or 143."""
 
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
+    numbers: list[int] = field(default_factory=list)  # of the signals that came
 
     def __call__(self) -> bool:
         return bool(self.numbers)

@@ -19,6 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL_TOKEN_NAMES = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
 MASK = "<mask>"
+SIGNS = ".signs.json"  # tokenizer.json has its tokenizer.signs.json beside it
 # As files beside older tokenizers have them.
 FORMER_NAMES = {"stop": "eos", "starts": "bos", "opens": "encoder_bos", "ends": "other_eos"}
 
@@ -115,10 +116,10 @@ class Text:
     def save(self, path: Path) -> None:
         path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         if self.special_tokens == SpecialTokens():
-            beside(path).unlink(missing_ok=True)  # another codec's
+            path.with_suffix(SIGNS).unlink(missing_ok=True)  # another codec's
         else:
             held = json.dumps(asdict(self.special_tokens))
-            beside(path).write_text(held + "\n", encoding="utf-8")
+            path.with_suffix(SIGNS).write_text(held + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> Text:
@@ -131,7 +132,9 @@ class Text:
         except Exception:  # the library raises plain Exception for a file it cannot read
             raise ValueError(f"{path} is not a tokenizer.json") from None
         try:
-            return Text(tokenizer, read_special_tokens(beside(path), tokenizer.get_vocab_size()))
+            return Text(
+                tokenizer, read_special_tokens(path.with_suffix(SIGNS), tokenizer.get_vocab_size())
+            )
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -158,11 +161,6 @@ class Text:
         tokenizer.train_from_iterator(lines, trainer)
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, SpecialTokens(encoder_bos=(BOS,), mask=mask) if masked else None)
-
-
-def beside(path: Path) -> Path:
-    """runs/x/tokenizer.json -> runs/x/tokenizer.signs.json"""
-    return path.with_suffix(".signs.json")
 
 
 def read_special_tokens(path: Path, size: int) -> SpecialTokens | None:

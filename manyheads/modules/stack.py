@@ -103,6 +103,8 @@ class Stack(nn.Module):
                     f"{pattern} belongs to one batch; a layer owns a "
                     "pattern that holds for all, like Causal()"
                 )
+        first = cast(Attention, blocks[0].self_attention.part)
+        self.width, self.heads = first.width, first.heads
         self.blocks, self.patterns = nn.ModuleList(blocks), tuple(patterns)
         self.position = position or Position()
         self.entry, self.norm = entry or nn.Identity(), norm or nn.Identity()
@@ -113,14 +115,6 @@ class Stack(nn.Module):
         self.returns = nn.Parameter(torch.zeros(depth)) if scalars else None
         self.value_tables = value_tables
         self.kernel: Kernel = named_kernel(kernel or "fastest")
-
-    @property
-    def width(self) -> int:
-        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).width
-
-    @property
-    def heads(self) -> int:
-        return cast(Attention, cast(Block, self.blocks[0]).self_attention.part).heads
 
     def forward(
         self,

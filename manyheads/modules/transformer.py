@@ -261,11 +261,7 @@ class EncoderDecoder(SequenceNetwork):
         super().__init__()
         self.encoder: Any = encoder
         self.decoder: Any = decoder
-
-    @property
-    def causal(self) -> bool:
-        """Whether its decoder writes from left to right."""
-        return bool(getattr(self.decoder, "causal", False))
+        self.causal = bool(getattr(decoder, "causal", False))  # writes from left to right
 
     def encode(
         self, source: Tokens | Tensor, lengths: Tensor | Sequence[int] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,25 +13,18 @@ from torch.optim import Optimizer
 from manyheads.training.config import Training
 
 
-def adamw(network: nn.Module, training: Training) -> list[Optimizer]:
-    groups = group_weights(network, training)
-    return [torch.optim.AdamW(groups, training.learning_rate, training.betas, fused=True)]
+def make_adam(kind: Any, network: nn.Module, training: Training) -> list[Optimizer]:
+    """A norm's scale and a bias are not pulled towards zero: only what multiplies is.
 
-
-def adam(network: nn.Module, training: Training) -> list[Optimizer]:
-    """The decay is part of the gradient: what hardly matters to the loss goes to zero at once."""
-    groups = group_weights(network, training)
-    return [torch.optim.Adam(groups, training.learning_rate, training.betas, fused=True)]
-
-
-def group_weights(network: nn.Module, training: Training) -> list[dict[str, Any]]:
-    """A norm's scale and a bias are not pulled towards zero: only what multiplies is."""
+    Of Adam the decay is part of the gradient: what hardly matters to the loss goes to zero at once.
+    """
     matrices = [p for p in network.parameters() if p.dim() > 1]
     others = [p for p in network.parameters() if p.dim() <= 1]
-    return [
+    groups = [
         {"params": matrices, "weight_decay": training.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
+    return [kind(groups, training.learning_rate, training.betas, fused=True)]
 
 
 class FusedMuon(torch.optim.Muon):
@@ -95,8 +89,8 @@ def muon(network: nn.Module, training: Training) -> list[Optimizer]:
 # Several where one does not suit all weights. Each group's rate is that of the settings, or so many
 # times it, as `lr` says before the first step.
 OPTIMIZERS: dict[str, Callable[[nn.Module, Training], list[Optimizer]]] = {
-    "adamw": adamw,
-    "adam": adam,
+    "adamw": partial(make_adam, torch.optim.AdamW),
+    "adam": partial(make_adam, torch.optim.Adam),
     "muon": muon,
 }
 
