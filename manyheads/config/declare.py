@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
 from numbers import Integral, Real
 from typing import Any, get_type_hints
@@ -64,16 +64,23 @@ def misfit(limits: Mapping[str, Any], value: Any) -> str:
     return f"{least} or more" if above is None else f"above {above:g}"
 
 
-def check(settings: Any, more: Iterable[str] = ()) -> None:
-    """Refuse settings that do not fit, with a line for each thing that is wrong."""
-    values = ((one, getattr(settings, one.name)) for one in fields(settings))
-    wrong = [
-        f"{one.name} is {words}, got {shown(value)}"
-        for one, value in values
-        if (words := misfit(one.metadata, value))
-    ]
-    if wrong := [*wrong, *more]:
-        raise ValueError("\n".join(wrong))
+class Settings:
+    """What a frozen dataclass of settings is: refused, with a line for each thing that is wrong."""
+
+    def __post_init__(self) -> None:
+        own: Any = self
+        values = ((one, getattr(self, one.name)) for one in fields(own))
+        wrong = [
+            f"{one.name} is {words}, got {shown(value)}"
+            for one, value in values
+            if (words := misfit(one.metadata, value))
+        ]
+        if wrong := [*wrong, *self.misfits()]:
+            raise ValueError("\n".join(wrong))
+
+    def misfits(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from ()
 
 
 def check_types(settings: Any) -> None:

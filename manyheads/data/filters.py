@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.data.sources import Example
 
 SHOWN = 3  # examples of each finding
@@ -16,7 +16,7 @@ CUT = 60  # characters of an example that are shown
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(Settings):
     """What is left out; a limit of 0 is no limit."""
 
     longest_characters: int = setting(2000, "Pairs with a longer side are left out.", least=0)
@@ -24,9 +24,6 @@ class Filters:
     ratio_from: int = setting(
         20, "Characters; of pairs whose sides are both shorter the ratio says nothing.", least=0
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def reason(self, example: Example) -> str:
         """Why this pair is left out by itself; empty where it is kept."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypedDict
 
-from manyheads.config.declare import check, check_types, setting, with_default
+from manyheads.config.declare import Settings, check_types, setting, with_default
 
 SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Writing in parallel"
 BEAM = 5  # as wide as a search is where nothing else was asked for
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Settings):
     """One token after another: the likeliest at temperature 0, else one drawn by chance, of which
     each setting leaves less, in this order. `Repeats` changes the logits before all of them.
     """
@@ -53,9 +53,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_types(self)
-        check(self, self.contradictions())
+        super().__post_init__()
 
-    def contradictions(self) -> Iterator[str]:
+    def misfits(self) -> Iterator[str]:
         if not 0 <= self.temperature < math.inf:
             yield f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
         if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
@@ -111,8 +111,8 @@ class DecodingConfig(Sampling):
         panel=PARALLEL,
     )
 
-    def contradictions(self) -> Iterator[str]:
-        yield from super().contradictions()
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
         if self.temperature and self.beam > 1:
             yield (
                 f"a beam searches and a temperature of {self.temperature} draws; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from manyheads.attention.calls import Notation
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.positions import POSITIONS, LearnedValue, PositionValue
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EVERYTHING = "Everything()"
 
 
 @dataclass(frozen=True)
-class NetworkBase:
+class NetworkBase(Settings):
     """What all kinds have."""
 
     kind: str = setting("", "What it is made of.")
@@ -56,11 +56,7 @@ class NetworkBase:
         own = type(self)
         if self.kind != own.kind:
             raise ValueError(f"a {own.__name__} is of kind {own.kind}, got {self.kind!r}")
-        check(self, self.misfits())
-
-    def misfits(self) -> Iterator[str]:
-        """What does not go together."""
-        yield from ()
+        super().__post_init__()
 
     @property
     def places(self) -> int | None:

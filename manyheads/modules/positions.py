@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.config.fields import describe_kind
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PositionValue:
+class PositionValue(Settings):
     """The seam: a subclass has its numbers as fields, and `build`.
 
     An entry point in the group `manyheads.positions` lets one from elsewhere be written too.
@@ -31,11 +31,7 @@ class PositionValue:
             value, kind = getattr(self, one.name), types[one.name]
             if isinstance(value, bool) or not isinstance(value, (int, kind)):
                 raise ValueError(f"{one.name} is {describe_kind(kind)}, got {value!r}")
-        check(self, self.misfits())
-
-    def misfits(self) -> Iterator[str]:
-        """What does not go together."""
-        yield from ()
+        super().__post_init__()
 
     def build(self, network: Any) -> Position | Relative:
         """The module, for a network of these measures."""

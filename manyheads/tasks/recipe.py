@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
-from manyheads.config.declare import setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig, change_kind
 from manyheads.training.config import Training
 
@@ -100,7 +100,7 @@ class Verb(NamedTuple):
     run: str  # "module:function", called with the model and the options
 
 
-class Recipe:
+class Recipe(Settings):
     """What a run learns, from what, with what; and what suits where nothing is said.
 
     A subclass is a frozen dataclass with the fields `task`, `data`, `network`, `training`,

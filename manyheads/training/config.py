@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 
 Schedule = Literal["linear", "inverse-square-root", "cosine", "stable"]
 Precision = Literal["float32", "bfloat16"]
@@ -52,7 +52,7 @@ def factor(schedule: str, step: int, warmup: int, steps: int) -> float:
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Settings):
     """How long, how fast and on how much at a time to learn."""
 
     steps: int = setting(1000, "Steps of the optimizer, one batch each.", least=1)
@@ -127,9 +127,9 @@ class Training:
         1, "The result is the mean of this many of the best weights.", least=1, most=1000
     )
 
-    def __post_init__(self) -> None:
-        unknown = f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
-        check(self, [] if self.schedule in SCHEDULES else [unknown])
+    def misfits(self) -> Iterator[str]:
+        if self.schedule not in SCHEDULES:
+            yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
 
     def rate(self, step: int) -> float:
         """A factor of the learning rate; a warm-up takes half of all steps at most."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.data.labelled import Columns
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.classification.verbs import VERBS
@@ -19,7 +20,7 @@ LabelKind = Literal["classification", "regression", "labelling"]
 
 
 @dataclass(frozen=True)
-class LabelledData:
+class LabelledData(Settings):
     """Where texts with labels come from."""
 
     data: Path | None = setting(None, "Texts with labels: .tsv, .csv, .jsonl; words: CoNLL.")
@@ -31,9 +32,9 @@ class LabelledData:
     longest_tokens: int = setting(128, "Longer texts are cut at the end.", least=1, most=10**7)
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
-    def __post_init__(self) -> None:
-        nothing = "nothing to learn from: give data, a file of texts with labels"
-        check(self, () if self.data or self.imported else (nothing,))
+    def misfits(self) -> Iterator[str]:
+        if not self.data and not self.imported:
+            yield "nothing to learn from: give data, a file of texts with labels"
 
 
 # ---- presets ---------------------------------------------------------------------------------

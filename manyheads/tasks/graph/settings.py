@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.graph.verbs import VERBS
 from manyheads.tasks.recipe import Choice, Preset, Recipe, TrainingPlan
@@ -20,7 +20,7 @@ Goal = Literal["numbers", "labels", "classes"]
 
 
 @dataclass(frozen=True)
-class GraphData:
+class GraphData(Settings):
     """Where graphs come from: a table of molecules, JSON, or a table of nodes and one of edges."""
 
     molecules: Path | None = setting(None, "Molecules, one a line: .csv or .tsv with a head.")
@@ -37,9 +37,6 @@ class GraphData:
     held_out: float = setting(
         0.1, "Share to validate on, where no file or column says which.", above=0, below=1
     )
-
-    def __post_init__(self) -> None:
-        check(self, self.misfits())
 
     def misfits(self) -> Iterator[str]:
         if (self.nodes is None) != (self.edges is None):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import (
     ConvolutionalConfig,
     RecurrentConfig,
@@ -27,7 +27,7 @@ OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # of a
 
 
 @dataclass(frozen=True)
-class ImageData:
+class ImageData(Settings):
     """Where images come from, and what is made of them before they are learned from."""
 
     images: tuple[Path, ...] = setting(
@@ -57,9 +57,6 @@ class ImageData:
     held_out: float = setting(
         0.1, "Share to validate on, where valid_images has no others.", above=0, below=1
     )
-
-    def __post_init__(self) -> None:
-        check(self, self.misfits())
 
     def misfits(self) -> Iterator[str]:
         if not self.images:
@@ -245,9 +242,6 @@ class ImageRecipe(Recipe):
         16, "Images that each validation draws into samples.png; 0: none.", least=0, most=1024
     )
     start_from: Path | None = setting(None, START_FROM)
-
-    def __post_init__(self) -> None:
-        check(self, self.misfits())
 
     def misfits(self) -> Iterator[str]:
         if self.training.best_by != "loss":

@@ -47,8 +47,8 @@ class DrawOptions(Sampling, Options):
         refuse_unwritable("--out", asked.out)
         return asked
 
-    def contradictions(self) -> Iterator[str]:
-        yield from super().contradictions()
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
         if self.strategy not in ("auto", "greedy", "sample"):
             yield f"an image is drawn by sample or greedy, got strategy={self.strategy}"
 

@@ -26,8 +26,8 @@ class LanguageDecoding(DecodingConfig):
         False, "Put the prompt into the model's own chat template, and write the answer."
     )
 
-    def contradictions(self) -> Iterator[str]:
-        yield from super().contradictions()
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
         if isinstance(self.stop, str) or not all(self.stop):
             yield f'stop lists texts of a character or more, as ("\\n",), got {self.stop!r}'
         if self.stop and self.chosen == "beam":

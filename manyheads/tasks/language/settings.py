@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
@@ -16,7 +17,7 @@ VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 
 
 @dataclass(frozen=True)
-class TextData:
+class TextData(Settings):
     """Where running text comes from, and how much of it is read at a time."""
 
     text: tuple[Path, ...] = setting((), "Text files, folders of them, .jsonl; may be given again.")
@@ -36,22 +37,22 @@ class TextData:
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def __post_init__(self) -> None:
-        nothing = "nothing to learn from: give text, a file or a folder"
-        check(self, () if self.text or self.imported else (nothing,))
+        super().__post_init__()
         check_split(self.split)
+
+    def misfits(self) -> Iterator[str]:
+        if not self.text and not self.imported:
+            yield "nothing to learn from: give text, a file or a folder"
 
 
 @dataclass(frozen=True)
-class TextCodec:
+class TextCodec(Settings):
     """How text becomes numbers."""
 
     kind: VocabularyKind = setting(
         "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
     )
     size: int = setting(4000, "Size of the vocabulary, at most.", least=1, most=10**7)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 # ---- presets ---------------------------------------------------------------------------------

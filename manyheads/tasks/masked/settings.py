@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import NetworkConfig, Pooling, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.verbs import VERBS
@@ -15,7 +16,7 @@ from manyheads.training.config import Training
 
 
 @dataclass(frozen=True)
-class Masking:
+class Masking(Settings):
     """How much is hidden, and how: as BERT does, unless told."""
 
     share: float = setting(0.15, "Share of the tokens that are hidden.", above=0, below=1)
@@ -27,12 +28,12 @@ class Masking:
     )
     whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
 
-    def __post_init__(self) -> None:
-        together = (
-            "masked and changed are shares of what is hidden and together 1 at most, "
-            f"got {self.masked} and {self.changed}"
-        )
-        check(self, (together,) if self.masked + self.changed > 1 else ())
+    def misfits(self) -> Iterator[str]:
+        if self.masked + self.changed > 1:
+            yield (
+                "masked and changed are shares of what is hidden and together 1 at most, "
+                f"got {self.masked} and {self.changed}"
+            )
 
 
 # ---- presets ---------------------------------------------------------------------------------

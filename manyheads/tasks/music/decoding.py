@@ -23,8 +23,8 @@ class MusicDecoding(Sampling):
         "0: none.",
     )
 
-    def contradictions(self) -> Iterator[str]:
-        yield from super().contradictions()
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
         if not 0 <= self.voice_leading < math.inf:
             yield f"voice_leading is 0 nats (no penalty) or more, got {self.voice_leading:g}"
 

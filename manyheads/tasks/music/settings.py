@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import (
     ConvolutionalConfig,
     NetworkConfig,
@@ -26,7 +26,7 @@ WHOLE = 2560  # tokens of the longest chorale
 
 
 @dataclass(frozen=True)
-class MusicData:
+class MusicData(Settings):
     """Where music comes from, how it is varied, and how much of it is read at a time."""
 
     music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
@@ -49,10 +49,7 @@ class MusicData:
         (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
     )
 
-    def __post_init__(self) -> None:
-        check(self, self.missing())
-
-    def missing(self) -> Iterator[str]:
+    def misfits(self) -> Iterator[str]:
         if not self.music:
             yield "nothing to learn from: give music, a folder of MIDI files or an .npz"
         if not self.stretches:

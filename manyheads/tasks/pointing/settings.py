@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
@@ -18,7 +19,7 @@ TYPES = 3  # of tokens: of the question, of the text, and of words of the text t
 
 
 @dataclass(frozen=True)
-class QuestionData:
+class QuestionData(Settings):
     """Where questions, their texts and their answers come from: .jsonl, as SQuAD has them."""
 
     pairs: Path | None = setting(None, "Questions, their texts and their answers, .jsonl.")
@@ -30,9 +31,9 @@ class QuestionData:
         512, "Of a longer question with its text the end is not read.", least=8, most=10**7
     )
 
-    def __post_init__(self) -> None:
-        nothing = "nothing to learn from: give pairs, a .jsonl file of questions"
-        check(self, () if self.pairs else (nothing,))
+    def misfits(self) -> Iterator[str]:
+        if not self.pairs:
+            yield "nothing to learn from: give pairs, a .jsonl file of questions"
 
 
 PRESETS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from manyheads.codecs.text import Normalize
-from manyheads.config.declare import check, setting
+from manyheads.config.declare import Settings, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import (
     CONFIGS,
@@ -46,7 +46,7 @@ FILTERS: dict[Kind, Filters] = {
 
 
 @dataclass(frozen=True)
-class PairData:
+class PairData(Settings):
     """Where examples come from, and which are left out.
 
     Two files of lines, or one of pairs: .tsv with a tab between, .jsonl with an object a line.
@@ -76,9 +76,6 @@ class PairData:
     )
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
-    def __post_init__(self) -> None:
-        check(self, self.misfits())
-
     def misfits(self) -> Iterator[str]:
         yield from self.halves("source", "target", "pairs")
         yield from self.halves("valid_source", "valid_target", "valid_pairs")
@@ -96,7 +93,7 @@ class PairData:
 
 
 @dataclass(frozen=True)
-class PairCodec:
+class PairCodec(Settings):
     """How text becomes numbers."""
 
     kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
@@ -108,9 +105,6 @@ class PairCodec:
         "nfkc",
         "Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.",
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 # ---- presets ---------------------------------------------------------------------------------
