@@ -54,6 +54,7 @@ KNOWS: dict[str, set[str]] = {
     # a room for each task
     "tasks.portable": {"decoding"},
     "tasks.packing": {"decoding", "tasks.model"},
+    "tasks.row_packing": {"tasks.packing", "data.packed"},
     "tasks.continuation": {"data", "training"},
     "tasks.seq2seq": {
         "catalog",
@@ -66,7 +67,7 @@ KNOWS: dict[str, set[str]] = {
     },
     "tasks.language": {
         "data.packed",
-        "tasks.packing",
+        "tasks.row_packing",
         "tasks.inspection",
         "tasks.portable",
         "tasks.continuation",
@@ -77,6 +78,8 @@ KNOWS: dict[str, set[str]] = {
     "tasks.classification": {"tasks.masked"},
     "tasks.pointing": {"tasks.seq2seq", "tasks.masked"},
     "tasks.music": {
+        "data.packed",
+        "tasks.row_packing",
         "tasks.portable",
         "tasks.continuation",
         "tasks.verbs",

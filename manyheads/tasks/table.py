@@ -68,7 +68,7 @@ VERBS = {
     "predict": "Say what is true of graphs; or use a model of a task that is installed beside.",
     "evaluate": "Measure a model on a test set.",
     "distill": "Write new targets for a corpus by a model, for another one to learn from.",
-    "compress": "Compress images or a text without loss, by a model that knows what is likely.",
+    "compress": "Compress images, music or text without loss: what a model finds likely is short.",
     "decompress": "Write what `compress` has compressed.",
     "inspect": "Show what every head looks at, as a page for the browser.",
     "look": "Draw which notes, pixels or nodes of a graph a model attends to.",

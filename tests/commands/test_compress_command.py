@@ -1,14 +1,16 @@
-"""compress and decompress for language models, as a person types them."""
+"""compress and decompress for models of text and of music, as a person types them."""
 
 from pathlib import Path
 
 import books
 import numpy as np
 import pytest
+import tunes
 from typed import Command, Refuses
 
 from manyheads.data.packed import read_packed
 from manyheads.models import load
+from manyheads.tasks.music.notes import stretch
 
 CPU = ("--device", "cpu")
 
@@ -37,7 +39,7 @@ def test_a_text_comes_out_letter_by_letter(
     assert done.code == 0, done.err
     assert again.read_bytes() == text.read_bytes()
     model, (head, parts) = load(writer, "cpu"), read_packed(packed)
-    assert head["tokens"] > head["row"] > 1
+    assert sum(head["lengths"]) > head["lengths"][0] > 1
     read = text.read_text()
     bits = -sum(model.score(read, stride=model.task.context).logs) / np.log(2)
     assert 8 * sum(len(part.data) for part in parts) < 1.2 * bits + 64
@@ -66,3 +68,55 @@ def test_a_damaged_text_is_refused(
     )
     (tmp_path / "bytes.txt").write_bytes(b"\xff")
     refuses(f"{tmp_path}/bytes.txt is no text in UTF-8", "compress", tmp_path / "bytes.txt", *ask)
+
+
+# ---- music -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def choir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tunes.chorales(tmp_path_factory.getbasetemp())
+
+
+def test_music_comes_out_note_by_note(manyheads: Command, choir: Path, tmp_path: Path) -> None:
+    """Pieces of several lengths, of which one is longer than the context of 128 tokens."""
+    folder, packed, again = tmp_path / "songs", tmp_path / "songs.mh", tmp_path / "again"
+    folder.mkdir()
+    for steps in (8, 40, 17):
+        tunes.midi(tunes.chorale(steps, seed=steps), folder / f"{steps}.mid")
+    done = manyheads("compress", folder, "--model", choir, "--out", packed, *CPU)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{packed}: 3 pieces, ")
+    done = manyheads("decompress", packed, "--out", again, *CPU)
+    assert (done.code, done.out) == (0, f"{again}: 3 pieces, note by note\n"), done.err
+    for path in folder.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes()
+    assert sorted(read_packed(packed)[0]["lengths"]) == [32, 32, 68, 128]
+
+
+def test_music_that_a_model_would_change_is_refused_unless_that_is_wanted(
+    manyheads: Command, refuses: Refuses, choir: Path, tmp_path: Path
+) -> None:
+    song = tunes.midi(stretch(tunes.chorale(8), 1.01), tmp_path / "slow.mid")
+    packed = tmp_path / "slow.mh"
+    ask = ("compress", song, "--model", choir, "--out", packed, *CPU)
+    refuses(
+        f"{song} does not come out note by note, for {choir} writes music more coarsely; "
+        "--as-heard compresses what it hears",
+        *ask,
+    )
+    assert manyheads(*ask, "--as-heard").code == 0
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    refuses(
+        "part 1 does not come out as it went in: the file is damaged; nothing is written",
+        *("decompress", packed, "--out", tmp_path / "again", *CPU),
+    )
+    assert not (tmp_path / "again").exists()
+    refuses(
+        "what is to be compressed? a MIDI file or a folder of them would do", *ask[:1], *ask[2:]
+    )
+    refuses(
+        "compressed music is written to a .mh file: --out hymns.mh",
+        *("compress", song, "--model", choir, *CPU),
+    )

@@ -117,7 +117,7 @@ def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
 def unpack_text(model: LanguageModel, options: DecompressTextOptions) -> None:
     assert options.out is not None
     head, parts = read_packed(options.file[0])
-    with count_amount(head["tokens"], "tokens", "decompressed") as told:
+    with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
         text = decompress_text(model, head, parts, told)
     options.out.write_bytes(text.encode())
     print(f"{options.out}: {len(text.encode()):,} bytes")

@@ -1,9 +1,11 @@
-"""generate, evaluate and look, for models of music."""
+"""generate, evaluate, look, compress and decompress, for models of music."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -11,24 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.cli.screen import count_amount, count_items, print_report
+from manyheads.data.packed import read_packed, write_packed
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of
-from manyheads.tasks.music.corpus import VALID
+from manyheads.tasks.music.corpus import VALID, encode_piece, several
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.evaluation import music_table, of_music
 from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
+from manyheads.tasks.music.midi_bytes import write_midi
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.packing import compress_pieces, decompress_pieces
 from manyheads.tasks.music.roll import Roll
 from manyheads.tasks.music.settings import is_grids
 from manyheads.tasks.music.verbs import (
     ComposeOptions,
+    CompressMusicOptions,
+    DecompressMusicOptions,
     EvaluateMusicOptions,
     InspectMusicOptions,
     LookOptions,
 )
+from manyheads.training.files import WEIGHTS
 
 # ---- generate --------------------------------------------------------------------------------
 
@@ -158,3 +166,47 @@ def look(model: Musician, options: LookOptions) -> None:
 def inspect(model: Musician, options: InspectMusicOptions) -> None:
     model.inspect(load_midi(options.music or Path())).save(options.out or Path())
     print(f"page: {options.out}")
+
+
+# ---- compress --------------------------------------------------------------------------------
+
+
+def compress_music(model: Musician, options: CompressMusicOptions) -> None:
+    assert options.out is not None
+    pieces = read_music(options.files, options.split)
+    if not pieces:
+        raise ValueError(f"there is no music in {', '.join(map(str, options.files))}")
+    tokens = sum(len(encode_piece(piece, model.task.codec)) for _, piece in pieces)
+    with count_amount(tokens, "tokens", "compressed") as told:
+        head, parts = compress_pieces(model, pieces, options.as_heard, told)
+    size = write_packed(options.out, {**head, "names": name_pieces(pieces)}, parts)
+    notes = sum(len(piece.notes) for _, piece in pieces)
+    # As a file of MIDI is usually sent: packed by the method of .zip.
+    zipped = sum(len(zlib.compress(write_midi(piece), 9)) for _, piece in pieces)
+    print(
+        f"{options.out}: {several(pieces)}, {notes:,} notes in {size:,} bytes, "
+        f"{8 * size / notes:.2f} bits a note; as packed MIDI files {zipped:,} bytes"
+    )
+    weights = (model.task.held_in() / WEIGHTS).stat().st_size
+    if zipped > size:
+        count = math.ceil(weights * len(pieces) / (zipped - size))
+        print(f"  from {count:,} pieces on, the weights ({weights:,} bytes) are paid for")
+
+
+def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:
+    """By their files where those differ, else by their numbers."""
+    stems = [Path(where).stem for where, _ in pieces]
+    if len({*stems}) < len(stems) or not all(Path(where).is_file() for where, _ in pieces):
+        stems = [f"{number:03d}" for number in range(1, len(pieces) + 1)]
+    return [f"{stem}.mid" for stem in stems]
+
+
+def decompress_music(model: Musician, options: DecompressMusicOptions) -> None:
+    assert options.out is not None
+    head, parts = read_packed(options.file[0])
+    with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
+        pieces = decompress_pieces(model, head, parts, told)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name, piece in zip(head["names"], pieces, strict=True):
+        save_midi(piece, options.out / Path(name).name)  # in the folder, whatever the file says
+    print(f"{options.out}: {several(pieces)}, note by note")

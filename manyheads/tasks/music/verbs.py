@@ -161,10 +161,58 @@ class InspectMusicOptions(Options):
         refuse_no_page(self.out)
 
 
+@dataclass(frozen=True)
+class CompressMusicOptions(Options):
+    """Compress music without loss, by a model that finds it likely.
+
+    Example: manyheads compress hymns/ --model chorales --out hymns.mh
+    """
+
+    files: tuple[Path, ...] = setting(
+        (), "MIDI files, folders of them, or an .npz of chorales.", argument="FILES"
+    )
+    split: str = setting("valid", "Which part of an .npz.")
+    as_heard: bool = setting(
+        False, "Compress what the model hears, where it writes music more coarsely than it is."
+    )
+    out: Path | None = setting(None, "The .mh file to write.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if not asked.files:
+            raise ValueError("what is to be compressed? a MIDI file or a folder of them would do")
+        if asked.out is None or asked.out.suffix != ".mh":
+            raise ValueError("compressed music is written to a .mh file: --out hymns.mh")
+        refuse_unwritable("--out", asked.out)
+        return asked
+
+
+@dataclass(frozen=True)
+class DecompressMusicOptions(Options):
+    """Write the music that a file was made of, as MIDI; it says itself by which model.
+
+    Example: manyheads decompress hymns.mh --out folder/
+    """
+
+    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
+    out: Path | None = setting(None, "A folder for the MIDI files.")
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        asked = cls(**typed)
+        if len(asked.file) != 1 or asked.out is None:
+            raise ValueError("one file is decompressed at a time: hymns.mh --out folder/")
+        refuse_no_folder("--out", asked.out)
+        return asked
+
+
 COMMANDS = "manyheads.tasks.music.commands"
 VERBS = {
     "generate": Verb(ComposeOptions, f"{COMMANDS}:generate"),
     "evaluate": Verb(EvaluateMusicOptions, f"{COMMANDS}:evaluate_pieces"),
     "inspect": Verb(InspectMusicOptions, f"{COMMANDS}:inspect"),
     "look": Verb(LookOptions, f"{COMMANDS}:look"),
+    "compress": Verb(CompressMusicOptions, f"{COMMANDS}:compress_music"),
+    "decompress": Verb(DecompressMusicOptions, f"{COMMANDS}:decompress_music"),
 }

@@ -1,0 +1,61 @@
+"""Music in as few bytes as a model finds it likely, and out again note by note."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from manyheads.data.packed import PackedPart
+from manyheads.tasks.music.corpus import encode_piece
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.row_packing import Told, compress_rows, decompress_rows
+
+SECONDS = 0.002  # what a MIDI file rounds to, and less than an ear tells apart
+
+
+def compress_pieces(
+    model: Musician,
+    pieces: Sequence[tuple[str, Piece]],
+    as_heard: bool = False,
+    told: Told = lambda more: None,
+) -> tuple[dict[str, Any], list[PackedPart]]:
+    """A head and parts for `write_packed`; what would come out with other notes is refused, unless
+    it is wanted `as_heard` by the model.
+    """
+    codec, rows, counts = model.task.codec, [], []
+    window = model.task.context // codec.beat * codec.beat
+    for where, piece in pieces:
+        ids = encode_piece(piece, codec).tolist()
+        if not as_heard and not same_notes(piece, codec.render(ids)):
+            raise ValueError(
+                f"{where} does not come out note by note, for {model.name} writes music more "
+                "coarsely; --as-heard compresses what it hears"
+            )
+        cut = [ids[i : i + window] for i in range(0, len(ids), window)]
+        counts.append(len(cut))
+        rows += cut
+    head, parts = compress_rows(model, rows, told)
+    return {**head, "rows": counts}, parts
+
+
+def decompress_pieces(
+    model: Musician,
+    head: dict[str, Any],
+    parts: list[PackedPart],
+    told: Told = lambda more: None,
+) -> list[Piece]:
+    rows = iter(decompress_rows(model, head, parts, told))
+    ids = [[number for _ in range(count) for number in next(rows)] for count in head["rows"]]
+    return [model.task.codec.render(one) for one in ids]
+
+
+def same_notes(one: Piece, other: Piece) -> bool:
+    """Whether they sound the same: as many notes, each as high, as loud and at the same time."""
+    pairs = zip(sorted(one.notes), sorted(other.notes), strict=False)
+    return len(one.notes) == len(other.notes) and all(same_note(*pair) for pair in pairs)
+
+
+def same_note(one: Note, other: Note) -> bool:
+    late = max(abs(one.start - other.start), abs(one.end - other.end))
+    return late <= SECONDS and one[2:] == other[2:]
