@@ -19,9 +19,8 @@ from builtin import packed
 
 from manyheads.catalog import BUILT_IN
 from manyheads.models import load
-from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.evaluation import of_music
-from manyheads.tasks.music.grids import read_grids
 from manyheads.training.files import write_text
 
 NAME, SECONDS = "chorales", 60.0

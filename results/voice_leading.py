@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 
 from manyheads import models
-from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.decoding import MusicDecoding
-from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import read_pieces
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece, drop_first_silence

@@ -13,9 +13,8 @@ from typed import Command, Refuses
 
 from manyheads import catalog
 from manyheads.models import load
-from manyheads.tasks.music.chorales import grid_of, piece_of
+from manyheads.tasks.music.chorales import grid_of, piece_of, read_grids
 from manyheads.tasks.music.commands import events
-from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import load_midi
 from manyheads.tasks.music.notes import Note, Piece, Voice
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyheads.tasks.music.grids import read_grids
+from manyheads.tasks.music.chorales import read_grids
 
 NOTES = np.arange(20, dtype=np.int16).reshape(5, 4)
 

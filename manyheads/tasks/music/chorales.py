@@ -6,8 +6,13 @@ again is held or sung again, so that a run of one pitch is one long note here.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,3 +126,47 @@ def piece_of(grid: Grid, like: Piece | None = None) -> Piece:
                 notes.append(Note(at[start], at[step], pitch, voice=voice))
     voices = tuple(Voice(name, CHOIR) for name in VOICES)
     return Piece(tuple(notes), voices, like.tempos, like.meters)
+
+
+BROKEN = (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def read_grids(path: Path) -> dict[str, list[Grid]]:
+    """The splits of a file that holds `<split>_notes` (steps, 4) and `<split>_lengths` of each."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as held:
+            found = {name: held[name] for name in held.files}
+    except BROKEN:
+        raise ValueError(
+            f"{path} is not an .npz of plain numbers; pickled arrays are not read: save each "
+            "split as <split>_notes and <split>_lengths"
+        ) from None
+    splits = [name.removesuffix("_notes") for name in found if name.endswith("_notes")]
+    if not splits or not all(f"{split}_lengths" in found for split in splits):
+        raise ValueError(
+            f"{path} should hold <split>_notes and <split>_lengths, "
+            f"it holds {', '.join(found) or 'nothing'}"
+        )
+    return {s: split_grids(path, s, found[f"{s}_notes"], found[f"{s}_lengths"]) for s in splits}
+
+
+def split_grids(path: Path, split: str, notes: NDArray[Any], lengths: NDArray[Any]) -> list[Grid]:
+    try:
+        check_grid(notes)  # before it is made small: 65,596 would become a middle C
+    except ValueError as error:
+        raise ValueError(f"{path}: {split}_notes: {error}") from None
+    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
+        raise ValueError(
+            f"{path}: {split}_lengths should be whole numbers in a row, "
+            f"they are {lengths.dtype} of shape {lengths.shape}"
+        )
+    if (lengths < 0).any() or lengths.sum() != len(notes):
+        raise ValueError(
+            f"{path}: {split}_lengths should be counts that add up to {len(notes)} steps, "
+            f"they add up to {lengths.sum()}"
+        )
+    return [part.astype(np.int16) for part in np.split(notes, np.cumsum(lengths))[:-1]]

@@ -15,11 +15,10 @@ from typing import Any
 from manyheads.cli.screen import count_amount, count_items, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.tasks.music import sound
-from manyheads.tasks.music.chorales import piece_of
+from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, encode_piece, several
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.evaluation import music_table, of_music
-from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
 from manyheads.tasks.music.midi_bytes import write_midi

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from manyheads.data.batches import split_off
 from manyheads.data.shards import write_shard
-from manyheads.tasks.music.chorales import Chorales, piece_of
+from manyheads.tasks.music.chorales import Chorales, piece_of, read_grids
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.codec_file import CODEC, save_codec
-from manyheads.tasks.music.grids import read_grids
 from manyheads.tasks.music.midi import MidiReport, read_pieces
 from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
