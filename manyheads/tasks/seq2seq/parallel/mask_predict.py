@@ -110,6 +110,9 @@ class MaskPredictNetwork(ParallelNetwork):
             )
         return how.lengths
 
+    def count_passes(self, how: DecodingConfig, tokens: int) -> int:
+        return how.passes
+
     def write(self, memory: Memory, lengths: Tensor, how: DecodingConfig) -> list[Hypothesis]:
         several = self.candidates(how)
         likely = F.log_softmax(self.length_scores(memory), -1).topk(several)  # (B, L)

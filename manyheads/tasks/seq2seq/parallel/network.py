@@ -62,6 +62,10 @@ class ParallelNetwork(EncoderDecoder, ABC):
         """How many sequences are written for a source; refused where it cannot be so many."""
         return 1
 
+    def count_passes(self, how: DecodingConfig, tokens: int) -> int:
+        """Of its decoders, one after another, for a text of so many tokens."""
+        return 1
+
     def refuse(self, how: DecodingConfig, prefixed: bool = False) -> None:
         """Say which setting of how to write means nothing here."""
         asked = [

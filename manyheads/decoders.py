@@ -1,0 +1,213 @@
+"""Ways to write a translation, trained on one corpus and compared: how good, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, quantiles
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+import torch
+
+from manyheads.config import load as load_settings
+from manyheads.data.sources import Example
+from manyheads.decoding.config import BEAM, DecodingConfig
+from manyheads.learn import Request, begin, go_on, resolve
+from manyheads.metrics.report import format_table
+from manyheads.models import load
+from manyheads.tasks.seq2seq.evaluation import evaluate_texts
+from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
+from manyheads.tasks.seq2seq.writing import write_targets
+from manyheads.training.run import METRICS, RECIPE, Run
+from manyheads.training.trainer import Callback
+from manyheads.training.weights import count_parameters
+
+RAW, DISTILLED = "raw", "distilled"
+TARGETS = (RAW, DISTILLED)
+BATCH = 64
+TIMED = 50  # sentences that are timed one by one, and half as many in batches of 64 each
+ALL = 1 << 24  # tokens: a batch is not cut
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Rival(NamedTuple):
+    """A network, and the ways in which it can write."""
+
+    name: str
+    kind: str
+    settings: tuple[str, ...]
+    ways: Mapping[str, Mapping[str, Any]]  # by name, as settings of a DecodingConfig
+
+    def folder(self, targets: str) -> str:
+        """ "CTC + glancing", "raw" -> "ctc-glancing-raw" """
+        return "-".join([*self.name.lower().replace("+", "").split(), targets])
+
+
+def make_rivals(depth: int) -> list[Rival]:
+    """The first is the teacher; all have as many layers, or as the honest rival more that read and
+    one that writes.
+    """
+    searches = {"greedy": {"beam": 1}, f"beam {BEAM}": {"beam": BEAM}}
+    alike, once = f"network.depth=[{depth}, {depth}]", {"": NONE}
+    passes = {f"T = {n}": {"passes": n} for n in (1, 4, 10)}
+    return [
+        Rival(f"AR {depth}-{depth}", "transformer", (alike,), searches),
+        Rival(f"AR {2 * depth}-1", "transformer", (f"network.depth=[{2 * depth}, 1]",), searches),
+        Rival("CTC", "ctc", (alike,), once),
+        Rival("CTC + glancing", "ctc", (alike, "network.glancing=0.5"), once),
+        Rival("mask-predict", "mask-predict", (alike,), passes),
+    ]
+
+
+# ---- training ----------------------------------------------------------------------------------
+
+
+def ask_for(
+    rival: Rival, targets: str, asked: Request, out: Path, rivals: Sequence[Rival]
+) -> Request:
+    """What to train: as was asked for, with the network of the rival, and its teacher if any."""
+    own = [one for one in asked.settings if not one.startswith("network.depth")]
+    teacher = {"teacher": out / rivals[0].folder(RAW)} if targets == DISTILLED else {}
+    return replace(
+        asked,
+        settings=[*own, *rival.settings],
+        files={**asked.files, **teacher},
+        network=rival.kind,
+    )
+
+
+def train(
+    request: Request,
+    run: Run,
+    corpus: Any,
+    callback: Callback = Callback(),
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    deadline: float = float("inf"),
+) -> bool:
+    """Begin it, or go on with what is there; whether it came to its end."""
+    recipe, corpus = resolve(request, corpus)
+    if not (run / RECIPE).exists():
+        begin(recipe, run, corpus)
+    elif load_settings(type(recipe), run / RECIPE) != recipe:
+        raise ValueError(
+            f"{run.folder} holds a run with other settings; those would go on with it, "
+            "another --out begins anew"
+        )
+    return go_on(run, callback=callback, asked_to_stop=asked_to_stop, deadline=deadline)
+
+
+# ---- measuring ---------------------------------------------------------------------------------
+
+
+def measure_ways(
+    rival: Rival, targets: str, run: Run, examples: Sequence[Example], device: str | None
+) -> Iterator[dict[str, Any]]:
+    """A row for each way in which a trained rival writes."""
+    model = cast(Translator, load(run.folder, device))
+    for way, settings in rival.ways.items():
+        how, names = DecodingConfig(**settings), (rival.name, targets, way)
+        yield {
+            **dict(zip(("model", "targets", "way"), names, strict=True)),
+            **measure_quality(model, examples, how),
+            **measure_speed(model, examples, how),
+        }
+
+
+def measure_quality(
+    model: Translator, examples: Sequence[Example], how: DecodingConfig
+) -> dict[str, Any]:
+    found = evaluate_texts(model, examples, how, model.task.tokenize)
+    steps = [line["step"] for line in Run(model.task.held_in()).lines(METRICS)]
+    return {
+        "parameters": count_parameters(model.network),
+        "steps": max(steps, default=0),
+        **{name: round(one.value, 2) for name, one in found.measured.items()},
+        "repeated_words": round(100 * count_repeats(found.outputs), 2),
+    }
+
+
+def measure_speed(
+    model: Translator, examples: Sequence[Example], how: DecodingConfig
+) -> dict[str, Any]:
+    one, several = (time_batches(model, examples, how, size) for size in (1, BATCH))
+    passes = {"passes": round(mean(one.passes), 1)}
+    return {**passes, **one.describe("ms_batch_1"), **several.describe(f"ms_batch_{BATCH}")}
+
+
+class BatchTimes(NamedTuple):
+    """What batches took, and in how many passes."""
+
+    milliseconds: list[float]  # a sentence, one for each batch
+    passes: list[int]
+
+    def describe(self, name: str) -> dict[str, float]:
+        cuts = quantiles(self.milliseconds, n=10, method="inclusive")
+        return {f"{name}_p50": round(cuts[4], 3), f"{name}_p90": round(cuts[8], 3)}
+
+
+@torch.no_grad()
+def time_batches(
+    model: Translator, examples: Sequence[Example], how: DecodingConfig, size: int
+) -> BatchTimes:
+    """Sentences in the order of the corpus, so many at once; all of them once before, so that what
+    is recorded or compiled at a first call is so by then.
+    """
+    some = list(examples[: TIMED if size == 1 else TIMED // 10 * size])
+    rows = model.task.codecs.source.encode_all([one.source for one in some])
+    batches = [rows[i : i + size] for i in range(0, len(rows), size)]
+    batches = [batch for batch in batches if len(batch) == size] or batches
+    found = BatchTimes([], [])
+    for again in (False, True):
+        for batch in batches if len(batches) > 1 else batches * 2:
+            began = time.perf_counter()
+            made = write_targets(
+                model.network, batch, how, special=model.special_tokens, tokens=ALL
+            )
+            took = 1000 * (time.perf_counter() - began) / len(batch)
+            if again:
+                found.milliseconds.append(took)
+                found.passes.append(
+                    max(count_passes(model, how, len(one.logs)) for one, *_ in made)
+                )
+    return found
+
+
+def count_passes(model: Translator, how: DecodingConfig, tokens: int) -> int:
+    """Of the decoder, one after another, for a text of so many tokens with its end."""
+    if isinstance(model.network, ParallelNetwork):
+        return model.network.count_passes(how, tokens)
+    return tokens
+
+
+def count_repeats(texts: Sequence[str]) -> float:
+    """The share of words that are the same as the one before: "a a b" has a third"""
+    words = [text.split() for text in texts]
+    same = sum(sum(map(str.__eq__, row[1:], row)) for row in words)
+    return same / max(1, sum(map(len, words)))
+
+
+def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """As Markdown, for a terminal and a file alike."""
+    return format_table(
+        [
+            {
+                "model": row["model"],
+                "targets": row["targets"],
+                "written": row["way"],
+                "BLEU": f"{row['bleu']:.2f}",
+                "chrF": f"{row['chrf']:.2f}",
+                "words repeated": f"{row['repeated_words']:.2f} %",
+                "passes": f"{row['passes']:g}",
+                **{
+                    f"ms, {size} at once, {part}": f"{row[f'ms_batch_{size}_{part}']:.3g}"
+                    for size in (1, BATCH)
+                    for part in ("p50", "p90")
+                },
+            }
+            for row in rows
+        ]
+    )
