@@ -109,6 +109,7 @@ BUILT_IN = [
     "network.width=128",
     "network.depth=6",
     "network.heads=4",
+    "network.key_heads=1",  # a quarter of what each token reads: drawn in half the time
     "network.ffn_width=384",
     "network.dropout=0.05",
     "training.tokens_per_batch=50176",

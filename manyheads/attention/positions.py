@@ -9,7 +9,8 @@ B batch, H heads, Q queries, T tokens, C channels of one head, D model width, N 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -153,23 +154,42 @@ class Rotary(Relative):
                 f"Rotary needs 2 channels for each of {len(axes)} axes, a head has {x.shape[-1]}"
             )
         bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
-        turned = [self.turn(each, axis) for each, axis in zip(bands, axes, strict=True)]
+        turns = self.turns(at, axes, band // 2, x.dtype)
+        turned = [turn(each, *both) for each, both in zip(bands, turns, strict=True)]
         rest = x[..., len(axes) * band :]  # what the axes cannot share evenly stays as it is
         return torch.cat([*turned, rest], -1)
 
-    def turn(self, x: Tensor, place: Tensor) -> Tensor:
-        half = x.shape[-1] // 2
-        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
-        rate = self.base ** -(torch.arange(half, device=x.device, dtype=exact) / half)
+    def turns(
+        self, at: Places, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Cosines and sines of each axis, made once for all layers that turn by these places."""
+        if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+            return [self.waves(axis, half, dtype) for axis in axes]
+        known, asked = TURNS.setdefault(at, {}), (self.base, half, dtype)
+        if asked not in known:
+            known[asked] = [self.waves(axis, half, dtype) for axis in axes]
+        return known[asked]
+
+    def waves(self, place: Tensor, half: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        rate = self.base ** -(torch.arange(half, device=place.device, dtype=exact) / half)
         angle = place[..., None] * rate  # (T, half) or (B, T, half)
         if angle.dim() == 3:
             angle = angle[:, None]
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        a, b = x.split(half, -1)
-        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
     def extra_repr(self) -> str:
         return f"base={self.base}"
+
+
+# While places are used, what they turn by: each layer would else compute it again, for queries and
+# for keys, which takes a third of a step that writes one token.
+TURNS: WeakKeyDictionary[Places, dict[Any, list[tuple[Tensor, Tensor]]]] = WeakKeyDictionary()
+
+
+def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    a, b = x.split(x.shape[-1] // 2, -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
 class RelativeBias(Relative):
