@@ -9,6 +9,7 @@ B batch, H heads, Q queries, T tokens, C channels of one head, D model width, N 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.biases import Bias, ContentBias, DistanceBias, Feature, Kind
-from manyheads.attention.places import Graph, Pairs, Places
+from manyheads.attention.places import Graph, Grid, Pairs, Places
 from manyheads.attention.rules import Rule
 
 
@@ -162,10 +163,11 @@ class Rotary(Relative):
     def turns(
         self, at: Places, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
     ) -> list[tuple[Tensor, Tensor]]:
-        """Cosines and sines of each axis, made once for all layers that turn by these places."""
-        if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        """Cosines and sines of each axis, made once for all layers where a pass is shared."""
+        known = None if torch.compiler.is_compiling() else TURNS.get(at)
+        if known is None:
             return [self.waves(axis, half, dtype) for axis in axes]
-        known, asked = TURNS.setdefault(at, {}), (self.base, half, dtype)
+        asked = self.base, half, dtype
         if asked not in known:
             known[asked] = [self.waves(axis, half, dtype) for axis in axes]
         return known[asked]
@@ -182,9 +184,21 @@ class Rotary(Relative):
         return f"base={self.base}"
 
 
-# While places are used, what they turn by: each layer would else compute it again, for queries and
-# for keys, which takes a third of a step that writes one token.
+# What the places of a pass turn by: each layer would else compute it again, for queries and for
+# keys, which takes a third of a step that writes one token.
 TURNS: WeakKeyDictionary[Places, dict[Any, list[tuple[Tensor, Tensor]]]] = WeakKeyDictionary()
+
+
+def share_pass(at: Places) -> Places:
+    """The same places for one pass of all layers, which share what they compute of them.
+
+    New ones each time: whoever has the others may move them in place before the next pass.
+    """
+    if torch.compiler.is_compiling() or not isinstance(at, Grid):
+        return at
+    at = replace(at)
+    TURNS[at] = {}
+    return at
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

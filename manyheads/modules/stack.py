@@ -21,7 +21,7 @@ from manyheads.attention.kernels.base import make_plan
 from manyheads.attention.layer import Attention, misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.positions import Position, Relative
+from manyheads.attention.positions import Position, Relative, share_pass
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.layers import FEED_FORWARDS, NORMS, Sublayer, init_parts
 
@@ -129,6 +129,7 @@ class Stack(nn.Module):
         of `values` (B, T, G C) goes into one of the first layers and one of the last.
         """
         self.check(x, at, memory)
+        at = share_pass(at)
         if len(values) != self.value_tables:
             raise ValueError(
                 f"a stack of {self.value_tables} value embeddings got {len(values)}; an Embedding "
