@@ -60,6 +60,7 @@ def make_rivals(depth: int) -> list[Rival]:
         Rival("CTC", "ctc", (alike,), once),
         Rival("CTC + glancing", "ctc", (alike, "network.glancing=0.5"), once),
         Rival("mask-predict", "mask-predict", (alike,), passes),
+        Rival("latent", "latent", (alike,), searches),
     ]
 
 

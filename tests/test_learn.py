@@ -43,6 +43,7 @@ RUNS = [
     ("padded", {"kind": "recurrent"}, EVERYTHING),
     ("padded", {"kind": "convolutional"}, EVERYTHING),
     ("padded", {"kind": "mask-predict"}, {"label_smoothing": 0.1}),
+    ("padded", {"kind": "latent"}, {}),
     ("padded", {"kind": "ctc", "glancing": 0.5}, EVERYTHING),
 ]
 

@@ -142,7 +142,8 @@ def train_task(
     network: Annotated[
         str | None,
         typer.Option(
-            help="transformer, recurrent or convolutional; ctc and mask-predict write in parallel.",
+            help="transformer, recurrent or convolutional; ctc, mask-predict and latent write in "
+            "parallel.",
             rich_help_panel=MODEL,
         ),
     ] = None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from manyheads.config.declare import setting
 from manyheads.modules.config import TransformerConfig
+
+MOST_CODES = 2**16
 
 
 @dataclass(frozen=True)
@@ -66,5 +70,31 @@ class MaskPredictConfig(ParallelConfig):
     )
 
 
-PARALLEL: dict[str, type[ParallelConfig]] = {"ctc": CTCConfig, "mask-predict": MaskPredictConfig}
-ParallelNetworkConfig = CTCConfig | MaskPredictConfig
+@dataclass(frozen=True)
+class LatentConfig(ParallelConfig):
+    """A shorter sequence of codes, written one after another, then decoded all at once."""
+
+    kind: Literal["latent"] = setting("latent", "What it is made of.")  # type: ignore[assignment]
+    compression: int = setting(3, "Tokens of a target that a code stands for.", least=1, most=64)
+    levels: tuple[int, ...] = setting(
+        (8, 8, 8), "A code has so many numbers, each of so many levels.", least=2, most=64
+    )
+    latent_depth: int = setting(
+        2, "Layers of what makes codes of a target, and of what writes them.", least=1, most=1000
+    )
+
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
+        if not 1 <= math.prod(self.levels) <= MOST_CODES or not self.levels:
+            yield (
+                f"levels: {[*self.levels]} make {math.prod(self.levels):,} codes, "
+                f"{MOST_CODES:,} are the most; [8, 8, 8] would do"
+            )
+
+
+PARALLEL: dict[str, type[ParallelConfig]] = {
+    "ctc": CTCConfig,
+    "mask-predict": MaskPredictConfig,
+    "latent": LatentConfig,
+}
+ParallelNetworkConfig = CTCConfig | MaskPredictConfig | LatentConfig

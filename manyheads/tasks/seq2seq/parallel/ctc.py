@@ -99,13 +99,16 @@ class CTCNetwork(ParallelNetwork):
             )
 
     def glance(self, frames: Frames, memory: Memory, tokens: Tensor, lengths: Tensor) -> Frames:
-        """Where a first guess differs from what is right, show some of it."""
+        """Where a first guess differs from what is right, show some of it; nothing to every other
+        sentence, so that it also learns to do without.
+        """
         with torch.no_grad():
             guessed = self.log_probs(frames, memory)
         right = self.align(guessed, tokens, lengths)  # (B, T)
         inside = inside_of(frames.lengths, right.shape[1])
         wrong = ((guessed.argmax(-1) != right) & inside).sum(1)
         share = self.config.glancing * wrong / frames.lengths.clamp(min=1)
+        share = share * (torch.rand(len(share), device=share.device) < 0.5)
         shown = torch.rand(right.shape, device=right.device) < share[:, None]
         words = self.decoder.embedding(right).to(frames.states.dtype)
         return frames._replace(states=torch.where(shown[..., None], words, frames.states))
