@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch._inductor.config as inductor
 from torch import Tensor
+from torch._inductor.utils import fresh_cache
 
 from manyheads import Decoder, Embedding, Segments, Stack, Tied, TransformerConfig
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import packed
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Tokens
+from manyheads.training.compiling import compiled
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.learner import Learner
@@ -90,6 +93,36 @@ def test_played_steps_learn_what_plain_ones_do() -> None:
         assert (one - other).norm() < 0.05 * one.norm()
     other = batch([[7]], seed=9).to("cuda")  # of another layout: a plain step
     assert abs(plain.step([other], 7)["loss"] - played.step([other], 7)["loss"]) < 1e-2
+
+
+@on_gpu
+def test_played_steps_that_are_compiled_as_well_drop_what_plain_ones_drop() -> None:
+    batches = [batch([[10 + i, 20 - i], [3, i + 1, 8]], seed=i).to("cuda") for i in range(4)]
+    plain, played = learner(), learner()
+    torch._dynamo.reset()
+    with fresh_cache(), inductor.patch(fallback_random=True):
+        compiled(played.network)
+        played.record(batches[0], batches[1], 50)
+        for one in batches:
+            wanted, found = plain.step([one], 50)["loss"], played.step([one], 50)["loss"]
+            assert abs(wanted - found) < 1e-3 * abs(wanted)
+
+
+@on_gpu
+def test_a_recording_that_drops_the_same_at_every_step_is_refused() -> None:
+    given = learner()
+    plain, one = given.loss_of, A.to("cuda")
+
+    def dropped_once(network: Any, some: Batch) -> dict[str, Tensor]:
+        if torch.cuda.is_current_stream_capturing():
+            network.eval()
+        terms = plain(network, some)
+        network.train()
+        return terms
+
+    given.loss_of = dropped_once
+    with pytest.raises(ValueError, match=r"(drops the same|is not what the network computes)"):
+        given.record(one, B.to("cuda"), 50)
 
 
 @on_gpu
