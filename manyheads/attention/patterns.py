@@ -78,7 +78,9 @@ class Pattern:
         return all_of((*self.parts(), *as_pattern(other, "&").parts()))
 
     def __or__(self, other: Pattern) -> Pattern:
-        return any_of((*alternatives(self), *alternatives(as_pattern(other, "|"))))
+        several = (*alternatives(self), *alternatives(as_pattern(other, "|")))
+        distinct = tuple(dict.fromkeys(several))
+        return distinct[0] if len(distinct) == 1 else Either(distinct)
 
     def __invert__(self) -> Pattern:
         return self.pattern if isinstance(self, Not) else Not(self)
@@ -191,11 +193,6 @@ def all_of(parts: Sequence[Pattern]) -> Pattern:
     if not distinct:
         return Everything()
     return distinct[0] if len(distinct) == 1 else Both(distinct)
-
-
-def any_of(parts: Sequence[Pattern]) -> Pattern:
-    distinct = tuple(dict.fromkeys(parts))
-    return distinct[0] if len(distinct) == 1 else Either(distinct)
 
 
 def alternatives(pattern: Pattern) -> tuple[Pattern, ...]:

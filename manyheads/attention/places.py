@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.intervals import Interval, Number, pooled
-from manyheads.attention.tables import PairTable, pool_blocks, select_graphs, send_pairs
+from manyheads.attention.tables import PairTable, pool_blocks
 from manyheads.devices import send
 
 
@@ -131,10 +131,12 @@ class Graph:
         return Graph(change(self.hops), None if self.edges is None else change(self.edges))
 
     def to(self, device: torch.device | str) -> Graph:
-        return self.each(lambda x: send_pairs(x, device))
+        return self.each(lambda x: x.to(device) if isinstance(x, PairTable) else send(x, device))
 
     def select(self, rows: Tensor) -> Graph:
-        return self if len(self.hops) == 1 else self.each(lambda x: select_graphs(x, rows))
+        if len(self.hops) == 1:
+            return self
+        return self.each(lambda x: x.select(rows) if isinstance(x, PairTable) else x[rows])
 
     def misfit(self, batch: int) -> str:
         fits = len(self.hops) in (1, batch)

@@ -76,14 +76,6 @@ class PairTable:
         return Interval(low, high)
 
 
-def send_pairs(table: Tensor | PairTable, device: torch.device | str) -> Tensor | PairTable:
-    return table.to(device) if isinstance(table, PairTable) else send(table, device)
-
-
-def select_graphs(table: Tensor | PairTable, graphs: Tensor) -> Tensor | PairTable:
-    return table.select(graphs) if isinstance(table, PairTable) else table[graphs]
-
-
 def pool_blocks(table: Tensor | PairTable, rows: int, columns: int) -> Interval:
     """Bounds for blocks of rows x columns pairs: (B, Q, K) -> (B, Q/rows, K/columns)"""
     if isinstance(table, PairTable):

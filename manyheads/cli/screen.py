@@ -42,7 +42,8 @@ def count_amount(
     if not console.is_terminal:
         yield Lines(total, called).more
         return
-    with bar_of(called, console) as bar:
+    words = TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}")
+    with Progress(words, BarColumn(bar_width=24), console=console, transient=True) as bar:
         line = bar.add_task("", total=total)
         yield lambda more: bar.advance(line, more)
 
@@ -72,12 +73,3 @@ def print_report(
 def print_json(value: Any) -> None:
     """On a line, at once."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
-
-
-def bar_of(called: str, console: Console) -> Progress:
-    return Progress(
-        TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}"),
-        BarColumn(bar_width=24),
-        console=console,
-        transient=True,
-    )

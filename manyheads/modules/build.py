@@ -21,7 +21,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.heads import EncoderHead, Guess
-from manyheads.modules.layers import init_head
+from manyheads.modules.layers import SMALL, init_normal
 from manyheads.modules.recurrent import (
     SCORES,
     RecurrentDecoder,
@@ -113,7 +113,9 @@ def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
     head: nn.Module = Tied(written, bias=network.head_bias)
     if not network.tied:
         head = nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
-        init_head(head, getattr(network, "init", "xavier"))
+        init = getattr(network, "init", "xavier")
+        if init != "xavier":  # then as torch has it
+            init_normal(head, std=0.0 if init == "zero" else SMALL)
     cap = getattr(network, "logit_cap", 0)
     return Capped(head, cap) if cap else head
 

@@ -84,12 +84,6 @@ def init_parts(parts: Sequence[Any], init: str, residual: bool) -> None:
                 part.out.weight.mul_(len(parts) ** -0.5)
 
 
-def init_head(head: nn.Linear, init: str) -> None:
-    """What scores words and is no table that reads them; as torch has it unless a rule is named."""
-    if init != "xavier":
-        init_normal(head, std=0.0 if init == "zero" else SMALL)
-
-
 class FeedForward(nn.Module):
     """Each token by itself: wider, bent, back."""
 
@@ -142,13 +136,9 @@ class GatedFeedForward(nn.Module):
         return self.out(self.dropout(self.activation(gate) * content))
 
 
-def relu_squared(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
-    "relu2": partial(FeedForward, activation=relu_squared),
+    "relu2": partial(FeedForward, activation=lambda x: F.relu(x).square()),
     "gelu": partial(FeedForward, activation=F.gelu),
     "gelu-tanh": partial(FeedForward, activation=partial(F.gelu, approximate="tanh")),
     "silu": partial(FeedForward, activation=F.silu),

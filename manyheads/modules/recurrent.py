@@ -103,13 +103,40 @@ class Lookup(nn.Module):
         return look(query, held, held, score=self.score)[:, 0]
 
 
-class RecurrentDecoder(SequenceNetwork):
-    """Writes from a state that holds all it has read, and from what that finds in the memory.
-
-    Tokens (B, T) -> scores of the next token (B, T, V).
-    """
+class RecurrentSide(SequenceNetwork):
+    """What writes from a state. Tokens (B, T) -> scores of the next token (B, T, V)."""
 
     causal = True
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        head: nn.Module,
+        width: int,
+        depth: int,
+        *,
+        cell: str = "lstm",
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        measured(dropout, width=width, depth=depth)
+        same_width(width, embedding, head)
+        self.width, self.embedding, self.head = width, embedding, head
+        self.dropout = nn.Dropout(dropout)
+        self.cells = cells_of(cell, width, depth, dropout)
+        self.kinds = 2 if cell == "lstm" else 1  # of state: hidden, and an LSTM's cell
+
+    def new_cache(self) -> Carried:
+        return Carried()
+
+    def read(self, x: Tensor, begin: States | None) -> tuple[Tensor, States]:
+        """(B, T, D) and the state before -> the state after each token, and after the last."""
+        states, end = self.cells(x, begin if begin is None or self.kinds == 2 else begin[0])
+        return states, end if self.kinds == 2 else (end,)
+
+
+class RecurrentDecoder(RecurrentSide):
+    """Writes from a state that holds all it has read, and from what that finds in the memory."""
 
     def __init__(
         self,
@@ -123,22 +150,13 @@ class RecurrentDecoder(SequenceNetwork):
         dropout: float = 0.1,
         kernel: Kernel | str | None = None,
     ):
-        super().__init__()
-        measured(dropout, width=width, depth=depth)
-        same_width(width, embedding, head)
+        super().__init__(embedding, head, width, depth, cell=cell, dropout=dropout)
         fits(attention, width)
-        self.width, self.embedding, self.head = width, embedding, head
-        self.dropout = nn.Dropout(dropout)
-        self.cells = cells_of(cell, width, depth, dropout)
-        self.kinds = 2 if cell == "lstm" else 1  # of state: hidden, and an LSTM's cell
         self.first = nn.Linear(width, self.kinds * depth * width)
         self.attention = None if attention is None else Lookup(attention, kernel)
         self.mix = nn.Linear(2 * width, width)
         init_fused(self.first, width)
         init_linear(self.mix)
-
-    def new_cache(self) -> Carried:
-        return Carried()
 
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Carried | None = None
@@ -166,39 +184,9 @@ class RecurrentDecoder(SequenceNetwork):
         layers = flat.unflatten(-1, (self.kinds, -1, self.width)).permute(1, 2, 0, 3)
         return tuple(layers.contiguous())
 
-    def read(self, x: Tensor, begin: States) -> tuple[Tensor, States]:
-        """(B, T, D) and the state before -> the state after each token, and after the last."""
-        states, end = self.cells(x, begin if self.kinds == 2 else begin[0])
-        return states, end if self.kinds == 2 else (end,)
 
-
-class RecurrentWriter(SequenceNetwork):
-    """Writes from a state that holds all it has written: no source, no attention.
-
-    Tokens (B, T) -> scores of the next token (B, T, V).
-    """
-
-    causal = True
-
-    def __init__(
-        self,
-        embedding: nn.Module,
-        head: nn.Module,
-        width: int,
-        depth: int,
-        *,
-        cell: str = "lstm",
-        dropout: float = 0.1,
-    ):
-        super().__init__()
-        measured(dropout, width=width, depth=depth)
-        same_width(width, embedding, head)
-        self.width, self.embedding, self.head = width, embedding, head
-        self.dropout = nn.Dropout(dropout)
-        self.cells = cells_of(cell, width, depth, dropout)
-
-    def new_cache(self) -> Carried:
-        return Carried()
+class RecurrentWriter(RecurrentSide):
+    """Writes from a state that holds all it has written: no source, no attention."""
 
     def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
         if memory is not None:
@@ -209,12 +197,6 @@ class RecurrentWriter(SequenceNetwork):
         if cache is not None:
             cache.keep(begin, x, end)
         return self.head(self.dropout(states))
-
-    def read(self, x: Tensor, begin: States | None) -> tuple[Tensor, States]:
-        """(B, T, D) and the state before -> the state after each token, and after the last."""
-        lstm = isinstance(self.cells, nn.LSTM)
-        states, end = self.cells(x, begin if begin is None or lstm else begin[0])
-        return states, end if lstm else (end,)
 
 
 class Carried:

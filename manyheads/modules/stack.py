@@ -203,12 +203,16 @@ class Stack(nn.Module):
                     f"{own} needs tokens that a cache does not have yet: {ahead}; "
                     "read them all at once, or write with Causal()"
                 )
-            if known and (come := last_of(at)) < min(known):
+            if not known:
+                continue
+            # How many tokens every sequence has once these have come.
+            come = int(at.order.amax(-1).min()) + 1 if at.first is None else at.first + len(at)
+            if come < min(known):
                 raise ValueError(
                     f"{own & seen} lets the first {min(known)} tokens see each other and {come} "
                     f"came to the cache; read {min(known)} or more at once, then go on"
                 )
-            if cache is not None and known:
+            if cache is not None:
                 cache.together = max(cache.together, min(known))
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
@@ -280,11 +284,6 @@ def value_of(values: Sequence[T], layer: int, depth: int) -> T | None:
         return values[layer]
     from_end = layer - (depth - len(values))
     return values[from_end] if from_end >= 0 else None
-
-
-def last_of(at: Places) -> int:
-    """How many tokens every sequence has once those at `at` have come."""
-    return int(at.order.amax(-1).min()) + 1 if at.first is None else at.first + len(at)
 
 
 def holds_lengths(pattern: Pattern) -> bool:

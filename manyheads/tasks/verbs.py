@@ -85,12 +85,16 @@ VERBS = {
 }
 
 
-def refuse_unwritable(name: str, path: Path) -> None:
-    """Before the work: a file that cannot be written, in a folder that has to be there."""
+def refuse_unwritable(name: str, path: Path, ending: str = "") -> None:
+    """Before the work: a file that cannot be written, in a folder that has to be there, or one of
+    another ending.
+    """
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"{name} names a file in a folder that is there, got {path}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f"{name} {path} cannot be written: you lack the permission")
+    if ending and path.suffix.lower() != ending:
+        raise ValueError(f"{name} names a {ending} file, got {path}")
 
 
 def refuse_no_page(path: Path) -> None:

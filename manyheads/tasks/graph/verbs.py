@@ -43,9 +43,7 @@ class LookGraphOptions(Options):
                 f'one graph is looked at, such as "CCO", got {len(self.graph) or "none"}'
             )
         if self.out is not None:
-            refuse_unwritable("--out", self.out)
-            if self.out.suffix.lower() != ".png":
-                raise ValueError(f"--out names a .png file, got {self.out}")
+            refuse_unwritable("--out", self.out, ".png")
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,6 @@ class MusicDecoder(Decoder):
         return at, types
 
 
-def axes_of(voices: int) -> int:
-    """Time and pitch, and between them steps where those are not the time."""
-    return 3 if voices > 1 else 2
-
-
 class Timed(Position):
     """Another position, which sees of the places only the time."""
 
@@ -122,11 +117,12 @@ def music_decoder(
     head, patterns = build_head(network, table), causal_patterns(network)
     if isinstance(value, ScoreContentValue):
         below = build_position(network)
+        axes = 3 if voices > 1 else 2  # time and pitch, and between them steps where they differ
         layers = Stack.of(
             network,
             patterns,
             position=below and Timed(below),
-            relative=value.build(network, axes_of(voices), PITCHES),
+            relative=value.build(network, axes, PITCHES),
         )
     else:
         layers = build_stack(network, patterns)

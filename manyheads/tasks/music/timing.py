@@ -28,11 +28,6 @@ def count_steps(seconds: float, after: Piece | None) -> float:
     return float(end - begin) * STEPS_PER_QUARTER
 
 
-def last_tempo(piece: Piece | None) -> float:
-    """The quarter notes a minute with which a piece ends."""
-    return QUARTERS_PER_MINUTE if piece is None else piece.tempos[-1].quarters_per_minute
-
-
 def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
     """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
     where that is not a number's own affair.
@@ -41,7 +36,8 @@ def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[
     if isinstance(codec, Performance):
         found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
     elif isinstance(codec, Chorales):
-        found[codec.special_tokens.eos + 1 :] = step_seconds(last_tempo(like)) / len(VOICES)
+        tempo = QUARTERS_PER_MINUTE if like is None else like.tempos[-1].quarters_per_minute
+        found[codec.special_tokens.eos + 1 :] = step_seconds(tempo) / len(VOICES)
     else:
         return None
     return found

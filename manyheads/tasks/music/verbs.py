@@ -140,9 +140,7 @@ class LookOptions(Options):
         if self.music is None:
             raise ValueError("what is looked at is a piece: --music piece.mid")
         if self.out is not None:
-            refuse_unwritable("--out", self.out)
-            if self.out.suffix.lower() != ".png":
-                raise ValueError(f"--out names a .png file, got {self.out}")
+            refuse_unwritable("--out", self.out, ".png")
 
 
 @dataclass(frozen=True)
