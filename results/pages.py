@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from manyheads.inspect.server import PageServer
+from manyheads.inspect.server import LiveModel, PageServer
 from manyheads.models import load
 from manyheads.tasks.music.midi import load_midi
 
@@ -27,7 +27,7 @@ IT = "#part=encoder&heads=encoder.1.self/4"
 @contextmanager
 def serving(name: str, text: str) -> Iterator[str]:
     model = load(name, "cpu")
-    server = PageServer(lambda text, what_if: model.inspect(text, what_if=what_if), text=text)
+    server = PageServer([LiveModel(name, model.inspect_live, text=text)])
     Thread(target=server.serve_forever, daemon=True).start()
     yield server.url
     server.shutdown()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Any
 
+from manyheads.cli.live import load_live, serve_live
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
-from manyheads.inspect.server import PageServer
+from manyheads.inspect.server import LiveModel
 from manyheads.models import load
 from manyheads.tasks.verbs import InspectOptions
 
@@ -20,26 +22,14 @@ def inspect_text(model: Any, options: InspectOptions) -> None:
         make_page(model, options).save(options.out)
         print(f"page: {options.out}")
         return
-    port, text = options.port, options.text
+    own = LiveModel(str(model.name), partial(inspect_live, model, options), text=options.text or "")
+    serve_live([own, *load_live(options.also, str(model.device))], options.port)
 
-    def inspect(text: str, what_if: Sequence[Intervention] = ()) -> AttentionPage:
-        return inspect_once(model, replace(options, text=text), what_if)
 
-    try:
-        made = PageServer(inspect, port or 0, text or "")
-    except OSError as error:
-        raise ValueError(
-            f"port {port} cannot be had ({error.strerror}); another --port, or none, would do"
-        ) from None
-    with made as server:
-        print(
-            f"{server.url}\nopen it in a browser; it answers this machine alone; Ctrl-C ends",
-            flush=True,
-        )
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
+def inspect_live(
+    model: Any, options: InspectOptions, text: str, what_if: Sequence[Intervention]
+) -> AttentionPage:
+    return inspect_once(model, replace(options, text=text), what_if)
 
 
 def inspect_once(

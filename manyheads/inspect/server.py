@@ -9,6 +9,7 @@ import html
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
@@ -28,14 +29,25 @@ LARGEST = 1_000_000  # bytes of a request
 Inspect = Callable[[str, Sequence[Intervention]], AttentionPage]
 
 
+@dataclass(frozen=True)
+class LiveModel:
+    """A model as the live page asks it."""
+
+    name: str
+    inspect: Inspect  # of what was asked, and what is to be otherwise
+    asks: str = "text"  # that is typed; or "seconds" that are to be written on; or "", nothing
+    text: str = ""  # what is asked at first
+
+
 class PageServer(ThreadingHTTPServer):
-    """Serves one model under an address that only who started it knows."""
+    """Serves models under an address that only who started it knows."""
 
     daemon_threads = True
 
-    def __init__(self, inspect: Inspect, port: int = 0, text: str = ""):
+    def __init__(self, models: Sequence[LiveModel], port: int = 0):
         super().__init__((HOST, port), PageHandler)
-        self.inspect, self.text, self.token = inspect, text, secrets.token_urlsafe(16)
+        self.models = {one.name: one for one in models}
+        self.token = secrets.token_urlsafe(16)
         self.lock = Lock()  # a network is changed while it is looked at: one at a time
 
     @property
@@ -47,12 +59,16 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{self.own_host}/{self.token}/"
 
     def answer(self, asked: Any) -> AttentionPage:
-        text = asked.get("text") if isinstance(asked, dict) else None
-        if not isinstance(text, str) or not text.strip():
+        given = asked if isinstance(asked, dict) else {}
+        name, text = given.get("model", next(iter(self.models))), given.get("text")
+        if name not in self.models:
+            raise ValueError(f"there is no model {name!r} here; there are {', '.join(self.models)}")
+        model = self.models[name]
+        if model.asks == "text" and (not isinstance(text, str) or not text.strip()):
             raise ValueError("a text to look at has at least one word, a blank one came")
-        edits = [read_intervention(one) for one in asked.get("interventions", [])]
+        edits = [read_intervention(one) for one in given.get("interventions", [])]
         with self.lock:
-            return self.inspect(text, edits)
+            return model.inspect(str(text), edits)
 
 
 class PageHandler(BaseHTTPRequestHandler):
@@ -63,7 +79,7 @@ class PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = self.asked_for()
         if name == "":
-            self.reply(make_live_page(self.server.text).encode(), KINDS["html"])
+            self.reply(make_live_page([*self.server.models.values()]).encode(), KINDS["html"])
         elif name in FILES:
             self.reply(read_source(name).encode(), KINDS[name.rpartition(".")[2]])
         elif name is not None:
@@ -129,9 +145,10 @@ class PageHandler(BaseHTTPRequestHandler):
         """A terminal shows the address, not each request."""
 
 
-def make_live_page(text: str) -> str:
-    """The same page with its modules as files, and a place to type."""
+def make_live_page(models: Sequence[LiveModel]) -> str:
+    """The same page with its modules as files, and a place to type and to choose."""
     page = read_source("page.html").replace("<!-- policy -->", "").replace("<!-- data -->", "")
     page = page.replace("<!-- style -->", '<link rel="stylesheet" href="page.css">')
     page = page.replace("<!-- script -->", '<script type="module" src="live.js"></script>')
-    return page.replace('data-text=""', f'data-text="{html.escape(text, quote=True)}"')
+    told = json.dumps([{"name": one.name, "asks": one.asks, "text": one.text} for one in models])
+    return page.replace('data-models=""', f'data-models="{html.escape(told, quote=True)}"')

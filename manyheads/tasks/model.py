@@ -26,6 +26,7 @@ class Model:
 
     task: Any  # a Task, which knows of this class
     network: Any
+    asks = "text"  # what the live page asks a person for; "": nothing
 
     def __init__(self, task: Any, network: nn.Module, name: str = ""):
         self.task, self.network, self.name = task, network.eval(), name
@@ -43,6 +44,13 @@ class Model:
     def to(self, device: torch.device | str) -> Self:
         self.network.to(device)
         return self
+
+    def inspect_live(self, asked: str, what_if: Sequence[Any] = ()) -> Any:
+        """The page of what was typed."""
+        inspect = getattr(self, "inspect", None)
+        if inspect is None:
+            raise ValueError(f"{self.name} is a model for {self.kind}, which no page shows")
+        return inspect(asked, what_if=what_if)
 
     def save(self, folder: str | Path) -> None:
         """model.save("de-en") makes a folder that `load` opens: weights, recipe, codecs."""

@@ -43,17 +43,38 @@ class ExamplesOptions(Options):
 
 
 @dataclass(frozen=True)
-class InspectOptions(Options):
+class PageOptions(Options):
+    """Where a page goes: into a file, or live."""
+
+    out: Path | None = setting(
+        None, "Write the page to this .html file.", instead="live, on this machine alone"
+    )
+    port: int | None = setting(None, "Of the live page.", instead="one that is free")
+    also: tuple[str, ...] = setting(
+        (), "Another model to choose on the live page; may be given again."
+    )
+
+    def check_page(self, given: bool, sentence: str) -> None:
+        """Refuse what cannot be written or served; a file is of something that is `given`."""
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError(f"a port is 1 to 65535, got {self.port}")
+        if self.out is None:
+            return
+        if not given:
+            raise ValueError(sentence)
+        if self.also:
+            raise ValueError("--also is for the live page, and --out writes one of one model")
+        refuse_no_page(self.out)
+
+
+@dataclass(frozen=True)
+class InspectOptions(PageOptions):
     """Show what every head looks at: a page in one file, or live where no file is named.
 
     Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
     """
 
     text: str | None = setting(None, "The text to look at.", argument="TEXT")
-    out: Path | None = setting(
-        None, "Write the page to this .html file.", instead="live, on this machine alone"
-    )
-    port: int | None = setting(None, "Of the live page.", instead="one that is free")
     versus: str | None = setting(None, "Another text with as many words: show the difference.")
     versus_model: str | None = setting(
         None, "Another model with as many heads, on the same text: show the difference."
@@ -66,17 +87,14 @@ class InspectOptions(Options):
     def __post_init__(self) -> None:
         if self.text is not None and not self.text.strip():
             raise ValueError("a text to look at has at least one word, a blank one came")
-        if self.port is not None and not 0 < self.port < 65536:
-            raise ValueError(f"a port is 1 to 65535, got {self.port}")
         if self.versus is not None and self.versus_model is not None:
             raise ValueError("a page is compared with one other: --versus or --versus-model")
-        if self.out is None:
-            if self.versus is not None or self.versus_model is not None:
-                raise ValueError("a difference is shown by a page in a file: --out page.html")
-            return
-        if self.text is None:
-            raise ValueError('a page is of a text: manyheads inspect "Guten Tag." --out page.html')
-        refuse_no_page(self.out)
+        if self.out is None and (self.versus is not None or self.versus_model is not None):
+            raise ValueError("a difference is shown by a page in a file: --out page.html")
+        self.check_page(
+            self.text is not None,
+            'a page is of a text: manyheads inspect "Guten Tag." --out page.html',
+        )
 
 
 VERBS = {

@@ -6,8 +6,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import tunes
 
-from manyheads.inspect.server import PageServer
+from manyheads.inspect.server import LiveModel, PageServer
 from manyheads.tasks.seq2seq.model import Translator
 
 Open = Callable[..., Any]
@@ -16,7 +17,12 @@ TEXT = "Ich habe gestern ein neues Buch gekauft."
 
 @pytest.fixture
 def server(model: Translator) -> Iterator[PageServer]:
-    made = PageServer(lambda text, what_if: model.inspect(text, what_if=what_if), text="Hallo!")
+    made = PageServer(
+        [
+            LiveModel("de-en", model.inspect_live, text="Hallo!"),
+            LiveModel("singer", tunes.singer().inspect_live, "seconds"),
+        ]
+    )
     Thread(target=made.serve_forever, daemon=True).start()
     yield made
     made.shutdown()
@@ -57,3 +63,22 @@ def test_a_person_asks_what_if(visit: Open, server: PageServer, tmp_path: Path) 
     page.wait_for_selector("#edits button:nth-child(3)", state="detached")
     settled(page)
     assert page.locator("#edits button").count() == 2
+
+
+def test_another_model_is_chosen_and_writes_music_on(visit: Open, server: PageServer) -> None:
+    page = visit(server.url)
+    page.select_option("#model", "singer")
+    page.wait_for_selector("#roll:not([hidden])")
+    assert not page.locator("#text").is_visible()
+    page.fill("#seconds input", "2")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#both:has-text('notes in 2 s')")
+    page.click("#ranking tbody tr:first-child button")
+    page.click("#off")
+    page.wait_for_selector("#changed:not([hidden])")
+    assert page.locator("#compared dd.log").count() == 2
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    assert [one["id"] for one in axe.run(page).response["violations"]] == []
+    page.select_option("#model", "de-en")
+    page.wait_for_selector(".keys >> text=Hallo")
+    assert page.locator("#roll").is_hidden()

@@ -180,7 +180,7 @@ def test_nodes_of_a_molecule_say_what_they_read(
     assert page.inner_text("#said").startswith("“O3” reads “")
     assert "at=3" in page.url
     page.click("#numbers summary")
-    assert page.locator("#row tbody tr").count() == 4
+    page.wait_for_selector("#row tbody tr:nth-child(4)")
     with page.expect_download() as download:
         page.click("[aria-label='save lines as SVG']")
     assert Path(download.value.path()).read_text("utf-8").count("<circle") == 4

@@ -115,8 +115,16 @@ def test_an_image_is_seen_as_its_likeliest_class(
     typed = ["inspect", "--model", str(run), str(tmp_path / "picture.png"), "--device", "cpu"]
     result = CliRunner().invoke(app, [*typed, "--class", "up", "--out", str(out)])
     assert (result.exit_code, result.output) == (0, f"page: {out}\n")
-    result = CliRunner().invoke(app, typed)
+    result = CliRunner().invoke(app, [*typed[:3], "--out", str(out)])
     assert "a page is of a picture" in str(result.exception)
+
+
+def test_live_a_model_draws_what_it_is_to_show(tmp_path_factory: pytest.TempPathFactory) -> None:
+    model: ImageModel = load(paintings.train_painter(tmp_path_factory.getbasetemp()), "cpu")
+    drawn = model.inspect_live("").about["picture"]["pixels"]
+    assert drawn == model.inspect_live("").about["picture"]["pixels"], "the same each time"
+    heads = [Off("writer.0.self", head) for head in range(2)]
+    assert model.inspect_live("", heads).about["picture"]["pixels"] != drawn
 
 
 def test_pictures_of_another_size_are_refused() -> None:

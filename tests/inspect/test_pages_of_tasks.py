@@ -83,5 +83,26 @@ def test_the_page_of_a_piece_is_written_to_a_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, typed)
     assert result.exit_code == 0, result.output
     assert out.read_text("utf-8").startswith("<!doctype html>")
-    result = CliRunner().invoke(app, typed[:-2])
+    result = CliRunner().invoke(app, [*typed[:3], *typed[5:]])
     assert "a page is of a piece" in str(result.exception)
+    result = CliRunner().invoke(app, [*typed, "--also", "de-en"])
+    assert "--also is for the live page" in str(result.exception)
+
+
+def test_music_is_written_on_live_as_the_network_is_told() -> None:
+    singer, piece = tunes.singer(), tunes.chorale(8)
+    given = singer.inspect_live("0", piece=piece).about
+    assert given["roll"] == singer.inspect(piece).about["roll"]
+    longer = singer.inspect_live("2", piece=piece).about["roll"]
+    assert longer["given"] == pytest.approx(piece.seconds, abs=0.01)
+    before, after = (
+        {(start, pitch) for start, _, pitch, _ in notes}
+        for notes in (given["roll"]["notes"], longer["notes"])
+    )
+    assert before < after, "the beginning, and more"
+    assert singer.inspect_live("2", piece=piece).about["roll"] == longer, "the same each time"
+    heads = [Off("0.self", head) for head in range(2)]
+    assert singer.inspect_live("2", heads, piece).about["roll"]["notes"] != longer["notes"]
+    for wrong in ("-1", "x", "61"):
+        with pytest.raises(ValueError, match="seconds to write on are 0 to 60"):
+            singer.inspect_live(wrong)

@@ -11,7 +11,7 @@ import pytest
 from manyheads import Forced, Off, Overwritten
 from manyheads.inspect.attention_page import read_payload
 from manyheads.inspect.interventions import Intervention, read_intervention
-from manyheads.inspect.server import FILES, PageServer
+from manyheads.inspect.server import FILES, LiveModel, PageServer
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import Translator
 
@@ -25,7 +25,7 @@ def model() -> Translator:
 
 @pytest.fixture(scope="module")
 def server(model: Translator) -> Iterator[PageServer]:
-    made = PageServer(lambda text, what_if: model.inspect(text, what_if=what_if), text='"<b>')
+    made = PageServer([LiveModel("de-en", model.inspect_live, text='"<b>')])
     Thread(target=made.serve_forever, daemon=True).start()
     yield made
     made.shutdown()
@@ -48,7 +48,7 @@ def ask(
 def test_the_page_and_its_modules_are_served_under_the_token(server: PageServer) -> None:
     status, page, headers = ask(server, f"/{server.token}/")
     assert status == 200
-    assert b'data-text="&quot;&lt;b&gt;"' in page, "what was typed stays text"
+    assert b"&quot;text&quot;: &quot;\\&quot;&lt;b&gt;&quot;" in page, "what was typed stays text"
     assert "'unsafe-inline'" not in headers["Content-Security-Policy"]
     assert "Access-Control-Allow-Origin" not in headers
     for name in FILES:
@@ -111,6 +111,7 @@ def test_a_saved_page_keeps_what_was_tried(server: PageServer) -> None:
     [
         (b"{", "a request is JSON, this one cannot be read"),
         ([1], "a text to look at has at least one word, a blank one came"),
+        ({"model": "fr-en", "text": TEXT}, "no model 'fr-en' here; there are de-en"),
         ({"text": "  "}, "a text to look at has at least one word, a blank one came"),
         ({"text": TEXT, "interventions": [{"kind": "off", "layer": "x", "head": 0}]}, "no layer"),
         (

@@ -14,17 +14,34 @@ class Live {
     this.page = null;
     document.body.classList.add("live");
     find("live").hidden = false;
-    find("ask").addEventListener("submit", (event) => { event.preventDefault(); this.begin(find("text").value); });
+    this.models = JSON.parse(find("live").dataset.models);
+    find("model").replaceChildren(...this.models.map(({ name }) => make("option", shortName(name), { value: name })));
+    find("model").hidden = this.models.length < 2;
+    find("model").addEventListener("change", () => this.choose());
+    find("ask").addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
     find("off").addEventListener("click", () => this.toggleOff());
     find("only-this").addEventListener("click", () => this.readOnly());
     find("save").addEventListener("click", () => this.save());
-    find("text").value = find("live").dataset.text;
-    if (find("text").value) this.begin(find("text").value);
-    else find("text").focus();
+    find("text").value = this.models[0].text;
+    this.choose();
+  }
+
+  get model() {
+    return this.models.find(({ name }) => name === find("model").value);
+  }
+
+  // What it asks for; where that is there already, it is shown.
+  choose() {
+    const { asks } = this.model, text = find("text");
+    if (this.page) Object.assign(this.page.state, { part: "", heads: "mean" });
+    [text.hidden, text.disabled] = [asks !== "text", asks !== "text"];
+    find("seconds").hidden = asks !== "seconds";
+    if (asks !== "text" || text.value.trim()) this.begin();
+    else text.focus();
   }
 
   get sent() {
-    return { text: this.text, interventions: this.edits.flatMap((edit) => edit.asked) };
+    return { model: this.model.name, text: this.text, interventions: this.edits.flatMap((edit) => edit.asked) };
   }
 
   async post(name, asked) {
@@ -46,7 +63,8 @@ class Live {
     }
   }
 
-  async begin(text) {
+  async begin() {
+    const text = this.model.asks === "seconds" ? find("seconds").querySelector("input").value : find("text").value;
     [this.text, this.edits, this.tried] = [text, [], []];
     this.base = await this.ask();
     if (this.base) this.show(this.base);
@@ -83,9 +101,10 @@ class Live {
       return chip;
     }));
     const [was, now] = [this.base, attention].map((one) => one.header.wrote.split(/\s+/));
-    const log = (one) => make("dd", `log-probability ${total(one).toFixed(2)}`, { className: "log" });
+    const { numbers } = attention.header; // those stand in what was written
+    const log = (one) => make("dd", numbers ? "" : `log-probability ${total(one).toFixed(2)}`, { className: "log" });
     const told = log(attention);
-    told.textContent += `: ${times(total(this.base) - total(attention))}`;
+    if (!numbers) told.textContent += `: ${times(total(this.base) - total(attention))}`;
     find("compared").replaceChildren(
       make("dt", "as it is"), marked(was, now), log(this.base),
       make("dt", "what if"), marked(now, was), told,
@@ -147,6 +166,7 @@ class Live {
   }
 }
 
+const shortName = (name) => name.split(/[\\/]/).filter(Boolean).at(-1) ?? name;
 const total = (attention) => (attention.header.candidates ?? []).reduce((sum, one) => sum + one.log, 0);
 
 // The words, with those marked that the other has not, in order.

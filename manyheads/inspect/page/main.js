@@ -131,6 +131,12 @@ export class Page {
     return written && this.pinned?.side === "queries" ? this.units.queries[this.pinned.at] : null;
   }
 
+  // What is not a row of words is drawn as what it is.
+  get shaped() {
+    const { roll, graph, picture } = this.attention.header;
+    return !!(roll || graph || picture);
+  }
+
   get theme() {
     return this.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   }
@@ -152,7 +158,7 @@ export class Page {
     this.controls();
     this.live?.controls(this.maps);
     byId("only-this").hidden = true;
-    if (!attention.header.graph && !attention.header.picture) {
+    if (!this.shaped) {
       this.lines.fill("keys", this.units.keys);
       this.lines.fill("queries", this.units.queries);
       this.lines.layout();
@@ -175,6 +181,9 @@ export class Page {
   }
 
   controls() {
+    const { roll, graph, picture } = this.attention.header;
+    for (const [id, there] of Object.entries({ roll, graph, picture, lines: !this.shaped, units: !this.shaped }))
+      byId(id).hidden = !there;
     const [, , rows, columns] = this.named(this.state.part);
     for (const button of byId("parts").children) button.ariaPressed = button.dataset.part === this.state.part;
     byId("versus").hidden = !this.both;
@@ -237,9 +246,6 @@ export class Page {
     const { lens, candidates, sides: { written }, wrote } = attention.header;
     byId("lens-section").hidden = !lens?.length;
     if (lens?.length) this.lens.draw({ lens, candidates, names: written?.tokens ?? candidates.map(({ of }) => of ?? wrote), colours: theme });
-    const { roll, graph, picture } = attention.header;
-    for (const [id, there] of Object.entries({ roll, graph, picture, lines: !graph && !picture, units: !roll && !graph && !picture }))
-      byId(id).hidden = !there;
     this.look(null, null);
   }
 
@@ -251,8 +257,8 @@ export class Page {
     const { maps, units, looked, pinned, colours } = this;
     if (picture) this.drawPicture(picture);
     else if (graph) this.graph.draw({ graph, units, maps, looked, pinned, colours });
+    else if (roll) this.roll.draw({ roll, maps, looked, colours });
     else this.lines.draw({ maps, looked, pinned, colours });
-    if (roll) this.roll.draw({ roll, maps, looked, colours });
     this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
     const chosen = this.pinned || (at ?? null) !== null ? "" : "The model was least sure here: "; // of a picture
     byId("said").textContent = looked ? chosen + sayLooked(looked, maps[0].map, units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
@@ -275,7 +281,7 @@ export class Page {
   // The cell that was clicked: a live page can let the head read that alone.
   pick() {
     const [row, column] = this.large.here, [{ key }] = this.maps, button = byId("only-this");
-    button.hidden = !this.live || !this.attention.heads.has(key);
+    button.hidden = !this.live || !this.attention.heads.has(key) || !!this.attention.header.picture;
     button.textContent = `let “${this.units.queries[row].text}” read only “${this.units.keys[column].text}” here`;
     this.picked = { key, query: this.units.queries[row], keys: this.units.keys[column] };
   }
@@ -302,7 +308,9 @@ export class Page {
       const unit = query === null ? this.leastSure() : this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
       about.textContent = `${query === null ? "The model was least sure here: " : ""}“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
         (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
-      fillCandidates(list, some, unit.begin, this.live, this.attention.header.sides.written.tokens);
+      // Notes and pixels are not written one by one here: none is forced or forbidden.
+      const { roll, picture } = this.attention.header;
+      fillCandidates(list, some, unit.begin, roll || picture ? null : this.live, this.attention.header.sides.written.tokens);
     }
     byId("instead").textContent = query === null ? "" : this.instead(query);
     byId("numbers").hidden = query === null;
@@ -380,8 +388,9 @@ export class Page {
   }
 
   save(view, kind) {
-    const { graph, picture } = this.attention.header;
-    const drawn = { lines: graph ? this.graph : picture ? this.picture : this.lines, grid: this.grid, map: this.large, beam: this.tree, lens: this.lens, roll: this.roll }[view];
+    const { graph, picture, roll } = this.attention.header;
+    const shape = graph ? this.graph : picture ? this.picture : roll ? this.roll : this.lines;
+    const drawn = { lines: shape, grid: this.grid, map: this.large, beam: this.tree, lens: this.lens, roll: this.roll }[view];
     if (kind === "SVG") {
       const surface = new SvgSurface(...drawn.size, this.colours.paper);
       drawn.export(surface);

@@ -72,6 +72,11 @@ export class Roll {
       const here = [this.x(start), this.y(pitch) - this.row / 2 + 1, Math.max(2, this.x(end) - this.x(start) - 1.5), this.row - 2];
       surface.rect(...here, { fill: colours.heads[voice % colours.heads.length], alpha: looked ? 0.35 : 0.75 });
     }
+    const { given } = this.shown.roll;
+    if (given > 0 && given < this.seconds) {
+      surface.line([this.x(given), ABOVE / 2], [this.x(given), this.size[1]], { stroke: colours.accent, width: 1.5, dash: [4, 4] });
+      surface.text(this.x(given) + 6, ABOVE / 2 - 2, "written from here on", { fill: colours.accent, size: 12 });
+    }
     const from = looked?.side === "queries" ? written[looked.at] : null;
     if (!from) return;
     const middle = ([seconds, pitch]) => [this.x(seconds) + 3, this.y(pitch)];

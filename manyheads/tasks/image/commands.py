@@ -7,15 +7,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.cli.live import load_live, serve_live
 from manyheads.cli.screen import count_amount, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
+from manyheads.inspect.server import LiveModel
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.formats import measure_formats
@@ -95,9 +98,14 @@ def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
 
 
 def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
-    picture = read_like(model, options.image or Path())
-    model.inspect(picture, options.of_class).save(options.out or Path())
-    print(f"page: {options.out}")
+    picture = None if options.image is None else read_like(model, options.image)
+    if picture is not None and options.out is not None:
+        model.inspect(picture, options.of_class).save(options.out)
+        print(f"page: {options.out}")
+        return
+    shown = partial(model.inspect_live, picture=picture, of_class=options.of_class)
+    own = LiveModel(str(model.name), shown, model.asks)
+    serve_live([own, *load_live(options.also, str(model.device))], options.port)
 
 
 def read_like(model: ImageModel, path: Path) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyheads.decoding.config import Sampling, SamplingOptions
 from manyheads.inspect.attention_page import AttentionPage
-from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.tasks.image.batches import ImageBatches
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.inspection import inspect_image
@@ -29,6 +29,7 @@ class ImageModel(Model):
     """A trained network that draws."""
 
     task: ImageTask
+    asks = ""
 
     @torch.no_grad()
     @show_options(Sampling, SamplingOptions)
@@ -131,6 +132,20 @@ class ImageModel(Model):
         The picture is bytes (rows, columns, channels). A model with classes sees it as the one that
         is named, or as the likeliest; `what_if` says what is to be otherwise.
         """
+        return inspect_image(self, picture, of_class, what_if)
+
+    @torch.no_grad()
+    def inspect_live(
+        self,
+        asked: str,
+        what_if: Sequence[Intervention] = (),
+        picture: Bytes | None = None,
+        of_class: str | None = None,
+    ) -> AttentionPage:
+        """Of a picture; where there is none, the model draws it, always from the same chance."""
+        if picture is None:
+            with intervening(self.network, what_if):
+                (picture,) = self.generate(1, of_class, seed=0)
         return inspect_image(self, picture, of_class, what_if)
 
     def portable(self) -> Portable:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_no_folder, refuse_no_page, refuse_unwritable
+from manyheads.tasks.verbs import PageOptions, refuse_no_folder, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -106,25 +106,25 @@ class LookAtPixelOptions(Options):
 
 
 @dataclass(frozen=True)
-class InspectImageOptions(Options):
-    """Show what each pixel of a picture was drawn from, as a page in one file.
+class InspectImageOptions(PageOptions):
+    """Show what each pixel of a picture was drawn from, as a page in one file, or live.
 
     Example: manyheads inspect --model runs/img picture.png --out page.html
     """
 
-    image: Path | None = setting(None, "The picture.", argument="PICTURE")
+    image: Path | None = setting(
+        None, "The picture.", argument="PICTURE", instead="the model draws one"
+    )
     of_class: str | None = setting(
         None, "The class that the picture is of.", flag="--class", instead="the likeliest"
     )
-    out: Path | None = setting(None, "Write the page to this .html file.")
 
     def __post_init__(self) -> None:
-        if self.image is None or self.out is None:
-            raise ValueError(
-                "a page is of a picture: manyheads inspect --model runs/img picture.png "
-                "--out page.html"
-            )
-        refuse_no_page(self.out)
+        self.check_page(
+            self.image is not None,
+            "a page is of a picture: manyheads inspect --model runs/img picture.png "
+            "--out page.html",
+        )
 
 
 @dataclass(frozen=True)

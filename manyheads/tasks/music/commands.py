@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from manyheads.cli.live import load_live, serve_live
 from manyheads.cli.screen import count_amount, count_items, print_report
 from manyheads.data.packed import read_packed, write_packed
+from manyheads.inspect.server import LiveModel
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, encode_piece, several
@@ -163,8 +165,13 @@ def look(model: Musician, options: LookOptions) -> None:
 
 
 def inspect(model: Musician, options: InspectMusicOptions) -> None:
-    model.inspect(load_midi(options.music or Path())).save(options.out or Path())
-    print(f"page: {options.out}")
+    piece = None if options.music is None else load_midi(options.music)
+    if piece is not None and options.out is not None:
+        model.inspect(piece).save(options.out)
+        print(f"page: {options.out}")
+        return
+    own = LiveModel(str(model.name), partial(model.inspect_live, piece=piece), model.asks)
+    serve_live([own, *load_live(options.also, str(model.device))], options.port)
 
 
 # ---- compress --------------------------------------------------------------------------------

@@ -23,9 +23,11 @@ PARTS = {"decoder": ["each note is written from those before it", "piece", "writ
 
 
 def inspect_piece(
-    model: Musician, piece: Piece, what_if: Sequence[Intervention] = ()
+    model: Musician, piece: Piece, what_if: Sequence[Intervention] = (), given: float = 0.0
 ) -> AttentionPage:
-    """One pass over a piece, as far as the context and the page go."""
+    """One pass over a piece, as far as the context and the page go; from `given` seconds on it was
+    written by the model.
+    """
     codec = model.task.codec
     whole = encode_piece(piece, codec).tolist()
     most = min(MOST_TOKENS, model.task.context)
@@ -47,12 +49,14 @@ def inspect_piece(
         "model": model.name,
         "task": model.kind,
         "read": "",
-        "wrote": "",
+        "wrote": f"{len(shown.notes)} notes in {shown.seconds:.0f} s",
+        "unit": "note",
         "parts": PARTS,
         "roll": {
             "notes": [[round(n.start, 3), round(n.end, 3), n.pitch, n.voice] for n in shown.notes],
             "written": round_spots(spots[first + 1 :]),
             "read": round_spots(spots[:-1]),
+            "given": round(given, 3),
         },
         **note_cut(whole),
     }

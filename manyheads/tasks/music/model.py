@@ -11,7 +11,7 @@ import torch
 from manyheads.attention.places import line
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.inspect.attention_page import AttentionPage
-from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.model import Model, show_options
@@ -26,12 +26,15 @@ from manyheads.tasks.music.compose import (
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding, MusicOptions
 from manyheads.tasks.music.inspection import inspect_piece
-from manyheads.tasks.music.notes import Piece
+from manyheads.tasks.music.notes import Piece, cut_piece
 from manyheads.tasks.music.timing import find_spots
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
     from manyheads.tasks.music.task import MusicTask
+
+
+PRIME_SECONDS, MOST_SECONDS = 12.0, 60
 
 
 class PieceLikelihood(NamedTuple):
@@ -55,10 +58,22 @@ class PieceLikelihood(NamedTuple):
         return math.exp(min(self.loss, 700))
 
 
+def read_seconds(asked: str) -> float:
+    """ "8" -> 8.0"""
+    try:
+        seconds = float(asked or 0)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise ValueError(f"seconds to write on are 0 to {MOST_SECONDS}, got {asked!r}")
+    return seconds
+
+
 class Musician(Model):
     """A trained network that plays on."""
 
     task: MusicTask
+    asks = "seconds"
 
     @property
     def stride(self) -> int:
@@ -180,6 +195,23 @@ class Musician(Model):
         A notebook shows it, `.save("page.html")` keeps it.
         """
         return inspect_piece(self, piece, what_if)
+
+    @torch.no_grad()
+    def inspect_live(
+        self, asked: str, what_if: Sequence[Intervention] = (), piece: Piece | None = None
+    ) -> AttentionPage:
+        """A piece, and so many seconds that are written after its beginning; 0: all of it as it is.
+
+        Where there is none, the model writes it, always the same: what changes is what was changed.
+        """
+        seconds = read_seconds(asked)
+        if piece is not None and not seconds:
+            return inspect_piece(self, piece, what_if)
+        prime = None if piece is None else cut_piece(piece, PRIME_SECONDS)
+        with intervening(self.network, what_if):
+            (written,) = self.compose(prime, seconds or PRIME_SECONDS, seed=0, truncate=True)
+        given = 0.0 if prime is None else prime.seconds
+        return inspect_piece(self, written.piece, what_if, given)
 
     def portable(self) -> Portable:
         raise ValueError(

@@ -184,6 +184,11 @@ def drop_first_silence(piece: Piece) -> Piece:
     return replace(piece, notes=tuple(notes), tempos=tempos, meters=meters)
 
 
+def cut_piece(piece: Piece, seconds: float) -> Piece:
+    """What begins before then."""
+    return replace(piece, notes=tuple(note for note in piece.notes if note.start < seconds))
+
+
 def from_then(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
     """What holds at some moment and what follows, counted from that moment."""
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]

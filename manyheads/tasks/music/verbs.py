@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import refuse_no_folder, refuse_no_page, refuse_unwritable
+from manyheads.tasks.verbs import PageOptions, refuse_no_folder, refuse_unwritable
 
 MIDI = (".mid", ".midi")
 
@@ -144,19 +144,21 @@ class LookOptions(Options):
 
 
 @dataclass(frozen=True)
-class InspectMusicOptions(Options):
-    """Show what every note was written from, as a page in one file: notes with arcs, to be heard.
+class InspectMusicOptions(PageOptions):
+    """Show what every note was written from, as a page in one file: notes with arcs, to be heard;
+    or live, where the model writes on.
 
     Example: manyheads inspect --model chorales --music bach.mid --out bach.html
+
+    Example: manyheads inspect --model chorales
     """
 
-    music: Path | None = setting(None, "The piece, a MIDI file.")
-    out: Path | None = setting(None, "Write the page to this .html file.")
+    music: Path | None = setting(None, "The piece, a MIDI file.", instead="the model writes one")
 
     def __post_init__(self) -> None:
-        if self.music is None or self.out is None:
-            raise ValueError("a page is of a piece: --music piece.mid --out page.html")
-        refuse_no_page(self.out)
+        self.check_page(
+            self.music is not None, "a page is of a piece: --music piece.mid --out page.html"
+        )
 
 
 @dataclass(frozen=True)
