@@ -43,7 +43,6 @@ from manyheads.learn import Request, begin, resolve
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.run import Run
-from manyheads.training.trainer import Callback
 
 DEPTH = 6
 TEACHING, TIMING = 130, 100  # seconds of the whole for the teacher, and for the stop watch
@@ -95,7 +94,7 @@ def run_row(asked: argparse.Namespace) -> None:
         recipe, corpus = resolve(request)
         begin(recipe, run, corpus)
         return
-    train(request, run, None, Callback(), deadline=time.monotonic() + max(1.0, deadline))
+    train(request, run, deadline=time.monotonic() + max(1.0, deadline))
     model = cast(Translator, load(run.folder))
     rows = [
         {

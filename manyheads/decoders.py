@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,13 +16,21 @@ import torch
 from manyheads.config import load as load_settings
 from manyheads.data.sources import Example
 from manyheads.decoding.config import BEAM, DecodingConfig
-from manyheads.learn import Request, begin, go_on, resolve
+from manyheads.lab.figures import (
+    COLOURS,
+    MARKERS,
+    add_legend_below,
+    label_axes,
+    make_figure,
+)
+from manyheads.learn import Request, begin, fit_into, go_on, resolve
 from manyheads.metrics.report import format_table
 from manyheads.models import load
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.writing import write_targets
+from manyheads.training.distributed import World
 from manyheads.training.run import METRICS, RECIPE, Run
 from manyheads.training.trainer import Callback
 from manyheads.training.weights import count_parameters
@@ -29,7 +38,7 @@ from manyheads.training.weights import count_parameters
 RAW, DISTILLED = "raw", "distilled"
 TARGETS = (RAW, DISTILLED)
 BATCH = 64
-TIMED = 50  # sentences that are timed one by one, and half as many in batches of 64 each
+TIMED = 50  # sentences that are timed one by one, and a tenth as many batches of 64
 ALL = 1 << 24  # tokens: a batch is not cut
 NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -84,21 +93,29 @@ def ask_for(
 def train(
     request: Request,
     run: Run,
-    corpus: Any,
+    corpus: Any = None,
     callback: Callback = Callback(),
     asked_to_stop: Callable[[], bool] = lambda: False,
-    deadline: float = float("inf"),
+    *,
+    deadline: float = math.inf,
+    minutes: float | None = None,
 ) -> bool:
-    """Begin it, or go on with what is there; whether it came to its end."""
+    """Begin it, or go on with what is there, until it ends or a time comes (monotonic), in as many
+    steps as fit into so many minutes; whether it ended.
+    """
+    device = torch.device(request.device)
+    world = World(device=device, limited=device.type == "cuda")
     recipe, corpus = resolve(request, corpus)
     if not (run / RECIPE).exists():
         begin(recipe, run, corpus)
-    elif load_settings(type(recipe), run / RECIPE) != recipe:
+        if minutes is not None:
+            callback.say(fit_into(minutes, recipe, run, world))
+    elif load_settings(type(recipe), run / RECIPE).network != recipe.network:
         raise ValueError(
-            f"{run.folder} holds a run with other settings; those would go on with it, "
+            f"{run.folder} holds a run with another network; that would go on with it, "
             "another --out begins anew"
         )
-    return go_on(run, callback=callback, asked_to_stop=asked_to_stop, deadline=deadline)
+    return go_on(run, world, callback, asked_to_stop, deadline)
 
 
 # ---- measuring ---------------------------------------------------------------------------------
@@ -157,7 +174,7 @@ def time_batches(
     """Sentences in the order of the corpus, so many at once; all of them once before, so that what
     is recorded or compiled at a first call is so by then.
     """
-    some = list(examples[: TIMED if size == 1 else TIMED // 10 * size])
+    some = list(examples[: TIMED if size == 1 else max(1, TIMED // 10) * size])
     rows = model.task.codecs.source.encode_all([one.source for one in some])
     batches = [rows[i : i + size] for i in range(0, len(rows), size)]
     batches = [batch for batch in batches if len(batch) == size] or batches
@@ -212,3 +229,32 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:
             for row in rows
         ]
     )
+
+
+def draw_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Speed against quality: a point for each way to write, hollow where targets are raw; a line
+    joins those of one model."""
+    figure, axes = make_figure("ab", (11, 4.6))
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    for axis, size in ((axes["a"], 1), (axes["b"], BATCH)):
+        for number, name in enumerate(names):
+            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            for targets, filled in ((RAW, "white"), (DISTILLED, colour)):
+                some = [row for row in rows if (row["model"], row["targets"]) == (name, targets)]
+                across = [row[f"ms_batch_{size}_p50"] for row in some]
+                up, label = [row["bleu"] for row in some], name if targets == DISTILLED else None
+                axis.plot(across, up, marker, ls="-", c=colour, mfc=filled, lw=0.8, label=label)
+                for x, row in zip(across, some, strict=True):
+                    if len(some) > 1 and targets == DISTILLED:
+                        axis.annotate(
+                            row["way"],
+                            (x, row["bleu"]),
+                            (4, 4),
+                            textcoords="offset points",
+                            fontsize=7,
+                        )
+        title = "one sentence at a time" if size == 1 else f"{size} sentences at once"
+        label_axes(axis, title, "milliseconds a sentence, p50", "BLEU")
+        axis.set_xscale("log")
+    add_legend_below(figure, axes["a"], len(names))
+    figure.savefig(path, dpi=150)

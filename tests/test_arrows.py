@@ -115,7 +115,7 @@ KNOWS: dict[str, set[str]] = {
     "api": {"learn", "cli.run_screen"},
     "estimate": {"learn"},
     "comparing": {"estimate"},
-    "decoders": {"learn", "tasks.seq2seq"},
+    "decoders": {"learn", "tasks.seq2seq", "lab"},
     "interop.importing": {"models", "interop"},
     "interop": {"tasks.portable", "tasks.language", "training"},
     "verifying": {"interop.importing"},

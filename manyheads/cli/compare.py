@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from manyheads.cli import decoders
 from manyheads.cli.options import DeviceOption
-from manyheads.cli.train import PresetOption, SettingsArgument, TaskGroup, stoppable
+from manyheads.cli.train import (
+    PresetOption,
+    SettingsArgument,
+    TaskCommand,
+    TaskGroup,
+    file_options,
+    stoppable,
+    with_files,
+)
 
 
 def compare_example(what: str) -> str:
@@ -95,6 +104,23 @@ def compare_networks(
 
 class CompareGroup(TaskGroup):
     function, example = staticmethod(compare_networks), staticmethod(compare_example)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), "decoders"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name != "decoders":
+            return super().get_command(ctx, cmd_name)
+        return TaskCommand(cmd_name, decoders.ABOUT, lambda _: make_decoders())
+
+
+def make_decoders() -> Callable[..., None]:
+    """As for a translation, but for the teacher, which is one of those that are compared."""
+    function = decoders.compare_decoders
+    more = [one for one in file_options("translation") if one.name != "teacher"]
+    run = with_files(function, "decoders", more)
+    run.__doc__ = f"{run.__doc__}\n\n{decoders.EXAMPLE}"
+    return run
 
 
 def of_kind(kind: str, settings: Sequence[str]) -> list[str]:

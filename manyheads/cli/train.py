@@ -81,15 +81,7 @@ class TaskGroup(TyperGroup):
 
     def make(self, what: str) -> Callable[..., None]:
         """The command of a task; of what is none, that of a recipe in a file."""
-        function, more = self.function, file_options(what)
-
-        def run(**given: Any) -> None:
-            typed = {one.name: given.pop(one.name) for one in more}
-            files = {name: tuple(v) if isinstance(v, list) else v for name, v in typed.items() if v}
-            function(files=files, what=what, **given)
-
-        own = [*signature(function, eval_str=True).parameters.values()][2:]
-        describe_command(run, function.__name__, function.__doc__ or "", [*more, *own])
+        run = with_files(self.function, what, file_options(what))
         run.__doc__ = f"{run.__doc__}\n\n{self.example(what)}"
         return run
 
@@ -105,6 +97,18 @@ class TaskGroup(TyperGroup):
             find_recipe(cmd_name).data_of({})  # says why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
         return TaskCommand(cmd_name, about, self.make)
+
+
+def with_files(function: Any, what: str, more: list[Parameter]) -> Callable[..., None]:
+    """The function with the options of files, which it is told together."""
+
+    def run(**given: Any) -> None:
+        typed = {one.name: given.pop(one.name) for one in more}
+        files = {name: tuple(v) if isinstance(v, list) else v for name, v in typed.items() if v}
+        function(files=files, what=what, **given)
+
+    own = [*signature(function, eval_str=True).parameters.values()][2:]
+    return describe_command(run, function.__name__, function.__doc__ or "", [*more, *own])
 
 
 def train_example(what: str) -> str:

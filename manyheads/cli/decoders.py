@@ -1,0 +1,90 @@
+"""compare decoders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyheads.cli.options import DeviceOption
+from manyheads.cli.train import PresetOption, SettingsArgument, stoppable
+
+ABOUT = "Ways to write a translation: token by token, by CTC, mask-predict, latent codes."
+EXAMPLE = (
+    "Example: manyheads compare decoders --source train.de --target train.en --minutes 30 "
+    "--out runs/decoders"
+)
+
+
+def compare_decoders(
+    *,
+    files: dict[str, Any],
+    what: str,
+    settings: SettingsArgument = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
+    ] = None,
+    preset: PresetOption = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Train all of them in about this time: as many steps as fit into it."),
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Train models that write token by token and models that write in parallel, each on the targets
+    of the corpus and on those that the first of them writes (distilled), and compare them.
+
+    Prints one table: BLEU, chrF, how many words are repeated, passes of the decoder, milliseconds a
+    sentence, one at a time and 64 at once; decoders.png draws speed against quality. All are judged
+    on what is held out for validation.
+
+    Ctrl-C stops after the current step; the same command goes on from there.
+    """
+    from manyheads.cli.run_screen import watching
+    from manyheads.decoders import (
+        TARGETS,
+        ask_for,
+        draw_rows,
+        format_rows,
+        make_rivals,
+        measure_ways,
+        train,
+    )
+    from manyheads.learn import Request, refuse_minutes, resolve
+    from manyheads.training.distributed import join
+    from manyheads.training.run import RECIPE, Run
+
+    given = list(settings or [])
+    if out is None:
+        raise ValueError("the runs need a folder: --out runs/decoders")
+    if any(one.partition("=")[0].strip() in ("network.kind", "data.teacher") for one in given):
+        raise ValueError("kinds of networks and a teacher are compared; leave both out")
+    if minutes is not None:
+        refuse_minutes(minutes, given)
+    if out.exists() and not any(out.glob(f"*/{RECIPE}")) and any(out.iterdir()):
+        raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
+    world = join(device)
+    if world.size > 1:
+        raise ValueError("ways to write are timed by one process; start one")
+    asked_for = Request("translation", given, files, world.device.type, preset=preset)
+    first, corpus = resolve(asked_for)
+    rivals, rows = make_rivals(max(first.network.depths)), list[dict[str, Any]]()
+    share = None if minutes is None else minutes / (len(rivals) * len(TARGETS))
+    with watching(True) as watch, stoppable() as asked:
+        for rival in rivals:
+            for targets in TARGETS:
+                watch.say(f"== {rival.name}, {targets}")
+                run = Run(out / rival.folder(targets))
+                request = ask_for(rival, targets, asked_for, out, rivals)
+                if not train(request, run, corpus, watch, asked, minutes=share):
+                    watch.say("stopped; the same command goes on from here")
+                    raise typer.Exit(asked.code)
+                rows += measure_ways(rival, targets, run, corpus.valid, str(world.device))
+                kept = json.dumps(rows, indent=1, ensure_ascii=False)
+                (out / "decoders.json").write_text(f"{kept}\n", encoding="utf-8")
+    (out / "decoders.md").write_text(format_rows(rows) + "\n", encoding="utf-8")
+    draw_rows(rows, out / "decoders.png")
+    print(format_rows(rows))
+    print(f"\nspeed against quality: {out / 'decoders.png'}")
