@@ -30,8 +30,8 @@ from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import Bounds, Hypothesis, forbid
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.greedy import Paper
-from manyheads.decoding.sample import FEW, check_drawn, drop_spare, number_rows, weigh_tokens
+from manyheads.decoding.greedy import Paper, number_rows
+from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 

@@ -308,6 +308,6 @@ def most_bytes() -> int:
 
 
 def can_be_graphed(decoder: Any, memory: Memory) -> bool:
-    """A causal decoder of attention on CUDA, over a memory that is seen whole or to a length."""
+    """A causal decoder of attention, over a memory that is seen whole or to a length."""
     plain = memory.seen == Everything() or isinstance(memory.seen, Lengths)
-    return isinstance(decoder, Decoder) and decoder.causal and plain and memory.states.is_cuda
+    return isinstance(decoder, Decoder) and decoder.causal and plain

@@ -36,6 +36,14 @@ def greedy(step: Step, start: Tensor, bounds: Bounds, over: Over | None = None) 
     return write_each(step, start, bounds, choose_likeliest, over)
 
 
+def number_rows(numbers: Sequence[int] | None, count: int) -> Sequence[int]:
+    """A number for each sequence: those given, or from 0 on."""
+    numbers = range(count) if numbers is None else numbers
+    if len(numbers) != count:
+        raise ValueError(f"{len(numbers)} numbers came for {count} sequences")
+    return numbers
+
+
 def choose_likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
     among = blockwise_topk(logs.new_zeros(len(logs), 1), logs)
     best = logs.gather(1, among).argmax(-1, keepdim=True)

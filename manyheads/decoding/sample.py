@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import Sampling
-from manyheads.decoding.greedy import ChooseToken, Over, write_each
+from manyheads.decoding.greedy import ChooseToken, Over, number_rows, write_each
 from manyheads.decoding.step import Step
 
 FEW = 1000  # tokens
@@ -34,14 +34,6 @@ def sample(
     """
     choose = choose_by_chance(how, number_rows(numbers, len(start)))
     return write_each(step, start, bounds, choose, over)
-
-
-def number_rows(numbers: Sequence[int] | None, count: int) -> Sequence[int]:
-    """A number for each sequence: those given, or from 0 on."""
-    numbers = range(count) if numbers is None else numbers
-    if len(numbers) != count:
-        raise ValueError(f"{len(numbers)} numbers came for {count} sequences")
-    return numbers
 
 
 def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:

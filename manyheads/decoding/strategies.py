@@ -13,8 +13,8 @@ from torch import Tensor
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig, Sampling
-from manyheads.decoding.greedy import Over, choose_likeliest, greedy, write_rounds
-from manyheads.decoding.sample import choose_by_chance, number_rows, sample
+from manyheads.decoding.greedy import Over, choose_likeliest, greedy, number_rows, write_rounds
+from manyheads.decoding.sample import choose_by_chance, sample
 from manyheads.decoding.step import Step
 
 Found: TypeAlias = list[list[Hypothesis]]  # for each sequence one or more, the best first

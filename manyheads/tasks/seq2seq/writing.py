@@ -98,7 +98,7 @@ def refuse_parallel(how: DecodingConfig) -> None:
 def make_step(decoder: Any, memory: Memory, how: DecodingConfig, longest: int) -> RewindableStep:
     """On a GPU it is recorded; on a CPU the beams of a sentence are branches, which takes a mask
     and saves the copies. No sequence reads more than the `longest`."""
-    if can_be_graphed(decoder, memory) and not how.draft:
+    if memory.states.is_cuda and not how.draft and can_be_graphed(decoder, memory):
         return GraphedStep(decoder, memory, longest)
     branched = how.chosen == "beam" and memory.states.is_cpu
     if branched and isinstance(decoder, Decoder) and decoder.causal:
