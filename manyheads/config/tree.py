@@ -71,12 +71,10 @@ class Source:
         self.done: dict[int, Node] = {}  # aliases share a node: each is looked at once
         self.open: set[int] = set()
 
-    def place(self, line: int, column: int) -> SourcePlace:
+    def place(self, mark: yaml.Mark | None = None) -> SourcePlace:
+        line, column = (mark.line, mark.column) if mark else (0, 0)
         text = self.name if self.number else f"{self.name}:{line + 1}:{column + 1}"
         return SourcePlace((self.number, line, column), text)
-
-    def marked(self, mark: yaml.Mark | None) -> SourcePlace:
-        return self.place(mark.line, mark.column) if mark else self.place(0, 0)
 
     def tree(self) -> Node:
         """Only composed, so no tag constructs anything; BaseLoader leaves every scalar a text."""
@@ -85,22 +83,22 @@ class Source:
         except yaml.reader.ReaderError as error:
             before = self.text[: error.position].split("\n")
             return self.refuse(
-                self.place(len(before) - 1, len(before[-1])),
+                self.place(yaml.Mark("", 0, len(before) - 1, len(before[-1]), None, 0)),
                 f"not YAML: the character {self.text[error.position]!a} is not allowed",
             )
         try:
             node = loader.get_single_node()
-            return self.node(node) if node else Scalar(self.place(0, 0), "", quoted=False)
+            return self.node(node) if node else Scalar(self.place(), "", quoted=False)
         except yaml.MarkedYAMLError as error:
             reason = ", ".join(part for part in (error.context, error.problem) if part)
             return self.refuse(
-                self.marked(error.problem_mark), f"not YAML: {' '.join(reason.splitlines())}"
+                self.place(error.problem_mark), f"not YAML: {' '.join(reason.splitlines())}"
             )
         except RecursionError:
-            return self.refuse(self.place(0, 0), "nested too deep to be settings")
+            return self.refuse(self.place(), "nested too deep to be settings")
         except (ValueError, OverflowError):  # from chr(), in the scanner
             return self.refuse(
-                self.marked(loader.get_mark()), "not YAML: an escape names no character"
+                self.place(loader.get_mark()), "not YAML: an escape names no character"
             )
 
     def refuse(self, place: SourcePlace, sentence: str) -> Refused:
@@ -109,9 +107,7 @@ class Source:
 
     def node(self, node: yaml.Node) -> Node:
         if id(node) in self.open:
-            return self.refuse(
-                self.marked(node.start_mark), "an alias stands inside its own anchor"
-            )
+            return self.refuse(self.place(node.start_mark), "an alias stands inside its own anchor")
         if id(node) not in self.done:
             self.open.add(id(node))
             self.done[id(node)] = self.plain(node)
@@ -119,7 +115,7 @@ class Source:
         return self.done[id(node)]
 
     def plain(self, node: yaml.Node) -> Node:
-        place = self.marked(node.start_mark)
+        place = self.place(node.start_mark)
         if node.tag not in (TEXT, ITEMS, GROUP):
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
             return self.refuse(
@@ -131,7 +127,7 @@ class Source:
             return Items(place, tuple(self.node(item) for item in node.value))
         entries: dict[str, tuple[SourcePlace, Node]] = {}
         for key, item in node.value:
-            where = self.marked(key.start_mark)
+            where = self.place(key.start_mark)
             value = self.node(item)
             name = self.node(key)
             if isinstance(name, Items | Group):
@@ -155,10 +151,10 @@ def overridden(
     said = override if override.isprintable() else repr(override)
     source = Source(note, text, said, number)
     if not equals or not all(names):
-        source.refuse(source.place(0, 0), "an override reads like field=value or group.field=value")
+        source.refuse(source.place(), "an override reads like field=value or group.field=value")
         return tree
     value = source.tree()
-    return tree if isinstance(tree, Refused) else put(tree, names, value, source.place(0, 0))
+    return tree if isinstance(tree, Refused) else put(tree, names, value, source.place())
 
 
 def put(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Group:

@@ -6,11 +6,10 @@ Values of numbers alone, read without torch; each makes its module when a networ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from manyheads.config.declare import Settings, setting
-from manyheads.config.fields import describe_kind
+from manyheads.config.declare import Settings, check_types, setting
 
 if TYPE_CHECKING:
     from manyheads.attention.positions import Position, Relative
@@ -26,11 +25,7 @@ class PositionValue(Settings):
     in_layers: ClassVar[bool] = False  # a Relative, in every layer; else below the first
 
     def __post_init__(self) -> None:
-        types = get_type_hints(type(self))
-        for one in fields(self):
-            value, kind = getattr(self, one.name), types[one.name]
-            if isinstance(value, bool) or not isinstance(value, (int, kind)):
-                raise ValueError(f"{one.name} is {describe_kind(kind)}, got {value!r}")
+        check_types(self)
         super().__post_init__()
 
     def build(self, network: Any) -> Position | Relative:
