@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import paintings
 import pytest
+import torch
 from PIL import Image
 from typed import Command, Refuses
 
 from manyheads.data.packed import read_packed
 from manyheads.models import load
+from manyheads.tasks.image.judge import frechet_distance
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
 from manyheads.tasks.image.sources import read_pictures
@@ -186,6 +188,51 @@ def test_a_pixel_shows_what_it_looks_at(
         "pixels are in rows 0 to 7 and columns 0 to 7, 8,0 was asked for", *ask, "--pixel", "8,0"
     )
     refuses("layers are numbered 0 to 0, 4 was asked for", *ask, "--pixel", "1,1", "--layer", 4)
+
+
+# ---- samples judged by a classifier of our own -----------------------------------------------
+
+
+def test_samples_are_judged_by_a_classifier_that_the_run_keeps(
+    manyheads: Command, refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    run, images = tmp_path / "run", painter.parent / "squares.npz"
+    shutil.copytree(painter, run)
+    ask = ("evaluate", "--model", run, "--images", images, *CPU)
+    done = manyheads(*ask, "--samples", 100, "--json")
+    assert done.code == 0, done.err
+    scores = json.loads(done.out)["scores"]
+    assert scores["judge_accuracy"]["value"] > 0.9
+    assert scores["judge_accuracy"]["signature"] == "judge:1.0000|samples:100|images:40"
+    assert scores["judge_distance"]["value"] >= 0
+    kept = (run / "judge.safetensors").read_bytes()
+    shutil.rmtree(run / "data")  # it is not trained again
+    images.rename(tmp_path / "squares.npz")
+    try:
+        asked = ("evaluate", "--model", run, "--images", tmp_path / "squares.npz", *CPU)
+        done = manyheads(*asked, "--samples", 100)
+        assert "judge_distance" in done.out
+        assert "images learned from" not in done.out
+        assert (run / "judge.safetensors").read_bytes() == kept
+        (run / "judge.safetensors").unlink()
+        refuses(
+            f"samples of {run} are judged by a classifier, and there are no images with classes "
+            "left to train it on; a run that was trained with --classes keeps them",
+            *asked,
+            *("--samples", 100),
+        )
+    finally:
+        (tmp_path / "squares.npz").rename(images)
+    refuses("fewer than 100 samples say little: --samples 5", *ask, "--samples", 5)
+
+
+def test_what_a_judge_sees_as_the_same_is_no_distance_apart() -> None:
+    torch.manual_seed(0)
+    cloud = torch.randn(4000, 5) @ torch.randn(5, 5)
+    assert frechet_distance(cloud, cloud.flip(0)) == pytest.approx(0, abs=1e-6)
+    assert frechet_distance(cloud, cloud + 2) == pytest.approx(20, abs=1e-4)
+    wide, narrow = torch.randn(200_000, 3), 3 * torch.randn(200_000, 3)
+    assert frechet_distance(wide, narrow) == pytest.approx(3 * (3 - 1) ** 2, rel=0.02)
 
 
 # ---- compress --------------------------------------------------------------------------------

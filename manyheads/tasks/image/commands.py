@@ -22,6 +22,7 @@ from manyheads.inspect.server import LiveModel
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.formats import measure_formats
+from manyheads.tasks.image.judging import judge_samples
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import (
@@ -85,7 +86,11 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
     for note in pictures.notes:
         print(note, file=sys.stderr)
     pictures.pixels = same_colours(pictures.pixels, codec.channels)
-    print_report(evaluate_images(model, pictures), options.as_json, image_table)
+    report = evaluate_images(model, pictures)
+    if options.samples:
+        with count_amount(options.samples * codec.tokens, "tokens", "drawn") as told:
+            report["scores"] |= judge_samples(model, pictures, options.samples, told)
+    print_report(report, options.as_json, image_table)
 
 
 def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:

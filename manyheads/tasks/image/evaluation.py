@@ -48,7 +48,9 @@ def describe_mean(values: NDArray[np.float64]) -> dict[str, float]:
 def image_table(told: Mapping[str, Any]) -> str:
     lines = [f"{told['model']}: {told['examples']:,} images in {told['seconds']:.1f} s"]
     for name, score in told["scores"].items():
-        lines.append(f"  {name:<14} {show_mean(score)}   {score['signature']}")
+        lines.append(f"  {name:<14} {show_mean(score):<18}   {score['signature']}")
+        if "of_images_learned_from" in score:
+            lines.append(f"  {'':14} {score['of_images_learned_from']:8.4f} of images learned from")
     if told["by_class"]:
         lines.append(f"\n  {'class':<14} {'':18} images")
     for name, score in told["by_class"].items():
@@ -57,4 +59,5 @@ def image_table(told: Mapping[str, Any]) -> str:
 
 
 def show_mean(score: Mapping[str, float]) -> str:
-    return f"{score['value']:8.4f} ± {score['error']:.4f}"
+    error = f" ± {score['error']:.4f}" if "error" in score else ""
+    return f"{score['value']:8.4f}{error}"

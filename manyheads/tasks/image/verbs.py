@@ -12,6 +12,8 @@ from manyheads.decoding.config import Sampling
 from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.verbs import PageOptions, refuse_no_folder, refuse_unwritable
 
+FEW_SAMPLES = 100
+
 
 @dataclass(frozen=True)
 class DrawOptions(Sampling, Options):
@@ -58,16 +60,28 @@ class EvaluateImagesOptions(Options):
     """Measure how likely a model finds images: bits for a value, by class.
 
     Example: manyheads evaluate --model runs/img --images test_folder
+
+    Example: manyheads evaluate --model runs/img --images test_folder --samples 1000
     """
 
     images: tuple[Path, ...] = setting(
         (), "A folder of pictures, an .npz or an IDX file; may be given again."
+    )
+    samples: int = setting(
+        0,
+        "Draw so many images, and judge them by a small classifier of the images learned from: how "
+        "far they are from the test images, and whether they are of the class asked for.",
+        least=0,
     )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:
         if not self.images:
             raise ValueError("a test set is images: --images folder")
+        if 0 < self.samples < FEW_SAMPLES:
+            raise ValueError(
+                f"fewer than {FEW_SAMPLES} samples say little: --samples {self.samples}"
+            )
 
 
 @dataclass(frozen=True)

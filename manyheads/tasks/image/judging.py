@@ -1,0 +1,99 @@
+"""Samples beside real images, as a classifier that was trained on the latter sees both.
+
+The distance is Fréchet's, of the features of a judge of our own: it compares with no number that
+was computed with another classifier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from manyheads.tasks.image.judge import (
+    FILE,
+    Judge,
+    frechet_distance,
+    load_judge,
+    save_judge,
+    train_judge,
+)
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sources import Pictures, read_pictures, same_colours
+from manyheads.tasks.image.task import ImageTask, prepare_pixels
+
+Bytes = NDArray[np.uint8]
+Told = Callable[[float], None]
+
+
+def judge_samples(
+    model: ImageModel, pictures: Pictures, count: int, told: Told = lambda more: None
+) -> dict[str, Any]:
+    """Scores of so many samples, classes in turn: how far they are from these images, and how often
+    they are taken for the class that was asked for. Beside it the same of images learned from.
+    """
+    task, codec, scores = model.task, model.task.codec, {}
+    judge, right = find_judge(model)
+    drawn = model.generate(count, told=told)
+    real, _ = judge.read(as_drawn(task, pictures.pixels))
+    features, said = judge.read(drawn)
+    signature = f"judge:{right:.4f}|samples:{count}|images:{len(pictures)}"
+    scores["judge_distance"] = {
+        "value": round(frechet_distance(features, real), 4),
+        "signature": signature,
+    }
+    if learned := read_labelled(task):
+        some = learned[np.random.default_rng(0).permutation(len(learned))[:count]]
+        own, _ = judge.read(as_drawn(task, some.pixels))
+        scores["judge_distance"]["of_images_learned_from"] = round(frechet_distance(own, real), 4)
+    if codec.classes:
+        asked = [codec.classes[i % len(codec.classes)] for i in range(count)]
+        share = float(np.mean([a == b for a, b in zip(asked, said, strict=True)]))
+        error = math.sqrt(share * (1 - share) / count)
+        scores["judge_accuracy"] = {
+            "value": round(share, 4),
+            "error": round(error, 4),
+            "signature": signature,
+        }
+    return scores
+
+
+def find_judge(model: ImageModel) -> tuple[Judge, float]:
+    """The one that the run keeps, or a new one that it keeps from here on."""
+    folder = model.task.held_in()
+    if (folder / FILE).exists():
+        return load_judge(folder, model.device)
+    learned = read_labelled(model.task)
+    if not learned:
+        raise ValueError(
+            f"samples of {model.name} are judged by a classifier, and there are no images with "
+            "classes left to train it on; a run that was trained with --classes keeps them"
+        )
+    pixels = as_drawn(model.task, learned.pixels)
+    judge, right = train_judge(pixels, learned.labels, model.device)
+    save_judge(judge, right, pixels.shape[1:], folder)
+    return judge, right
+
+
+def read_labelled(task: ImageTask) -> Pictures | None:
+    """What the run learned from, with classes: as it keeps it, or from where it was read."""
+    data, codec = task.recipe.data, task.codec
+    if codec.classes and (task.held_in() / "data" / "train.pixels.npy").exists():
+        pixels, numbers = task.read_split("train")
+        assert numbers is not None
+        return Pictures(pixels, [codec.classes[i] for i in numbers.tolist()])
+    if not all(path.exists() for path in data.images):
+        return None
+    found = read_pictures(data.images, data.scaled, codec.channels == 1)
+    found.pixels = same_colours(found.pixels, codec.channels)
+    return found if found.labels else None
+
+
+def as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
+    """With the levels that the model draws with."""
+    levels = task.codec.quantize(torch.from_numpy(prepare_pixels(pixels, task.recipe)))
+    return task.codec.brighten(levels).numpy()
