@@ -55,9 +55,11 @@ KNOWS: dict[str, set[str]] = {
     "tasks.portable": {"decoding"},
     "tasks.packing": {"decoding", "tasks.model"},
     "tasks.row_packing": {"tasks.packing", "data.packed"},
+    "tasks.drafted": {"decoding", "tasks.model"},
     "tasks.continuation": {"data", "training"},
     "tasks.seq2seq": {
         "catalog",
+        "tasks.drafted",
         "tasks.portable",
         "training",
         "tasks.verbs",
@@ -66,6 +68,7 @@ KNOWS: dict[str, set[str]] = {
         "tasks.inspection",
     },
     "tasks.language": {
+        "tasks.drafted",
         "data.packed",
         "tasks.row_packing",
         "tasks.inspection",
@@ -80,6 +83,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.music": {
         "data.packed",
         "tasks.row_packing",
+        "tasks.drafted",
         "tasks.portable",
         "tasks.continuation",
         "tasks.verbs",

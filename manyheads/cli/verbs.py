@@ -87,10 +87,25 @@ def with_options_of(name: str, model: str) -> Callable[..., None]:
 
         options = make_options(verb.options, given)
         loaded = load(model, device)
+        add_drafter(loaded, getattr(options, "draft", ""))
         find_object(verb.run)(loaded, options)
 
     own = [option_of(verb.options, one) for one in fields(verb.options)]  # type: ignore[arg-type]
     return with_parameters(run, name, verb.options.__doc__ or "", own)
+
+
+def add_drafter(model: Any, name: str) -> None:
+    """Load the model that is to guess for this one, where a model is named."""
+    from manyheads.decoding.config import DRAFTERS
+    from manyheads.models import load
+
+    if not name or name in DRAFTERS:
+        return
+    try:
+        other = load(name, str(model.device))
+    except ValueError as error:
+        raise ValueError(f"--draft is {', '.join(DRAFTERS)} or a model: {error}") from None
+    model.add_drafter(name, other)
 
 
 def with_all_options(name: str) -> Callable[..., None]:

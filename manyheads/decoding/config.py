@@ -10,6 +10,7 @@ from typing import TypedDict
 from manyheads.config.declare import Settings, check_types, setting, with_default
 
 SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Writing in parallel"
+DRAFTERS = "again", "lookup", "heads"  # who guesses ahead, by name; any other is a model
 BEAM = 5  # as wide as a search is where nothing else was asked for
 
 
@@ -45,7 +46,7 @@ class Sampling(Settings):
     draft: str = setting(
         "",
         "Guess tokens ahead and check them together, for one text at a time; the text is the same: "
-        "again, lookup, or a smaller model with the same vocabulary.",
+        "again, lookup, heads, or a smaller model with the same vocabulary.",
     )
     strategy: str = setting(
         "auto", "greedy, sample, beam or one that was added; auto: as the other options say."

@@ -77,71 +77,62 @@ def source_parts(source: Ids) -> list[int]:
 
 
 def keys_after(parts: Sequence[int], ids: Ids, reads: bool) -> list[int]:
-    """The keys of what follows these tokens."""
+    """The keys of what follows these tokens, always as many."""
     last = FACTORS[0] * (ids[-1] if ids else BEFORE)
     keys = [part + last & MASK for part in parts]
     for order in ORDERS[:1] if reads else ORDERS:
-        before = [*ids[-order:]] if len(ids) >= order else [BEFORE, *ids]
+        before = [*[BEFORE] * (order - len(ids)), *ids[-order:]]
         keys.append(sum(a * b for a, b in zip(before, FACTORS, strict=False)) + order & MASK)
-        if len(ids) < order:
-            break
     return keys
 
 
 def make_table(pairs: Iterable[tuple[Ids, Ids]], most: int = MOST) -> DraftTable:
     """Of sources, empty ones where nothing is read, and what was written for each, its stop too."""
-    every = [list_keys(source, written) for source, written in pairs]
-    reads = any(len(keys) > len(ORDERS) for rows, _ in every for keys in rows[:1])
-    met = np.concatenate([pack_pairs(rows, written) for rows, written in every])
-    keys, tokens, sure = count_pairs(met)
-    kept = elect(every, keys, tokens, sure)
-    best = np.argsort(-kept, kind="stable")[:most]
-    best = np.sort(best[kept[best] >= 1])
+    every = [(list_keys(*pair), np.array(pair[1], dtype=np.uint32)) for pair in pairs]
+    reads = any(keys.shape[1] > len(ORDERS) for keys, _ in every)
+    met = [(keys.astype(np.uint64) << np.uint64(32)) + ids[:, None] for keys, ids in every]
+    keys, tokens, sure = count_pairs(np.concatenate([one.ravel() for one in met]))
+    won = elect(every, keys, tokens, sure) if len(keys) else sure
+    best = np.argsort(-won, kind="stable")[:most]
+    best = np.sort(best[won[best] >= 1])
     entries = zip(tokens[best].tolist(), sure[best].tolist(), strict=True)
     return DraftTable(dict(zip(keys[best].tolist(), entries, strict=True)), reads)
 
 
-Keys = tuple[list[list[int]], Ids]  # of each token of a sequence, and the tokens
+Numbers = NDArray[np.uint32]
+Likely = NDArray[np.float64]
 
 
-def list_keys(source: Ids, written: Ids) -> Keys:
+def list_keys(source: Ids, written: Ids) -> Numbers:
+    """Those of each token of a sequence: (T, K)"""
     parts = source_parts(source) if source else []
-    return [keys_after(parts, written[:t], bool(source)) for t in range(len(written))], written
+    rows = [keys_after(parts, written[:t], bool(source)) for t in range(len(written))]
+    return np.array(rows, dtype=np.uint32)
 
 
-def pack_pairs(rows: list[list[int]], written: Ids) -> NDArray[np.uint64]:
-    """A key and the token that followed it, as one number each."""
-    flat = np.array([key for keys in rows for key in keys], dtype=np.uint64)
-    followed = np.repeat(np.array(written, dtype=np.uint64), [*map(len, rows)])
-    return (flat << np.uint64(32)) + followed
-
-
-def count_pairs(met: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Likely]:
-    """Keys in order, the token that followed each most often, and how likely it is."""
+def count_pairs(met: NDArray[np.uint64]) -> tuple[Numbers, Numbers, Likely]:
+    """A key and the token that followed it, as one number each -> the keys in order, the token
+    that followed each most often, and how likely it is.
+    """
     pairs, times = np.unique(met, return_counts=True)
     of, follow = (pairs >> np.uint64(32)).astype(np.uint32), pairs.astype(np.uint32)
     keys, first = np.unique(of, return_index=True)
     total = np.add.reduceat(times, first)
-    order = np.lexsort((-times, of))  # of each key the most frequent first
-    best = order[first]
+    best = np.lexsort((-times, of))[first]  # of each key the most frequent first
     sure = times[best] / (total + DOUBT)
     chosen = (total >= LEAST) & (sure >= LIKELY)
     return keys[chosen], follow[best][chosen], sure[chosen]
 
 
-Likely = NDArray[np.float64]
-
-
 def elect(
-    every: Sequence[Keys], keys: NDArray[np.uint32], tokens: NDArray[np.uint32], sure: Likely
+    every: Sequence[tuple[Numbers, Numbers]], keys: Numbers, tokens: Numbers, sure: Likely
 ) -> Likely:
     """How often each entry was the likeliest and right, less a share of how often it was wrong."""
     won = np.zeros(len(keys))
     for rows, written in every:
-        for asked, token in zip(rows, written, strict=True):
-            at = np.searchsorted(keys, np.array(asked, dtype=np.uint32)).clip(max=len(keys) - 1)
-            at = at[keys[at] == asked]
-            if len(at):
-                best = at[sure[at].argmax()]
-                won[best] += 1 if tokens[best] == token else -WRONG
+        at = np.searchsorted(keys, rows).clip(max=len(keys) - 1)
+        likely = np.where(keys[at] == rows, sure[at], 0.0)
+        best = np.take_along_axis(at, likely.argmax(1)[:, None], 1)[:, 0]
+        points = np.where(tokens[best] == written, 1.0, -WRONG)
+        np.add.at(won, best, np.where(likely.max(1) > 0, points, 0.0))
     return won

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from manyheads.decoding.config import DRAFTERS
 from manyheads.decoding.draft_table import NO_TABLE, DraftTable
 from manyheads.decoding.drafts import Draft, Drafter, DraftPace
 from manyheads.decoding.step import RewindableStep
@@ -43,13 +44,40 @@ class LastPassDraft:
         self.beyond = [*beyond]
 
 
-class NgramLookup:
-    """What followed the same few tokens before: in what is read, and in all that was written; and
-    what a table knows of the model, where it has one."""
+class BeatBefore:
+    """The same again as a beat before: in a grid of voices most notes go on."""
 
-    def __init__(self, table: DraftTable = NO_TABLE) -> None:
-        self.table, self.pace = table, DraftPace()
+    def __init__(self, beat: int):
+        self.beat, self.pace = beat, DraftPace()
+
+    def start(self, source: Sequence[int]) -> Draft:
+        return BeatDraft(self.beat, source)
+
+
+class BeatDraft:
+    """Of one sequence, which goes on from its source."""
+
+    def __init__(self, beat: int, source: Sequence[int]):
+        self.beat, self.before = beat, [*source[-beat:]]
+
+    def propose(self, ids: Sequence[int], most: int) -> list[int]:
+        last = [*self.before, *ids][-self.beat :]
+        whole = len(last) == self.beat
+        return [last[i % self.beat] for i in range(most)] if whole else []
+
+    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+        """It sees what was kept when it is asked next."""
+
+
+class NgramLookup:
+    """What followed the same few tokens before: in what is read, and in all that was written; what
+    a table knows of the model, where it has one; and what was there a beat before."""
+
+    def __init__(self, table: DraftTable = NO_TABLE, beat: int = 1) -> None:
+        self.table, self.beat, self.pace = table, beat, DraftPace()
         self.written: Followed = {}
+        # Of each place in four beats: how often it was the same as a beat before, and not.
+        self.held = [[4, 1] for _ in range(4 * beat)]
 
     def start(self, source: Sequence[int]) -> Draft:
         return LookupDraft(self, source)
@@ -75,6 +103,10 @@ class LookupDraft:
         return guessed
 
     def look_up(self, ids: Sequence[int]) -> Iterator[Guess]:
+        beat = self.known.beat
+        if 1 < beat <= len(ids):
+            same, other = self.known.held[len(ids) % (4 * beat)]
+            yield ids[-beat], same / (same + other)
         yield from self.known.table.look_up(self.parts, ids)
         for table in (self.read, self.known.written):
             if (found := likeliest(table, ids)) is not None:
@@ -82,6 +114,9 @@ class LookupDraft:
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
         learn_from(self.known.written, ids, self.learned)
+        beat = self.known.beat
+        for at in range(max(beat, self.learned), len(ids)) if beat > 1 else ():
+            self.known.held[at % (4 * beat)][ids[at] != ids[at - beat]] += 1
         self.learned = len(ids)
 
 
@@ -151,11 +186,12 @@ def count_same(one: Sequence[int], other: Sequence[int]) -> int:
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-DRAFTERS: dict[str, Callable[[], Drafter]] = {"again": LastPass, "lookup": NgramLookup}
-
-
-def make_drafter(name: str) -> Drafter | None:
-    """By its name; none for no name."""
-    if name and name not in DRAFTERS:
+def make_drafter(name: str, table: DraftTable = NO_TABLE, beat: int = 1) -> Drafter:
+    """By its name; with a `beat` of so many tokens, what was there a beat before goes on."""
+    if name == "again":
+        return BeatBefore(beat) if beat > 1 else LastPass()
+    if name == "heads":
+        raise ValueError("heads are trained for models that read a source; lookup needs none")
+    if name != "lookup":
         raise ValueError(f"there is no drafter {name!r}; there are {', '.join(DRAFTERS)}")
-    return DRAFTERS[name]() if name else None
+    return NgramLookup(table, beat)

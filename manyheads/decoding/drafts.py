@@ -25,28 +25,30 @@ from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
 
 AHEAD = 7  # tokens that are guessed at most
-PATIENCE = 2  # guesses in a row of which nothing was kept, before fewer are made
+WORTH = 0.35  # tokens that are kept of a guess, for a pass of several to pay
+RECENT = 0.2  # that the last guess counts among all before it
 REST = 64  # tokens at most that are written without a guess, before another is tried
 # How far apart the log-probabilities of the first and the second must be for rounding not to
 # decide: some times what was seen between one token at a time and several.
-MARGINS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.03}
+MARGINS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
 # Where scores move by that much, the border between two tokens moves by a quarter of it at most.
 SHARES = 4
 
 
 class DraftPace:
-    """How many are guessed: none for a while where nothing was kept lately."""
+    """How often is guessed: rarely where little was kept lately, so that little is lost."""
 
     def __init__(self) -> None:
-        self.missed = self.resting = 0
+        self.kept = 1.0  # of a guess, of late
+        self.resting, self.pause = 0, 1
 
     def note(self, guessed: int, kept: int) -> None:
         if not guessed:
             self.resting -= 1
             return
-        self.missed = 0 if kept > 0 else self.missed + 1
-        if self.missed >= PATIENCE:
-            self.resting = min(REST, 2 ** (self.missed - PATIENCE + 1))
+        self.kept += RECENT * (max(0, kept) - self.kept)
+        self.pause = 1 if self.kept >= WORTH else min(REST, 2 * self.pause)
+        self.resting = self.pause if self.pause > 1 else 0
 
 
 class Draft(Protocol):

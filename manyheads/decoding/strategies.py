@@ -6,16 +6,17 @@ B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from torch import Tensor
 
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig, Sampling
+from manyheads.decoding.drafts import DraftedWriting, Drafter, choose_as, write_drafted
 from manyheads.decoding.greedy import Over, choose_likeliest, greedy, number_rows, write_rounds
 from manyheads.decoding.sample import choose_by_chance, sample
-from manyheads.decoding.step import Step
+from manyheads.decoding.step import RewindableStep, Step
 
 Found: TypeAlias = list[list[Hypothesis]]  # for each sequence one or more, the best first
 # A step, where it starts (B, T), bounds, the config, the numbers of the sequences in the whole
@@ -50,12 +51,20 @@ def decode(
     how: Sampling,
     numbers: Sequence[int] | None = None,
     over: Over | None = None,
+    drafter: Drafter | None = None,
+    source: Sequence[int] = (),
 ) -> Found:
-    """Write on from `start` (B, T) by the strategy that the config names, or implies."""
+    """Write on from `start` (B, T) by the strategy that the config names, or implies.
+
+    A `drafter` guesses ahead, for one sequence that is written from `source`.
+    """
     if how.chosen not in STRATEGIES:
         there = ", ".join(STRATEGIES)
         raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
     numbers = number_rows(numbers, len(start))
+    if drafter is not None:
+        rewinds = cast(RewindableStep, step)
+        return [[write_drafted(rewinds, start, bounds, how, drafter, source, numbers[0], over)]]
     return STRATEGIES[how.chosen](step, start, bounds, how, numbers, over)
 
 
@@ -66,6 +75,8 @@ def stream(
     how: Sampling = DecodingConfig(),
     number: int = 0,
     over: Over | None = None,
+    drafter: Drafter | None = None,
+    source: Sequence[int] = (),
 ) -> Iterator[tuple[int, float]]:
     """The tokens that `decode` writes from `start` (1, T), each with its log, one by one.
 
@@ -77,6 +88,11 @@ def stream(
         )
     if len(start) != 1:
         raise ValueError(f"one sequence is streamed at a time, {len(start)} came")
+    if drafter is not None:
+        chooser = choose_as(how, number)
+        rewinds = cast(RewindableStep, step)
+        writing = DraftedWriting(rewinds, bounds, chooser, drafter, source, over=over)
+        return (one for new in writing.rounds(start) for one in new)
     choose = choose_likeliest if how.chosen == "greedy" else choose_by_chance(how, [number])
     rounds = write_rounds(step, start, bounds, choose, over)
     return ((one.token, one.log) for (one,) in rounds)

@@ -99,12 +99,12 @@ def test_where_two_are_near_all_is_read_as_without_a_draft() -> None:
             logits = super().read(ids)
             # A network's cache, too, remembers how it was read.
             if self.history.shape[1] == 5 and self.widths[-5:] == [1] * 5:
-                logits[:, -1, 4] += 2e-4
+                logits[:, -1, 4] += 6e-5
             return logits
 
         def scores(self, source: int, history: list[int]) -> torch.Tensor:
             logits = torch.zeros(6)
-            logits[3], logits[4] = 5, 5 - 1e-4 if len(history) == 5 else 0
+            logits[3], logits[4] = 5, 5 - 3e-5 if len(history) == 5 else 0
             return logits if len(history) < 6 else 9 * torch.eye(6)[STOP]
 
     wanted = greedy(Rounded(), begin(1), Bounds(STOP, 9))
@@ -156,7 +156,9 @@ def test_chance_near_an_edge_is_unsure() -> None:
 def test_what_cannot_be_drafted_is_refused() -> None:
     with pytest.raises(ValueError, match="checked token by token, a beam is not; beam=1"):
         DecodingConfig(beam=4, draft="lookup")
-    with pytest.raises(ValueError, match="there is no drafter 'nope'; there are again, lookup"):
+    with pytest.raises(
+        ValueError, match="there is no drafter 'nope'; there are again, lookup, heads"
+    ):
         make_drafter("nope")
     step: RewindableStep = Chain([1, 2], 8)
     with pytest.raises(ValueError, match="one sequence is drafted at a time, 2 came"):

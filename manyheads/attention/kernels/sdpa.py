@@ -111,7 +111,7 @@ def plain_form(work: Work) -> Plain | None:
 def bias_scores(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
     """What a bias adds to the scores, for every pair: broadcasts to (B, H, Q, K)."""
     if (first := first_step(bias.rule, pairs)) is not None:
-        return bias_of_run(bias, scale, first, len(pairs.keys))
+        return bias_of_run(bias, scale, first, pairs)
     return gather_bias(bias.by_row(scale), bias.rule, pairs)
 
 
@@ -128,16 +128,19 @@ def gather_bias(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
     return total(found)
 
 
-# ---- one query, as when a sequence is written token by token -----------------------------------
+# ---- a few queries, as when a sequence is written token by token or checked ----------------------
+
+FEW = 16  # queries
 
 
 def first_step(rule: Rule, pairs: Pairs) -> int | None:
-    """Where the first key stands in the table of one query whose keys lie side by side; before
-    the table's begin it is negative. None where they do not, or there are more queries.
+    """Where the first key stands in the table of the first of a few queries that lie side by side,
+    as their keys do; before the table's begin it is negative. None where they do not.
     """
-    if len(pairs.queries) != 1 or not isinstance(rule, Clipped | Every):
-        return None
     query, keys = pairs.queries, pairs.keys
+    few = len(query) == 1 or len(query) <= min(FEW, len(keys) - 1)
+    if not few or not isinstance(rule, Clipped | Every):
+        return None
     if not (is_run(query) and is_run(keys)):
         return None
     assert query.first is not None
@@ -145,15 +148,28 @@ def first_step(rule: Rule, pairs: Pairs) -> int | None:
     return keys.first - query.first + rule.size // 2
 
 
-def bias_of_run(bias: Bias, scale: float, first: int, keys: int) -> Tensor:
-    """What a bias adds to so many keys from the first on, (B, H, 1, K); the ends of its table go
-    on beyond it, and the rest of it is not read.
+def bias_of_run(bias: Bias, scale: float, first: int, pairs: Pairs) -> Tensor:
+    """What a bias adds to keys side by side, (B, H, Q, K); the ends of its table go on beyond it,
+    and the rest of it is not read.
     """
-    entries = bias.rule.size
-    before, after = (min(keys, max(0, spare)) for spare in (-first, first + keys - entries))
-    begin, end = min(max(0, first), entries - 1), max(min(entries, first + keys), 1)
+    queries, keys, entries = len(pairs.queries), len(pairs.keys), bias.rule.size
+    first, wide = first - (queries - 1), keys + queries - 1  # where the last query begins
+    before, after = (min(wide, max(0, spare)) for spare in (-first, first + wide - entries))
+    begin, end = min(max(0, first), entries - 1), max(min(entries, first + wide), 1)
     (row,) = bias.by_row(scale, slice(begin, end))
     parts = [row[..., :1].expand(*row.shape[:-1], before)] * (before > 0)
-    parts += [row] * (before + after < keys)
+    parts += [row] * (before + after < wide)
     parts += [row[..., -1:].expand(*row.shape[:-1], after)] * (after > 0)
-    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+    found = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+    if queries == 1:
+        return found
+    rows = torch.arange(queries, device=found.device) % found.shape[-2]
+    return shift_rows(found.index_select(-2, rows), keys)
+
+
+def shift_rows(x: Tensor, keys: int) -> Tensor:
+    """Each row from one place further left than the row before, of so many: the last from its
+    begin. (..., Q, K + Q - 1) -> (..., Q, K)
+    """
+    shape, (*outer, row, step) = (*x.shape[:-1], keys), x.stride()
+    return x.as_strided(shape, (*outer, row - step, step), x.storage_offset() + x.shape[-2] - 1)

@@ -13,8 +13,7 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Detokenizer
-from manyheads.decoding.drafters import make_drafter
-from manyheads.decoding.drafts import write_drafted
+from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
@@ -39,7 +38,11 @@ class Continuation(NamedTuple):
 
 
 def generate(
-    author: Author[Text], prompts: Sequence[str], how: LanguageDecoding, first: int = 0
+    author: Author[Text],
+    prompts: Sequence[str],
+    how: LanguageDecoding,
+    first: int = 0,
+    drafter: Drafter | None = None,
 ) -> list[list[Continuation]]:
     """For each prompt what follows it, the best first where a beam gives several.
 
@@ -47,18 +50,24 @@ def generate(
     that nothing depends on what else is in the batch. Writing goes on past the context, from then
     on with half of it at least in view (see `Moving`).
     """
-    return write_on(author, encode_prompts(author.codec, prompts, how), how, first)
+    return write_on(author, encode_prompts(author.codec, prompts, how), how, first, drafter)
 
 
 def stream(
-    author: Author[Text], prompt: str, how: LanguageDecoding, number: int = 0
+    author: Author[Text],
+    prompt: str,
+    how: LanguageDecoding,
+    number: int = 0,
+    drafter: Drafter | None = None,
 ) -> Iterator[str]:
     """The text that `generate` gives for the prompt of this number, in pieces as it is written."""
     codec = author.codec
     (ids,) = encode_prompts(codec, [prompt], how)
     author.network.eval()
-    start, step = make_start(author, [add_starts(codec, ids, how)], how), make_step(author, how)
-    tokens = stream_tokens(step, start, make_bounds(codec, how), how, number)
+    source = add_starts(codec, ids, how)
+    start, step = make_start(author, [source], how), make_step(author, how)
+    bounds = make_bounds(codec, how)
+    tokens = stream_tokens(step, start, bounds, how, number, None, drafter, source)
     return stream_text(tokens, Detokenizer(codec, ids, how.stop), codec.special_tokens.all_eos)
 
 
@@ -92,14 +101,17 @@ def add_starts(codec: Text, ids: Ids, how: LanguageDecoding) -> list[int]:
 
 
 def write_on(
-    author: Author[Text], prompts: Sequence[Ids], how: LanguageDecoding, first: int = 0
+    author: Author[Text],
+    prompts: Sequence[Ids],
+    how: LanguageDecoding,
+    first: int = 0,
+    drafter: Drafter | None = None,
 ) -> list[list[Continuation]]:
-    """Prompts of one length go together."""
+    """Prompts of one length go together; what is drafted is written by itself."""
     network, codec, context = author
     network.eval()
     found: dict[int, list[Continuation]] = {}
     begun = [add_starts(codec, ids, how) for ids in prompts]
-    drafter = make_drafter(how.draft)
     together = 1 if drafter is not None else max(1, AT_ONCE // (context * how.beam))
     for rows in group_by_length(begun, together):
         start = make_start(author, [begun[i] for i in rows], how)
@@ -111,16 +123,13 @@ def write_on(
 
         bounds, numbers = make_bounds(codec, how), [first + i for i in rows]
         ended = over if how.stop else None
-        if drafter is not None:
-            step, source = make_step(author, how), begun[rows[0]]
-            one = write_drafted(step, start, bounds, how, drafter, source, numbers[0], ended)
-            written = [[one]]
-        elif can_be_recorded(author, start, how):
+        if drafter is None and can_be_recorded(author, start, how):
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
             written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
             step = make_step(author, how)
-            written = decode(step, start, bounds, how, numbers, ended)
+            source = begun[rows[0]]
+            written = decode(step, start, bounds, how, numbers, ended, drafter, source)
         for i, hypotheses in zip(rows, written, strict=True):
             found[i] = [detokenize(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]

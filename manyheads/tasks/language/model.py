@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 from torch import nn
 
 from manyheads.data.sources import whole
 from manyheads.decoding.likelihood import compute_log_probs
+from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
+from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
-from manyheads.tasks.language.generate import Continuation, generate, stream
+from manyheads.tasks.language.generate import Continuation, generate, make_step, stream
 from manyheads.tasks.language.inspection import inspect_text
-from manyheads.tasks.model import Model, Texts, as_list, show_options
+from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Scored(NamedTuple):
 NOTHING = Scored([], [], 0)
 
 
-class LanguageModel(Model):
+class LanguageModel(DraftedModel):
     """A trained network that writes on."""
 
     task: LanguageTask
@@ -73,11 +75,19 @@ class LanguageModel(Model):
     ) -> list[list[Continuation]]:
         """For each prompt the best that can be written, or what was drawn."""
         several = [self.asked(prompt, how) for prompt in prompts]
-        return generate(self.task.author(self.network), several, how)
+        drafter = self.find_drafter(how.draft)
+        return generate(self.task.author(self.network), several, how, drafter=drafter)
 
     def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
         """The same in pieces, as they are written."""
-        return stream(self.task.author(self.network), self.asked(prompt, how), how)
+        author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
+        return stream(author, self.asked(prompt, how), how, drafter=drafter)
+
+    def vocabularies(self) -> list[Any]:
+        return [self.task.codec.tokenizer.get_vocab()]
+
+    def begin_draft(self, source: Sequence[int]) -> tuple[RewindableStep, list[int]]:
+        return make_step(self.task.author(self.network), LanguageDecoding()), [*source]
 
     def asked(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""

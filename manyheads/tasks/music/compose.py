@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, fit_context
+from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.smc import FREE, sample_around
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -67,6 +68,7 @@ def compose(
     count: int = 1,
     how: MusicDecoding = MusicDecoding(),
     told: Callable[[float], None] | None = None,
+    drafter: Drafter | None = None,
 ) -> list[Composed]:
     """So many pieces, each with so many seconds of new music unless it ends before.
 
@@ -78,14 +80,15 @@ def compose(
     begin = encode_prime(author, prime)
     start = make_start(author, begin, how)
     longest = min(author.context, start.shape[1] + bounds.limits(1)[0])
-    at_once, before = max(1, AT_ONCE // longest), 0.0 if prime is None else prime.seconds
+    at_once = 1 if drafter is not None else max(1, AT_ONCE // longest)
+    before = 0.0 if prime is None else prime.seconds
     found: list[Composed] = []
     for first in range(0, count, at_once):
         numbers = range(first, min(count, first + at_once))
         step, rows = make_step(author, how), start.expand(len(numbers), -1)
         over = end_after(codec, seconds, begin, len(numbers))
         over = tell_seconds(over, seconds_of_numbers(codec, prime), told)
-        for one, *_ in decode(step, rows, bounds, how, numbers, over):
+        for one, *_ in decode(step, rows, bounds, how, numbers, over, drafter, begin):
             piece = play_on(codec, begin, one.ids, prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))
@@ -98,6 +101,7 @@ def stream(
     seconds: float = 30.0,
     how: MusicDecoding = MusicDecoding(),
     number: int = 0,
+    drafter: Drafter | None = None,
 ) -> Iterator[tuple[int, float]]:
     """The numbers that `compose` writes for the piece of this number, and their logs, one by one.
 
@@ -106,7 +110,7 @@ def stream(
     begin, bounds = encode_prime(author, prime), make_bounds(author, seconds, prime)
     start, step = make_start(author, begin, how), make_step(author, how)
     over = end_after(author.codec, seconds, begin, 1)
-    return stream_tokens(step, start, bounds, how, number, over)
+    return stream_tokens(step, start, bounds, how, number, over, drafter, begin)
 
 
 def make_step(author: Author[MusicCodec], how: MusicDecoding) -> RewindableStep:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 import torch
 
 from manyheads.attention.places import line
+from manyheads.decoding.drafters import make_drafter
+from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.likelihood import compute_log_probs
+from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.model import Model, show_options
+from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.model import show_options
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
     Composed,
     compose,
     harmonize,
+    make_step,
     render_like,
     stream,
 )
@@ -69,11 +74,23 @@ def read_seconds(asked: str) -> float:
     return seconds
 
 
-class Musician(Model):
+class Musician(DraftedModel):
     """A trained network that plays on."""
 
     task: MusicTask
     asks = "seconds"
+
+    def make_drafter(self, name: str) -> Drafter:
+        return make_drafter(name, beat=self.task.codec.beat)
+
+    def vocabularies(self) -> list[Any]:
+        codec = self.task.codec
+        return [codec.kind, codec.pieces(range(codec.size))]
+
+    def begin_draft(self, source: Sequence[int]) -> tuple[RewindableStep, list[int]]:
+        codec = self.task.codec
+        step = make_step(self.task.author(self.network), MusicDecoding())
+        return step, [*codec.special_tokens.bos, *source]
 
     @property
     def stride(self) -> int:
@@ -91,9 +108,9 @@ class Musician(Model):
         **options: Unpack[MusicOptions],
     ) -> list[Composed]:
         """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
-        return compose(
-            self.task.author(self.network), prime, seconds, count, MusicDecoding(**options), told
-        )
+        author, how = self.task.author(self.network), MusicDecoding(**options)
+        drafter = self.find_drafter(how.draft)
+        return compose(author, prime, seconds, count, how, told, drafter)
 
     @show_options(MusicDecoding, MusicOptions)
     def stream(
@@ -105,10 +122,8 @@ class Musician(Model):
     ) -> Iterator[tuple[str, float]]:
         """What `compose` writes as its piece of this number, event by event, with their logs."""
         how = MusicDecoding(**options)
-        codec, tokens = (
-            self.task.codec,
-            stream(self.task.author(self.network), prime, seconds, how, number),
-        )
+        author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
+        codec, tokens = author.codec, stream(author, prime, seconds, how, number, drafter)
         return ((codec.pieces([token])[0], log) for token, log in tokens)
 
     @show_options(MusicDecoding, MusicOptions)

@@ -50,7 +50,7 @@ class ComposeOptions(MusicDecoding, Options):
                 raise ValueError(
                     f"--{name} says which {name} of --harmonize is given, and that was not"
                 )
-        for name in ("prime", "seconds", "count", "truncate"):
+        for name in ("prime", "seconds", "count", "truncate", "draft"):
             if name in typed and "harmonize" in typed:
                 raise ValueError(
                     f"--harmonize writes around all of a melody, once; --{name} is for music "

@@ -15,7 +15,6 @@ from manyheads.cli.incoming import STDIN, Incoming, decode_lines
 from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parsed
 from manyheads.decoding.config import DecodingConfig
-from manyheads.decoding.drafters import DRAFTERS
 from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
 from manyheads.models import load, set_precision
@@ -30,12 +29,6 @@ from manyheads.tasks.seq2seq.verbs import DistillOptions, EvaluateOptions, Trans
 
 def translate(model: Translator, options: TranslateOptions) -> None:
     set_precision(model, options.precision)
-    if options.draft and options.draft not in DRAFTERS:
-        try:
-            other = load(options.draft, str(model.device))
-        except ValueError as error:
-            raise ValueError(f"--draft is {', '.join(DRAFTERS)} or a model: {error}") from None
-        model.add_drafter(options.draft, other)
     spoken = not options.texts and sys.stdin.isatty()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)

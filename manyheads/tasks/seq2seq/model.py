@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
 
-from manyheads.codecs.text import SpecialTokens, Text
+from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import gather_texts
 from manyheads.data.sources import whole
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
-from manyheads.decoding.drafters import Smaller, make_drafter
+from manyheads.decoding.draft_heads import HeadDrafter
+from manyheads.decoding.drafters import make_drafter
 from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
@@ -22,11 +22,13 @@ from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.inspection import MOST_TOKENS as MOST_INSPECTED
 from manyheads.tasks.inspection import note_cut
-from manyheads.tasks.model import Model, Texts, as_list, show_options
+from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 from manyheads.tasks.seq2seq.alignment import links
+from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, read_drafts
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
@@ -66,15 +68,11 @@ class Written(NamedTuple):
 NOTHING = Written("", 0.0, 0.0, [], True)
 
 
-class Translator(Model):
+class Translator(DraftedModel):
     """A trained network with its vocabularies."""
 
     task: Seq2Seq
     network: EncoderDecoder
-
-    @cached_property
-    def drafters(self) -> dict[str, Drafter]:
-        return {}
 
     @property
     def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
@@ -206,34 +204,28 @@ class Translator(Model):
                 best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
             yield best
 
-    def find_drafter(self, name: str) -> Drafter | None:
-        """Who guesses ahead: kept, so that it knows what was written before."""
-        if name not in self.drafters and (made := make_drafter(name)) is not None:
-            self.drafters[name] = made
-        return self.drafters.get(name)
-
-    def add_drafter(self, name: str, other: Model) -> None:
-        """Let another model guess for this one, if it has the same vocabularies."""
-        same = isinstance(other, Translator) and all(
-            one.tokenizer.get_vocab() == two.tokenizer.get_vocab()
-            for one, two in zip(self.codecs(), other.codecs(), strict=True)
-        )
-        if not isinstance(other, Translator) or not same:
+    def make_drafter(self, name: str) -> Drafter:
+        """With what was made for this model, where its folder has it."""
+        folder = self.task.folder
+        known = DraftFile() if folder is None or name == "again" else read_drafts(folder)
+        if name != "heads":
+            return make_drafter(name, known.table)
+        if known.head is None:
             raise ValueError(
-                f"{other.name} cannot guess for {self.name}: it is no model of the same kind with "
-                "the same vocabulary"
+                f"{self.name} has no {DRAFTS} with heads; `manyheads train drafts --model "
+                f"{self.name} --out {self.name}` makes them"
             )
+        return HeadDrafter(known.head.to(self.device), self.network)
 
-        def begin(source: Ids) -> tuple[RewindableStep, list[int]]:
-            reads, writes = other.special_tokens
-            read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
-            memory = other.network.encode(read.to(other.device))
-            return CachedStep(other.network.decoder, memory), [*writes.bos]
+    def vocabularies(self) -> list[Any]:
+        both = self.task.codecs.source, self.task.codecs.target
+        return [one.tokenizer.get_vocab() for one in both]
 
-        self.drafters[name] = Smaller(begin)
-
-    def codecs(self) -> tuple[Text, Text]:
-        return self.task.codecs.source, self.task.codecs.target
+    def begin_draft(self, source: Ids) -> tuple[RewindableStep, list[int]]:
+        reads, writes = self.special_tokens
+        read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
+        memory = self.network.encode(read.to(self.device))
+        return CachedStep(self.network.decoder, memory), [*writes.bos]
 
     def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:
         """What was written so far, and for a part more."""

@@ -12,7 +12,7 @@ from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
-from manyheads.decoding.drafts import Drafter, write_drafted
+from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -74,10 +74,7 @@ def write_targets(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
-        if drafter is not None:
-            source = sources[rows[0]]
-            return [[write_drafted(step, start, bounds, how, drafter, source, own[0])]]
-        return decode(step, start, bounds, how, own)
+        return decode(step, start, bounds, how, own, drafter=drafter, source=sources[rows[0]])
 
     several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
     # What is drafted is written by itself.

@@ -1,0 +1,126 @@
+"""Whoever guesses for a model, it writes what it writes alone."""
+
+from pathlib import Path
+from typing import Any
+
+import books
+import pytest
+import torch
+from tunes import pianist, singer
+from typed import learned
+
+from manyheads.decoding.draft_heads import DraftHead
+from manyheads.decoding.draft_table import DraftTable, make_table
+from manyheads.models import load
+from manyheads.tasks.language.decoding import LanguageDecoding
+from manyheads.tasks.language.model import LanguageModel
+from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, make_drafts, write_drafts
+from manyheads.tasks.seq2seq.model import Translator
+
+SOURCES = ["ba du", "nu ki lo me", "", "lo lo lo lo lo", "me ba nu"]
+
+
+@pytest.fixture
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return load(learned(tmp_path_factory.getbasetemp()), "cpu")
+
+
+@pytest.fixture
+def author(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return load(books.language(tmp_path_factory.getbasetemp()), "cpu")
+
+
+@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+@pytest.mark.parametrize("how", [{}, {"temperature": 1.5, "seed": 3}, {"repetition_penalty": 1.3}])
+def test_translations_are_the_same(translator: Translator, draft: str, how: Any) -> None:
+    translator.add_drafter("model", translator)
+    wanted = translator.translate(SOURCES, beam=1, **how)
+    assert translator.translate(SOURCES, draft=draft, **how) == wanted
+
+
+@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"seed": 3, "max_new_tokens": 50},  # past the context
+        {"temperature": 0, "max_new_tokens": 20},
+        {"stop": ("s", "e"), "max_new_tokens": 20},
+        {"repetition_penalty": 1.5, "top_p": 0.9, "max_new_tokens": 20},
+    ],
+)
+def test_texts_are_the_same_at_once_and_in_pieces(
+    author: LanguageModel, draft: str, how: Any
+) -> None:
+    author.add_drafter("model", author)
+    wanted = author.generate("the old dog", **how)
+    assert author.generate("the old dog", draft=draft, **how) == wanted
+    drafted = LanguageDecoding(draft=draft, **how)
+    assert "".join(author.stream("the old dog", drafted)) == wanted
+
+
+@pytest.mark.parametrize("make", [singer, pianist])
+@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+def test_music_is_the_same(make: Any, draft: str) -> None:
+    model = make()
+    model.add_drafter("model", model)
+    for count, how in ((2, {"seed": 4}), (1, {"temperature": 0.0})):
+        wanted = model.compose(seconds=1.0, count=count, **how)
+        found = model.compose(seconds=1.0, count=count, draft=draft, **how)
+        assert [one.ids for one in found] == [one.ids for one in wanted]
+    streamed = [log for _, log in model.stream(seconds=1.0, draft=draft, temperature=0.0)]
+    assert streamed == pytest.approx(wanted[0].logs, abs=1e-4)
+
+
+def test_who_speaks_otherwise_does_not_guess(translator: Translator, author: LanguageModel) -> None:
+    sentence = "cannot guess for .*: it is no model of the same kind with the same vocabulary"
+    with pytest.raises(ValueError, match=sentence):
+        translator.add_drafter("other", author)
+    with pytest.raises(ValueError, match="heads are trained for models that read a source"):
+        author.generate("the", draft="heads")
+
+
+# ---- what is made for a model ------------------------------------------------------------------
+
+
+def test_a_table_knows_what_follows_by_the_source() -> None:
+    pairs = [([5, 6, 7], [8, 9, 2]), ([5, 6], [8, 2]), ([7], [4, 2])] * 3
+    table = make_table(pairs)
+    parts = table.prepare([5, 6, 7])
+    assert max(table.look_up(parts, []), key=lambda one: one[1])[0] == 8
+    assert max(table.look_up(table.prepare([7]), []), key=lambda one: one[1])[0] == 4
+    again = DraftTable.of(table.tensors(), table.reads)
+    assert again.entries.keys() == table.entries.keys()
+    assert not [*table.look_up(table.prepare([50]), [60])]
+
+
+def test_drafts_are_kept_beside_the_weights_that_they_are_of(
+    translator: Translator, tmp_path: Path
+) -> None:
+    translator.save(tmp_path / "saved")
+    saved = load(tmp_path / "saved", "cpu")
+    with pytest.raises(ValueError, match=r"has no drafts.safetensors with heads; `manyheads train"):
+        saved.translate("ba du", draft="heads")
+    sources = [translator.task.codecs.source.encode(text) for text in SOURCES if text]
+    write_drafts(tmp_path / "saved", make_drafts(saved, sources * 20, 0.02, lambda said: None))
+    wanted = saved.translate(SOURCES, beam=1)
+    for draft in ("lookup", "heads"):
+        assert saved.translate(SOURCES, draft=draft) == wanted
+    (tmp_path / "saved" / DRAFTS).rename(tmp_path / DRAFTS)
+    with torch.no_grad():
+        next(saved.network.parameters()).add_(0.1)
+    saved.save(tmp_path / "other")
+    (tmp_path / DRAFTS).rename(tmp_path / "other" / DRAFTS)
+    with pytest.raises(ValueError, match="guesses for other weights than those beside it"):
+        load(tmp_path / "other", "cpu").translate("ba", draft="lookup")
+
+
+def test_a_head_that_knows_nothing_changes_nothing(translator: Translator, tmp_path: Path) -> None:
+    translator.save(tmp_path / "saved")
+    width = translator.network.decoder.stack.width
+    torch.manual_seed(0)
+    head = DraftHead(width, torch.arange(3, 9), hidden=8)
+    write_drafts(tmp_path / "saved", DraftFile(make_table([([5], [6, 2])] * 3), head))
+    saved = load(tmp_path / "saved", "cpu")
+    for how in ({"temperature": 0.0}, {"temperature": 2.0, "seed": 1}):
+        wanted = saved.translate(SOURCES, beam=1, **how)
+        assert saved.translate(SOURCES, draft="heads", **how) == wanted
