@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -19,15 +20,16 @@ from builtin import packed
 from manyheads.catalog import BUILT_IN
 from manyheads.models import load
 from manyheads.tasks.image.evaluation import evaluate_images
+from manyheads.tasks.image.judge import FILE as JUDGE
+from manyheads.tasks.image.judging import find_judge, judge_samples
 from manyheads.tasks.image.sources import read_pictures
 from manyheads.training.files import write_text
 
-NAME, COUNT, TESTED = "digits", 16, 1000
+NAME, COUNT, TESTED, JUDGED = "digits", 64, 1000, 100
 ABOUT = """\
 # digits
 
-Handwritten digits in black and white, of the class that is asked for: {nats:.1f} ± {error:.1f} nats
-an image on {tests:,} held-out ones.
+Handwritten digits of the class asked for: {nats:.1f} ± {error:.1f} nats on {tests:,} held-out ones.
 
 | | |
 |---|---|
@@ -37,6 +39,7 @@ an image on {tests:,} held-out ones.
 | trained on | {images} |
 | steps | {steps:,} of {tokens:,} tokens |
 | nats an image | {nats:.2f} on {tests:,} of the test images |
+| taken for their class | {accuracy:.0%} of {judged} samples; of real digits {right:.1%} |
 | speed | {count} images in {seconds:.1f} s, {threads} CPU threads |
 
 ## What it was trained on
@@ -52,6 +55,8 @@ def main() -> None:
     asked = options.parse_args()
     folder = BUILT_IN / NAME
     recipe = packed(asked.run, folder)
+    _, right = find_judge(load(asked.run, "cpu"))  # type: ignore[arg-type]
+    shutil.copy(asked.run / JUDGE, folder / JUDGE)
     model = load(folder, "cpu")
     pictures = read_pictures([asked.mnist / "test.npz"])
     some = pictures[torch.arange(TESTED).numpy()]
@@ -59,6 +64,7 @@ def main() -> None:
     began = time.perf_counter()
     model.generate(COUNT, of_class="3", seed=1)  # type: ignore[attr-defined]
     seconds = time.perf_counter() - began
+    judged = judge_samples(model, some, JUDGED)["judge_accuracy"]["value"]  # type: ignore[arg-type]
     metrics = [json.loads(line) for line in (asked.run / "metrics.jsonl").open()]
     card = ABOUT.format(
         nats=score["value"],
@@ -71,6 +77,9 @@ def main() -> None:
         images=(asked.run / "corpus.txt").read_text(encoding="utf-8").split(" of ")[0],
         steps=max(line["step"] for line in metrics if "valid" in line),
         tokens=recipe.training.tokens_per_batch,
+        accuracy=judged,
+        judged=JUDGED,
+        right=right,
         count=COUNT,
         seconds=seconds,
         threads=torch.get_num_threads(),

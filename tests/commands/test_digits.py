@@ -1,0 +1,58 @@
+"""The built-in model of digits: what it draws is what was asked for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typed import Command
+
+from manyheads.catalog import BUILT_IN
+from manyheads.models import load
+from manyheads.tasks.image.judge import load_judge
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sheet import encode_png
+
+DIGITS = BUILT_IN / "digits"
+pytestmark = pytest.mark.skipif(not DIGITS.exists(), reason="the model of digits is not built in")
+
+
+@pytest.fixture(scope="module")
+def model() -> ImageModel:
+    return load("digits", "cpu")  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def threes(model: ImageModel) -> np.ndarray:
+    return model.generate(8, of_class="3", seed=1)
+
+
+def test_a_three_is_taken_for_a_three(model: ImageModel, threes: np.ndarray) -> None:
+    judge, right = load_judge(DIGITS, model.device)
+    assert right > 0.95
+    assert judge.read(threes)[1].count("3") >= 6
+    assert len({three.tobytes() for three in threes}) == 8
+    assert {*np.unique(threes)} == {0, 255}
+
+
+def test_it_finds_a_digit_likelier_as_itself_than_as_another(
+    model: ImageModel, threes: np.ndarray
+) -> None:
+    itself, other = (model.score(threes, [label] * 8) for label in "31")
+    assert (itself < other - 10).mean() > 0.8  # nats
+    assert itself.mean() < 120  # of 543 that a coin would take
+
+
+def test_a_half_drawn_digit_is_completed(
+    manyheads: Command, model: ImageModel, threes: np.ndarray, tmp_path: Path
+) -> None:
+    (tmp_path / "half.png").write_bytes(encode_png(threes[0][:14]))
+    ask = ("--complete", tmp_path / "half.png", "--class", "3", "--count", 1, "--device", "cpu")
+    done = manyheads("generate", "--model", "digits", *ask, "--out", tmp_path / "whole.png")
+    assert done.code == 0, done.err
+    whole = model.generate(4, of_class="3", begin=threes[0][:14], seed=2)
+    assert (whole[:, :14] == threes[0][:14]).all()
+    assert whole[:, 14:].mean((1, 2, 3)).min() > 5  # something is drawn below, too
+
+
+def test_it_is_small() -> None:
+    assert sum(path.stat().st_size for path in DIGITS.iterdir()) < 6e6
