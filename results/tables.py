@@ -20,7 +20,7 @@ from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-NAMES = ("results.md", "lab.md", "images.md", "graphs.md")
+NAMES = ("results.md", "lab.md", "images.md", "graphs.md", "inspect.md")
 PAGES = (HERE.parent / "README.md", *(DOCS / name for name in NAMES))
 SETTINGS = DOCS / "settings.md"
 
@@ -487,6 +487,24 @@ def tell_experiment(name: str) -> str:
     return f"{format_lab(report)} ({took}.)"
 
 
+def inspecting() -> str:
+    """What the attention page takes, of a sentence and of 512 tokens with 40 heads."""
+    found = json.loads((HERE / "inspect-cpu.json").read_text())
+    large = f"{found['large_tokens']} tokens, {found['large_heads']} heads"
+    rows = (
+        (
+            f"a sentence by `{found['model']}`, each of its {found['heads']} heads switched off",
+            f"{found['inspect_seconds']:.2f} s",
+        ),
+        (f"{large}: the file", f"{found['large_bytes'] / 1e6:.1f} MB"),
+        ("— until it is open", f"{found['open_seconds']:.2f} s"),
+        ("— all small maps drawn", f"{found['draw_milliseconds']:.0f} ms"),
+        ("— a word is pointed at", f"{found['hover_milliseconds']:.1f} ms"),
+    )
+    head = "| what | takes |\n|---|---|\n"
+    return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
+
+
 TABLES = {
     "summary": summary,
     "compared": compared,
@@ -503,6 +521,7 @@ TABLES = {
     "chorales": chorales,
     "piano": piano,
     "relative": relative,
+    "inspecting": inspecting,
     **{name: made for name, (made, rows) in GRAPHS.items() if rows},
     **({"images": images} if (HERE / "images-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},

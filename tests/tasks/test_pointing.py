@@ -10,6 +10,7 @@ from typed import trained
 
 import manyheads
 from manyheads.codecs.text import Text
+from manyheads.inspect.attention_page import read_payload
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.pointing.model import LONGEST, Pointer, best_spans, in_word, span_of
 from manyheads.tasks.pointing.questions import (
@@ -157,6 +158,16 @@ def test_it_learns_to_point_and_is_used_and_evaluated(tmp_path: Path) -> None:
     asked = ["after dog?\nhen dog fox cat", "after cat?\nfox cat bee ant"]
     assert model.translate(asked) == ["fox", "bee"]
     assert model.translate(asked[0]) == "fox"
+    header, _ = read_payload(model.inspect(asked[0]).payload())
+    assert header["wrote"] == "fox"
+    first, last = header["candidates"]
+    tokens = header["sides"]["text"]["tokens"]
+    assert "".join(tokens[first["id"] : last["id"] + 1]) == "fox"
+    assert [first["of"], last["of"]] == ["it begins at", "it ends at"]
+    typed = model.inspect("after dog? hen dog fox cat")
+    assert typed.about["costs"] == header["costs"], "in one line too"
+    with pytest.raises(ValueError, match="a question is followed by its text"):
+        model.inspect("after dog?")
     (best, other), *_ = model.write(asked, manyheads.DecodingConfig(beam=2, nbest=2))
     assert best.score > other.score
     with pytest.raises(ValueError, match="a model that points at answers is not exported"):

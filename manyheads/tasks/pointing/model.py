@@ -10,8 +10,12 @@ import torch
 from torch import Tensor
 
 from manyheads.data.batches import gather_texts
+from manyheads.data.sources import whole
 from manyheads.decoding.config import DecodingConfig
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.model import Model, Texts, as_list
+from manyheads.tasks.pointing.inspection import inspect_question
 from manyheads.tasks.pointing.questions import QuestionFrame
 from manyheads.tasks.seq2seq.model import AT_ONCE, Aligned, Written, readable
 
@@ -61,6 +65,19 @@ class Pointer(Model):
         for text, frame, each in zip(texts, frames, logs, strict=True):
             yield best_spans(text, frame, each, nbest)
 
+    @torch.no_grad()
+    def inspect(self, text: str, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+        """What every head looks at in a question and its text, as a page: a notebook shows it,
+        `.save("page.html")` keeps it.
+        """
+        return inspect_question(self, whole(text, "the text"), what_if)
+
+    def best_ends(self, text: str, frame: QuestionFrame) -> tuple[tuple[int, int], str]:
+        """The first and the last token of the answer, and the answer."""
+        (logs,) = self.task.point_at(self.network, [frame]).cpu()
+        begin, end = max_span(logs)
+        return (begin, end), span_of(text, frame, begin, end, 0.0).text
+
     def align(self, text: str, written: Written) -> Aligned:
         """Nothing was looked at to write: the words are those of the text."""
         return Aligned(text.split(), written.text.split(), [])
@@ -73,14 +90,23 @@ def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> lis
     """The likeliest spans that begin before they end and are not too long; none of a blank text."""
     if not any(frame.types):
         return [Written("", 0.0, 0.0, [], True)]
-    scores = logs[:, :1] + logs[:, 1]  # (T, T), begins by ends
-    within = torch.ones_like(scores, dtype=torch.bool).triu().tril(LONGEST - 1)
-    flat = scores.masked_fill(~within, -torch.inf).flatten()
+    flat = score_spans(logs).flatten()
     best: Any = flat.topk(min(nbest, int(flat.isfinite().sum())))
     return [
         span_of(text, frame, place // len(logs), place % len(logs), score)
         for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     ]
+
+
+def score_spans(logs: Tensor) -> Tensor:
+    """(T, 2) -> (T, T), begins by ends; of what is no span, minus infinity."""
+    scores = logs[:, :1] + logs[:, 1]
+    within = torch.ones_like(scores, dtype=torch.bool).triu().tril(LONGEST - 1)
+    return scores.masked_fill(~within, -torch.inf)
+
+
+def max_span(logs: Tensor) -> tuple[int, int]:
+    return divmod(int(score_spans(logs).argmax()), len(logs))
 
 
 def span_of(text: str, frame: QuestionFrame, begin: int, end: int, score: float) -> Written:

@@ -11,10 +11,12 @@ from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
+from manyheads.tasks.masked.verbs import VERBS as OF_ENCODERS
 from manyheads.tasks.recipe import START_FROM, Choice, Preset, Recipe, TrainingPlan, check_room
 from manyheads.tasks.seq2seq.verbs import VERBS
 from manyheads.training.config import Training
 
+POINTING_VERBS = {**VERBS, "inspect": OF_ENCODERS["inspect"]}
 TYPES = 3  # of tokens: of the question, of the text, and of words of the text that it names
 
 
@@ -64,7 +66,7 @@ class PointingRecipe(Recipe):
     files = ("pairs", "valid_pairs")
     example = "--pairs train.jsonl"
     presets = PRESETS
-    verbs = VERBS
+    verbs = POINTING_VERBS
     use = "translate"
     networks = NETWORK_KINDS
     starts_from = ("masked", "pointing")

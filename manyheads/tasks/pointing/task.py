@@ -195,16 +195,21 @@ class PointingTask(Task):
     def decode(self, network: Any, frames: Sequence[QuestionFrame]) -> list[Tensor]:
         """Of each frame (T, 2): the logs of where an answer begins, and where it ends."""
         network.eval()
-        device, work = next(network.parameters()).device, work_of(network)
+        work = work_of(network)
 
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
-            tokens, text = self.lay_out([f.ids for f in some], [f.types for f in some])
-            with using(sharing(work, tokens.ids)):
-                logs = point(network, tokens.to(device), text.to(device)).cpu()
+            with using(sharing(work, Tokens.padded([frame.ids for frame in some]).ids)):
+                logs = self.point_at(network, some).cpu()
             return [row[: len(frame.ids)] for frame, row in zip(some, logs, strict=True)]
 
         return map_alike(read, [frame.ids for frame in frames], self.at_once, self.world.spread)
+
+    def point_at(self, network: Any, frames: Sequence[QuestionFrame]) -> Tensor:
+        """(B, T, 2)"""
+        device = next(network.parameters()).device
+        tokens, text = self.lay_out([one.ids for one in frames], [one.types for one in frames])
+        return point(network, tokens.to(device), text.to(device))
 
     def measure(
         self, outputs: Sequence[str], references: Sequence[Reference]

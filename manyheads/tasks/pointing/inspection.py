@@ -1,0 +1,56 @@
+"""What a model that points at answers looks at in a question and its text, as a page.
+
+T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from manyheads.inspect.attention_page import AttentionPage
+from manyheads.inspect.interventions import Intervention, intervening
+from manyheads.tasks.inspection import MOST_TOKENS, Pass, inspect_pass, make_row, note_cut
+from manyheads.tasks.masked.inspection import PARTS
+from manyheads.tasks.pointing.questions import frame_question
+
+if TYPE_CHECKING:
+    from manyheads.tasks.pointing.model import Pointer
+
+ENDS = ("it begins at", "it ends at")
+
+
+def inspect_question(
+    model: Pointer, source: str, what_if: Sequence[Intervention] = ()
+) -> AttentionPage:
+    """One pass; heads are ranked by what the two ends of the answer lose."""
+    task, codec = model.task, model.task.codec
+    if "\n" not in source:  # as it is typed in one line
+        source = source.replace("? ", "?\n", 1)
+    before = len(codec.special_tokens.encoder_bos)
+    frame = frame_question(codec, source, min(task.room, MOST_TOKENS + before + 1))
+    if "\n" not in source or not any(frame.types):
+        raise ValueError("a question is followed by its text: Who wrote it? A play by Goethe.")
+
+    def run(copies: int) -> Tensor:
+        """(copies, 2, T)"""
+        return task.point_at(model.network, [frame] * copies).mT
+
+    with intervening(model.network, what_if):
+        (begin, end), answer = model.best_ends(source, frame)
+    row = make_row("text", codec, frame.ids[before:-1], before, 1)
+    about = {
+        "model": model.name,
+        "task": model.kind,
+        "read": source,
+        "wrote": answer,
+        "parts": PARTS,
+        **note_cut(codec.encode(source)),
+    }
+    one = Pass(model.network, run, [begin, end], lambda at: row.tokens[at], len(frame.ids))
+    page = inspect_pass(one, [row], lambda layer: ("encoder", "text", "text", 0), about, what_if)
+    for name, each in zip(ENDS, page.about["candidates"], strict=True):
+        each["of"] = name
+    return page
