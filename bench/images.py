@@ -433,7 +433,8 @@ def main() -> None:
     name = torch.cuda.get_device_name() if asked.device.startswith("cuda") else "CPU"
     kept: dict[str, Any] = {"machine": f"{name}, torch {torch.__version__}", "rows": []}
     if asked.json and asked.json.exists():
-        kept["rows"] = json.loads(asked.json.read_text())["rows"]
+        held = json.loads(asked.json.read_text())
+        kept = held if asked.part == "formats" else {**kept, "rows": held["rows"]}
     for row in make_rows(asked):
         print({key: value for key, value in row.items() if key not in ("settings", "by_class")})
         key = row["part"], row["name"]

@@ -342,17 +342,32 @@ def images() -> str:
     }
     lines = ["| | ours | papers | parameters | minutes |", "|---|---|---|---|---|"]
     for row in json.loads((HERE / "images-h200.json").read_text())["rows"]:
-        if row["part"] == "sampling":
-            found, cost = f"{row['images_per_second']:.3g} images a second", ("", "")
-        elif row["part"] == "growth":
-            found, cost = f"{row['nanoseconds_per_token']:,.0f} ns a token", ("", "")
-        else:
-            name = "nats_per_image" if "nats_per_image" in row else "bits_per_dim"
-            found = f"{row[name]['value']:.3f} ± {row[name]['error']:.3f} {name.replace('_', ' ')}"
+        found, cost = describe_image_row(row), ("", "")
+        if "minutes" in row:
             cost = (f"{row['parameters']:,}", f"{row['minutes']:.1f}")
         paper = theirs.get((row["part"], row["name"]), "")
         lines.append(f"| {row['part']}: {row['name']} | {found} | {paper} | {' | '.join(cost)} |")
     return "\n".join(lines)
+
+
+def describe_image_row(row: dict[str, Any]) -> str:
+    match row["part"]:
+        case "sampling":
+            return f"{row['images_per_second']:.3g} images a second"
+        case "growth":
+            return f"{row['nanoseconds_per_token']:,.0f} ns a token"
+        case "formats":
+            return f"{row['bits_per_dim']:.3f} bits/dim"
+        case "compression":
+            equal, more = f"{row['bit_equal']:,} of {row['images']:,}", row["more_than_likely"]
+            return (
+                f"{row['bits_per_dim']:.3f} bits/dim, {equal} bit-equal, {more:+.2%} of likelihood"
+            )
+    name = "nats_per_image" if "nats_per_image" in row else "bits_per_dim"
+    found = f"{row[name]['value']:.3f} ± {row[name]['error']:.3f} {name.replace('_', ' ')}"
+    return found + "".join(
+        f"; {what} {level:.1f} dB" for what, level in row.get("psnr", {}).items()
+    )
 
 
 def likeliest(folder: str) -> float:

@@ -19,6 +19,7 @@ from manyheads.models import load
 from manyheads.tasks.image.judge import frechet_distance
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
+from manyheads.tasks.image.similarity import look_for_similar
 from manyheads.tasks.image.sources import read_pictures
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 
@@ -188,6 +189,27 @@ def test_a_pixel_shows_what_it_looks_at(
         "pixels are in rows 0 to 7 and columns 0 to 7, 8,0 was asked for", *ask, "--pixel", "8,0"
     )
     refuses("layers are numbered 0 to 0, 4 was asked for", *ask, "--pixel", "1,1", "--layer", 4)
+
+
+def test_looks_that_go_far_are_drawn_where_no_pixel_is_named(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "one.png").write_bytes(encode_png(paintings.squares(1)[0]))
+    ask = ("look", "--model", painter, tmp_path / "one.png", *CPU)
+    done = manyheads(*ask, "--out", tmp_path / "alike.png")
+    assert done.code == 0, done.err
+    assert "what is alike for layer 0, all heads: " in done.out
+    assert (tmp_path / "alike.png").read_bytes().startswith(b"\x89PNG")
+    model, picture = load(painter, "cpu"), paintings.squares(1)[0]
+    view = look_for_similar(model, picture, head=1)
+    assert (view.what, view.far.shape) == ("layer 0, head 1", (8, 8))
+    last = look_at_pixel(model, picture, (7, 7)).weights[0, 1].clone()
+    last[5:, 5:] = 0  # what is near
+    torch.testing.assert_close(view.far[7, 7], last.sum(), atol=1e-5, rtol=0)
+    assert view.far[0, :3].sum() == 0  # nothing far was drawn by then
+    look = next(one for one in view.looks)
+    assert max(abs(a - b) for a, b in zip(look.start, look.end, strict=True)) > 2
+    assert look.weight == max(one.weight for one in view.looks)
 
 
 # ---- samples judged by a classifier of our own -----------------------------------------------
@@ -410,6 +432,56 @@ def test_what_is_no_image_is_named_skipped_and_counted(folder: Path) -> None:
         "1 left out, in I;16, not grey or RGB of 8 bits: a/deep.png",
         "1 left out, more than 89,478,485 pixels: a/bomb.png",
     ]
+
+
+UNUSABLE = {
+    "print.jpg": "in CMYK, not grey or RGB of 8 bits",
+    "deep.png": "in I;16, not grey or RGB of 8 bits",
+    "moving.gif": "animated",
+    "short.png": "cut short or no picture",
+    "empty.jpg": "empty",
+    "bomb.png": "more than 89,478,485 pixels",
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_picture_that_cannot_be_used_is_refused_by_its_reason(
+    folder: Path, refuses: Refuses, painter: Path, name: str
+) -> None:
+    path, out = folder / "a" / name, folder / "out.png"
+    ask = ("generate", "--model", painter, "--class", "up", "--complete", path)
+    refuses(f"{path}: {UNUSABLE[name]}", *ask, "--out", out, *CPU)
+    assert not out.exists()
+
+
+def test_a_folder_of_nothing_that_can_be_used_is_refused(
+    folder: Path, refuses: Refuses, tmp_path: Path
+) -> None:
+    for path in folder.rglob("*.png"):
+        path.unlink()
+    (folder / "a" / "moving.gif").unlink()
+    refuses(
+        f"there are no images in {folder}: 1 left out, empty: a/empty.jpg; 1 left out, in CMYK, "
+        "not grey or RGB of 8 bits: a/print.jpg",
+        *("train", "image", "--images", folder, "--out", tmp_path / "run", *CPU),
+    )
+
+
+def test_a_class_that_was_never_seen_is_named(
+    refuses: Refuses, painter: Path, tmp_path: Path
+) -> None:
+    images = paintings.squares(2)
+    np.savez(tmp_path / "new.npz", images=images, labels=np.array(["up", "left"]))
+    ask = ("--model", painter, *CPU)
+    never = "there is no class 'left'; there are down, up"
+    refuses(never, "evaluate", "--images", tmp_path / "new.npz", *ask)
+    np.savez(
+        tmp_path / "new.npz",
+        images=np.where(images > 127, 255, 0).astype(np.uint8),
+        labels=np.array(["up", "left"]),
+    )
+    refuses(never, "compress", tmp_path / "new.npz", "--out", tmp_path / "x.mh", *ask)
+    assert not (tmp_path / "x.mh").exists()
 
 
 def test_sizes_that_differ_are_refused_or_made_alike(folder: Path) -> None:

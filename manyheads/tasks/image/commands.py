@@ -23,7 +23,7 @@ from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.formats import measure_formats
 from manyheads.tasks.image.judging import judge_samples
-from manyheads.tasks.image.looking import look_at_pixel
+from manyheads.tasks.image.looking import PixelView, look_at_pixel
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import (
     compress_images,
@@ -32,6 +32,7 @@ from manyheads.tasks.image.packing import (
     read_names,
 )
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
+from manyheads.tasks.image.similarity import SimilarityView, look_for_similar
 from manyheads.tasks.image.sources import (
     read_picture,
     read_pictures,
@@ -94,8 +95,13 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
 
 
 def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
-    image, asked = options.image or Path(), (options.layer, options.head, options.of_class)
-    view = look_at_pixel(model, read_like(model, image), options.place, *asked)
+    picture = read_like(model, options.image or Path())
+    asked = (options.layer, options.head, options.of_class)
+    view: PixelView | SimilarityView
+    if options.pixel is None:
+        view = look_for_similar(model, picture, *asked)
+    else:
+        view = look_at_pixel(model, picture, options.place, *asked)
     print(view)
     if options.out is not None:
         view.save(options.out)

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from manyheads.attention.kernels import Seen
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.image.inspection import check_shape
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
 
@@ -50,7 +50,7 @@ class PixelView:
 
     def draw(self) -> Bytes:
         """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
-        whole = np.repeat(self.picture, 3 // self.picture.shape[2], 2).astype(np.uint8)
+        whole = to_colours(self.picture)
         marked = whole.copy()
         marked[self.pixel] = MARK
         maps = [self.heat(whole, one) for layer in self.weights for one in layer]
@@ -70,6 +70,10 @@ class PixelView:
         save_png(self.draw(), path)
 
 
+def to_colours(picture: Bytes) -> Bytes:
+    return np.repeat(picture, 3 // picture.shape[2], 2).astype(np.uint8)
+
+
 @torch.no_grad()
 def look_at_pixel(
     model: ImageModel,
@@ -81,30 +85,42 @@ def look_at_pixel(
 ) -> PixelView:
     """Of all layers and heads, unless one is named; of a model with classes, for this one."""
     codec, (row, column) = model.task.codec, pixel
-    check_shape(codec, picture)
     if not (0 <= row < codec.rows and 0 <= column < codec.columns):
         raise ValueError(
             f"pixels are in rows 0 to {codec.rows - 1} and columns 0 to {codec.columns - 1}, "
             f"{row},{column} was asked for"
         )
+    axes = codec.places.axes
+    query = int(((axes[0] == row) & (axes[1] == column)).nonzero()[0])
+    seen = record_image(model, picture, label, query + 1)
+    layers = choose_number("layer", layer, len(seen))
+    heads = choose_number("head", head, seen[0].weights.shape[1])
+    rows = [seen[i].weights[0, heads, -1].float().cpu() for i in layers]
+    return PixelView(picture, pixel, map_weights(model, torch.stack(rows)), layers, heads)
+
+
+def record_image(
+    model: ImageModel, picture: Bytes, label: str | None, tokens: int | None = None
+) -> list[Seen]:
+    """What each layer looks at while so many tokens of a picture are read, or all of them."""
+    codec = model.task.codec
+    if picture.shape != codec.shape or codec.small:
+        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
+        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
     levels = codec.quantize(torch.from_numpy(picture.copy()))[None]
-    ids = codec.shift(codec.encode(levels.to(model.device)))
+    ids = codec.shift(codec.encode(levels.to(model.device)))[:, :tokens]
     at, _ = codec.on(model.device)
     classes = None
     if codec.classes:
         number = codec.class_number(label or codec.classes[0])
         classes = torch.tensor([[number]], device=model.device)
-    query = int(((at.axes[0] == row) & (at.axes[1] == column)).nonzero()[0])
     with recording(model.network) as seen:
-        model.network(Tokens(ids[:, : query + 1], at[: query + 1], types=classes))
+        model.network(Tokens(ids, at[: ids.shape[1]], types=classes))
     if not seen:
         raise ValueError(
             f"a {model.task.design.kind} network has no attention to look at; a transformer has"
         )
-    layers = choose_number("layer", layer, len(seen))
-    heads = choose_number("head", head, seen[0].weights.shape[1])
-    rows = [seen[i].weights[0, heads, -1].float().cpu() for i in layers]
-    return PixelView(picture, pixel, map_weights(model, torch.stack(rows)), layers, heads)
+    return seen
 
 
 def choose_number(what: str, asked: int | None, count: int) -> list[int]:

@@ -86,13 +86,18 @@ class EvaluateImagesOptions(Options):
 
 @dataclass(frozen=True)
 class LookAtPixelOptions(Options):
-    """Draw what a pixel looks at while it is drawn, for each layer and head.
+    """Draw what a pixel looks at while it is drawn, for each layer and head; without a pixel, which
+    parts of the picture are found alike: the strongest looks that go far.
 
     Example: manyheads look --model runs/img picture.png --pixel 12,20 --out seen.png
+
+    Example: manyheads look --model runs/img picture.png --out alike.png
     """
 
     image: Path | None = setting(None, "The picture.", argument="PICTURE")
-    pixel: str | None = setting(None, "Row and column of the pixel, from 0, as in 12,20.")
+    pixel: str | None = setting(
+        None, "Row and column of the pixel, from 0, as in 12,20.", instead="what is alike"
+    )
     layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
     head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
     of_class: str | None = setting(
@@ -109,7 +114,7 @@ class LookAtPixelOptions(Options):
             refuse_unwritable("--out", self.out)
             if self.out.suffix.lower() != ".png":
                 raise ValueError(f"--out names a .png file, got {self.out}")
-        assert self.place  # refused before a model is loaded
+        assert self.pixel is None or self.place  # refused before a model is loaded
 
     @property
     def place(self) -> tuple[int, int]:

@@ -1,0 +1,132 @@
+"""Which parts of a picture a model finds alike: the strongest looks that go far.
+
+H heads, N tokens, P pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from manyheads.tasks.image.looking import NEAR, choose_number, record_image, to_colours
+from manyheads.tasks.image.model import ImageModel
+from manyheads.tasks.image.sheet import SMALLEST, make_sheet, save_png
+
+Bytes = NDArray[np.uint8]
+LINKS, SHOWN = 40, 5  # drawn, and told of
+DIM = 0.5
+FROM, TO, HOT = (0, 255, 0), (255, 60, 0), (255, 200, 0)
+
+
+class FarLook(NamedTuple):
+    """From a pixel to the one that it looks at most, among those that are not beside it."""
+
+    weight: float
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SimilarityView:
+    """The strongest far looks of a layer, and how much of its attention each pixel gives to what is
+    far.
+    """
+
+    picture: Bytes  # (rows, columns, channels)
+    what: str
+    looks: list[FarLook]
+    far: Tensor  # (rows, columns)
+
+    def __str__(self) -> str:
+        lines = [
+            f"what is alike for {self.what}: {self.far.mean():.0%} of all attention goes farther "
+            f"than {NEAR} pixels"
+        ]
+        for weight, start, end in self.looks[:SHOWN]:
+            lines.append(
+                f"  row {start[0]}, column {start[1]} looks at row {end[0]}, column {end[1]}: "
+                f"{weight:.0%}"
+            )
+        return "\n".join(lines)
+
+    def draw(self) -> Bytes:
+        """The picture; the looks as lines from green to red; and how far each pixel looks."""
+        times = max(4, SMALLEST // max(self.picture.shape[:2]))
+        whole = to_colours(self.picture)
+        heat = (self.far / self.far.max().clamp(min=1e-9)).numpy()[..., None]
+        warm = ((1 - heat) * DIM * whole + heat * np.array(HOT)).astype(np.uint8)
+        dim = (DIM * whole).astype(np.uint8)
+        panels = [panel.repeat(times, 0).repeat(times, 1) for panel in (whole, dim, warm)]
+        for look in reversed(self.looks):  # the strongest on top
+            draw_line(panels[1], look, times)
+        return make_sheet(np.stack(panels), across=3)
+
+    def save(self, path: Path) -> None:
+        save_png(self.draw(), path)
+
+
+def draw_line(panel: Bytes, look: FarLook, times: int) -> None:
+    start, end = (np.array(place) * times + times // 2 for place in (look.start, look.end))
+    steps = int(np.abs(end - start).max()) + 1
+    wide = max(1, times // 12)
+    for part in np.linspace(0, 1, steps):
+        row, column = ((1 - part) * start + part * end).round().astype(int)
+        colour = (1 - part) * np.array(FROM) + part * np.array(TO)
+        panel[row : row + wide, column : column + wide] = colour
+    for place, colour in ((start, FROM), (end, TO)):
+        low, high = (place + side * max(2, times // 5) for side in (-1, 1))
+        panel[low[0] : high[0], low[1] : high[1]] = colour
+
+
+@torch.no_grad()
+def look_for_similar(
+    model: ImageModel,
+    picture: Bytes,
+    layer: int | None = None,
+    head: int | None = None,
+    label: str | None = None,
+) -> SimilarityView:
+    """Of the layer that looks farthest, unless one is named, and of the mean of its heads."""
+    codec = model.task.codec
+    seen = record_image(model, picture, label)
+    layers = choose_number("layer", layer, len(seen))
+    heads = choose_number("head", head, seen[0].weights.shape[1])
+    maps = [map_pairs(model, seen[i].weights[0, heads].float().mean(0).cpu()) for i in layers]
+    best = max(range(len(maps)), key=lambda i: float(maps[i].sum()))
+    pairs = maps[best]
+    what = f"layer {layers[best]}, " + ("all heads" if head is None else f"head {head}")
+    far = pairs.sum(1).view(codec.rows, codec.columns)
+    return SimilarityView(picture, what, find_looks(pairs, codec.columns), far)
+
+
+def map_pairs(model: ImageModel, weights: Tensor) -> Tensor:
+    """(N, N) over what was read -> (P, P) between pixels that are not near each other."""
+    codec = model.task.codec
+    pixel = codec.places.axes[0] * codec.columns + codec.places.axes[1]  # (N,)
+    count = codec.rows * codec.columns
+    keys = torch.zeros(len(weights), count).index_add(1, pixel[:-1], weights[:, 1:])
+    found = torch.zeros(count, count).index_add(0, pixel, keys) * count / len(weights)
+    every = torch.arange(count)
+    rows, columns = every // codec.columns, every % codec.columns
+    apart = (rows[:, None] - rows).abs().maximum((columns[:, None] - columns).abs())
+    return found.masked_fill(apart <= NEAR, 0)
+
+
+def find_looks(pairs: Tensor, columns: int) -> list[FarLook]:
+    """The strongest first, one of each neighbourhood."""
+    weights, ends = pairs.max(1)
+    found: list[FarLook] = []
+    for start in weights.argsort(descending=True).tolist():
+        place, end = divmod(start, columns), divmod(int(ends[start]), columns)
+        beside = (max(abs(a - b) for a, b in zip(place, one.start, strict=True)) for one in found)
+        if all(distance > 1 for distance in beside):
+            found.append(FarLook(float(weights[start]), place, end))
+        if len(found) == LINKS:
+            break
+    return found
