@@ -4,10 +4,11 @@
     python bench/parallel.py multi30k --quick
 
 The folder has train, val and test_2016_flickr, each .de.gz and .en.gz. A teacher (AR 6-6) is
-trained alone, writes the distilled targets, then all other rows of the table are trained at the
-same time, each in a process of its own, until the time is up; each is judged on test 2016. At the
-end, on a machine that does nothing else, each way to write is timed, one sentence at a time and 64
-at once. Rows go into the file as they come.
+trained alone and writes the distilled targets; what writes in parallel starts from its weights,
+unless --cold. Then all other rows of the table are trained at the same time, each in a process of
+its own, until the time is up, and judged on test 2016. At the end, on a machine that does nothing
+else, each way to write is timed, one sentence at a time and 64 at once. Rows go into the file as
+they come.
 """
 
 from __future__ import annotations
@@ -76,9 +77,7 @@ def request_for(rival: Rival, targets: str, asked: argparse.Namespace) -> Reques
         preset="small",
     )
     request = ask_for(rival, targets, plain, asked.work, rivals_of(asked))
-    if asked.warm and targets == DISTILLED and rival.kind != "transformer":
-        return replace(request, start_from=asked.work / rivals_of(asked)[0].folder(RAW))
-    return request
+    return replace(request, start_from=None) if asked.cold else request
 
 
 def rivals_of(asked: argparse.Namespace) -> list[Rival]:
@@ -118,7 +117,7 @@ def start_row(
 ) -> tuple[subprocess.Popen[bytes], Path]:
     """The process, and its log."""
     given = ["--work", str(asked.work), "--row", str(number), "--targets", targets]
-    flags = [f"--{name}" for name in ("quick", "warm") if getattr(asked, name)]
+    flags = [f"--{name}" for name in ("quick", "cold") if getattr(asked, name)]
     log = asked.work / f"{number}-{targets}{''.join(more)}.log"
     command = [sys.executable, __file__, str(asked.data), *given, "--until", str(until)]
     threads = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "2"}
@@ -166,7 +165,7 @@ def main(asked: argparse.Namespace) -> None:
 def keep(asked: argparse.Namespace, rows: list[dict[str, Any]], began: float) -> None:
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     about = {"machine": name, "torch": torch.__version__, "seconds": round(time.time() - began)}
-    about |= {"warm": asked.warm}
+    about |= {"cold": asked.cold}
     if asked.json is not None:
         asked.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
@@ -179,7 +178,7 @@ if __name__ == "__main__":
     reader.add_argument(
         "--work", type=Path, help="the folder of the runs; else one that is dropped"
     )
-    reader.add_argument("--warm", action="store_true", help="distilled rows start from the teacher")
+    reader.add_argument("--cold", action="store_true", help="all start from nothing")
     reader.add_argument("--quick", action="store_true", help="toy sizes: does it run?")
     reader.add_argument("--row", type=int, help=argparse.SUPPRESS)
     reader.add_argument("--targets", help=argparse.SUPPRESS)

@@ -28,6 +28,7 @@ from manyheads.metrics.report import format_table
 from manyheads.models import load
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.parallel.config import PARALLEL
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.training.distributed import World
@@ -79,14 +80,17 @@ def make_rivals(depth: int) -> list[Rival]:
 def ask_for(
     rival: Rival, targets: str, asked: Request, out: Path, rivals: Sequence[Rival]
 ) -> Request:
-    """What to train: as was asked for, with the network of the rival, and its teacher if any."""
+    """What to train: as was asked for, with the network of the rival, and its teacher if any. What
+    writes in parallel learns slowly from nothing: it starts from the weights of the first.
+    """
     own = [one for one in asked.settings if not one.startswith("network.depth")]
-    teacher = {"teacher": out / rivals[0].folder(RAW)} if targets == DISTILLED else {}
+    first = out / rivals[0].folder(RAW)
     return replace(
         asked,
         settings=[*own, *rival.settings],
-        files={**asked.files, **teacher},
+        files={**asked.files, **({"teacher": first} if targets == DISTILLED else {})},
         network=rival.kind,
+        start_from=first if rival.kind in PARALLEL else None,
     )
 
 

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from manyheads.training.files import read_tensors
 
 # What is of one task alone: stands on a network, or tells parts of what it reads apart.
-HEADS = ("head.", "pooler.", "encoder.embedding.types.", "upsample.", "length_head.")
+HEADS = (
+    *("head.", "pooler.", "encoder.embedding.types."),
+    *("upsample.", "length_head.", "reader.", "squeeze.", "spread.", "prior."),
+)
 
 
 def count_parameters(network: nn.Module) -> int:

@@ -126,7 +126,7 @@ PRESETS = {
         epochs=60,
         batch=16384,
         learning_rate=4e-3,
-        rates={"recurrent": 1e-3, "convolutional": 1e-3},
+        rates={"recurrent": 1e-3, "convolutional": 1e-3, **dict.fromkeys(PARALLEL, 2e-3)},
         codec=PairCodec(size=8000),
     ),
     "base": Preset(
@@ -212,6 +212,12 @@ class Seq2SeqRecipe(Recipe):
             return preset
         training = {**preset.training, "cuda_graph": False}
         return preset._replace(epochs=network.slower * preset.epochs, training=training)
+
+    @classmethod
+    def fine_tune(cls, training: Training, network: Any) -> Training:
+        """What writes in parallel starts from weights of another kind: it has much to learn."""
+        parallel = isinstance(network, ParallelConfig)
+        return training if parallel else super().fine_tune(training, network)
 
     @classmethod
     def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
