@@ -209,7 +209,8 @@ def test_looks_that_go_far_are_drawn_where_no_pixel_is_named(
     assert view.far[0, :3].sum() == 0  # nothing far was drawn by then
     look = next(one for one in view.looks)
     assert max(abs(a - b) for a, b in zip(look.start, look.end, strict=True)) > 2
-    assert look.weight == max(one.weight for one in view.looks)
+    assert look.times == max(one.times for one in view.looks)
+    assert look.times == pytest.approx(look.weight * (8 * look.start[0] + look.start[1]))
 
 
 # ---- samples judged by a classifier of our own -----------------------------------------------

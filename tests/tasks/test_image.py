@@ -232,6 +232,22 @@ def test_a_recorded_step_says_of_images_what_a_plain_one_does() -> None:
         torch.testing.assert_close(recorder(new), plain(new), atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU records")
+@pytest.mark.parametrize("pattern", ["Everything()", "Blocks(32, 32)", "Blocks((4, 4), (4, 4))"])
+def test_a_step_that_a_gpu_has_recorded_says_what_all_at_once_does(pattern: str) -> None:
+    codec = replace(WIDE, tile=4)
+    network = network_of(task_of(codec, pattern=pattern, width=64)).cuda()
+    ids = codec.shift(codec.encode(torch.randint(codec.levels, (2, *codec.shape)))).cuda()
+    recorder = ImageRecorder(network, codec, None, Sampling(), 2)
+    with torch.no_grad():
+        whole = network(Tokens(ids, codec.on(ids.device)[0]))
+    steps = [recorder(new).clone() for new in ids.split(1, 1)]
+    torch.testing.assert_close(torch.stack(steps, 1), whole, atol=2e-2, rtol=1e-2)
+    drawn = draw_images(network, codec, ids[:, :0], None, Sampling())
+    again = draw_images(network, codec, ids[:, :0], None, Sampling())
+    assert torch.equal(drawn, again)
+
+
 def test_a_pixel_lies_in_the_small_one_that_is_the_mean_of_its_square() -> None:
     codec = replace(CODECS["pixels of small images"], tile=4)
     small = torch.randint(16, (1, 2, 2, 3), dtype=torch.uint8)

@@ -16,6 +16,7 @@ from manyheads.tasks.image.sources import import_pillow
 Bytes = NDArray[np.uint8]
 SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
 PAPER = 255  # between images
+GREY = 128  # between what belongs together
 
 
 def make_sheet(images: Bytes, across: int = 0) -> Bytes:
@@ -28,6 +29,13 @@ def make_sheet(images: Bytes, across: int = 0) -> Bytes:
         top, left = i // across * (rows + 1) + 1, i % across * (columns + 1) + 1
         sheet[top : top + rows, left : left + columns] = image
     return sheet
+
+
+def put_beside(*sets: Bytes) -> Bytes:
+    """Those of the same number as one image, a grey line between them."""
+    line = np.full((*sets[0].shape[:2], 1, sets[0].shape[3]), GREY, np.uint8)
+    first, *others = sets
+    return np.concatenate([first, *(part for other in others for part in (line, other))], 2)
 
 
 def enlarge(image: Bytes) -> Bytes:

@@ -19,7 +19,7 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import SMALLEST, make_sheet, save_png
 
 Bytes = NDArray[np.uint8]
-LINKS, SHOWN = 40, 5  # drawn, and told of
+LINKS, SHOWN = 24, 5  # drawn, and told of
 DIM = 0.5
 FROM, TO, HOT = (0, 255, 0), (255, 60, 0), (255, 200, 0)
 
@@ -28,6 +28,7 @@ class FarLook(NamedTuple):
     """From a pixel to the one that it looks at most, among those that are not beside it."""
 
     weight: float
+    times: float  # as much as an even share of all that was drawn by then
     start: tuple[int, int]
     end: tuple[int, int]
 
@@ -48,10 +49,10 @@ class SimilarityView:
             f"what is alike for {self.what}: {self.far.mean():.0%} of all attention goes farther "
             f"than {NEAR} pixels"
         ]
-        for weight, start, end in self.looks[:SHOWN]:
+        for weight, times, start, end in self.looks[:SHOWN]:
             lines.append(
                 f"  row {start[0]}, column {start[1]} looks at row {end[0]}, column {end[1]}: "
-                f"{weight:.0%}"
+                f"{weight:.0%}, {times:.0f} times an even share"
             )
         return "\n".join(lines)
 
@@ -102,7 +103,11 @@ def look_for_similar(
     pairs = maps[best]
     what = f"layer {layers[best]}, " + ("all heads" if head is None else f"head {head}")
     far = pairs.sum(1).view(codec.rows, codec.columns)
-    return SimilarityView(picture, what, find_looks(pairs, codec.columns), far)
+    # How many pixels were drawn before each.
+    turn = codec.order.argsort().view(codec.rows * codec.columns, -1)[:, 0] * len(pairs)
+    return SimilarityView(
+        picture, what, find_looks(pairs, turn // codec.tokens, codec.columns), far
+    )
 
 
 def map_pairs(model: ImageModel, weights: Tensor) -> Tensor:
@@ -118,15 +123,16 @@ def map_pairs(model: ImageModel, weights: Tensor) -> Tensor:
     return found.masked_fill(apart <= NEAR, 0)
 
 
-def find_looks(pairs: Tensor, columns: int) -> list[FarLook]:
-    """The strongest first, one of each neighbourhood."""
+def find_looks(pairs: Tensor, drawn: Tensor, columns: int) -> list[FarLook]:
+    """The most telling first, one of each neighbourhood: of few pixels each is looked at much."""
     weights, ends = pairs.max(1)
+    times = weights * drawn  # pixels before each, (P,)
     found: list[FarLook] = []
-    for start in weights.argsort(descending=True).tolist():
+    for start in times.argsort(descending=True).tolist():
         place, end = divmod(start, columns), divmod(int(ends[start]), columns)
         beside = (max(abs(a - b) for a, b in zip(place, one.start, strict=True)) for one in found)
         if all(distance > 1 for distance in beside):
-            found.append(FarLook(float(weights[start]), place, end))
+            found.append(FarLook(float(weights[start]), float(times[start]), place, end))
         if len(found) == LINKS:
             break
     return found

@@ -26,7 +26,7 @@ from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
 from manyheads.tasks.image.settings import Head, ImageRecipe
-from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, save_png
+from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, put_beside, save_png
 from manyheads.tasks.image.sources import Pictures, read_pictures
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS, write_text
@@ -217,14 +217,15 @@ class ImageTask(Task):
         drawn = codec.decode(draw_images(network, codec, given, condition, Sampling()))
         images = codec.brighten(drawn).cpu().numpy()
         if small is None:
-            beside = [find_nearest(images, self.read_split("train")[0])]
+            learned = self.read_split("train")[0]
+            if codec.levels < 256:
+                learned = codec.brighten(codec.quantize(torch.from_numpy(learned))).numpy()
+            beside = [find_nearest(images, learned)]
         else:
             times = codec.rows // codec.small
             large = small.repeat_interleave(times, 1).repeat_interleave(times, 2)
             beside = [codec.brighten(large).numpy(), codec.brighten(levels).numpy()]
-        rows = np.stack([images, *beside], 1)
-        across = rows.shape[1] * math.ceil((len(images) / rows.shape[1]) ** 0.5)
-        sheet = make_sheet(rows.reshape(-1, *codec.shape), across)
+        sheet = make_sheet(put_beside(images, *beside))
         save_png(enlarge(sheet), self.held_in() / SHEET)
 
     def condition(
