@@ -8,8 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads import load
 from manyheads.catalog import built_in
+from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.seq2seq.model import Translator
 
@@ -47,9 +50,14 @@ def write(name: str) -> dict[str, Any]:
         return {
             how: model.translate(sources, beam=beam) for how, beam in (("greedy", 1), ("beam", 5))
         }
-    assert isinstance(model, Musician)
-    composed = [model.compose(seconds=10, seed=seed)[0] for seed in SEEDS]
-    return {"chorales": [sha256(str(one.ids).encode()).hexdigest() for one in composed]}
+    if isinstance(model, Musician):
+        composed = [model.compose(seconds=10, seed=seed)[0] for seed in SEEDS]
+        return {"chorales": [sha256(str(one.ids).encode()).hexdigest() for one in composed]}
+    assert isinstance(model, ImageModel)
+    stroke = np.zeros((18, 28, 1), np.uint8)
+    stroke[5:, 13:15] = 255  # the upper half of a 1, or of a 9
+    drawn = {kind: model.generate(2, of_class=kind, begin=stroke, seed=7) for kind in ("1", "9")}
+    return {kind: sha256(images.tobytes()).hexdigest() for kind, images in drawn.items()}
 
 
 if __name__ == "__main__":
