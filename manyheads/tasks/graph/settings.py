@@ -208,7 +208,3 @@ class GraphRecipe(Recipe):
     @classmethod
     def presets_for(cls, data: GraphData) -> Mapping[str, Preset]:
         return PRESETS if data.nodes is None else dict.fromkeys(PRESETS, OF_NODES)
-
-    @classmethod
-    def data_of(cls, files: Mapping[str, Any]) -> GraphData:
-        return GraphData(**files)
