@@ -71,7 +71,7 @@ export class Lens {
       this.names.forEach((name, i) => {
         const [text, share] = row[i], value = Math.round(225 * share);
         surface.rect(this.lefts[i], top, this.widths[i], HIGH, { fill: shade(colours.shades, value) });
-        const fill = value > (colours.theme === "light" ? 120 : 150) ? colours.paper : text === name ? colours.ink : colours.muted;
+        const fill = value > (colours.theme === "light" ? 120 : 135) ? colours.paper : text === name || value > 40 ? colours.ink : colours.muted;
         surface.text(this.lefts[i] + this.widths[i] / 2, top + HIGH / 2, cut(text), { fill, size: 14, align: "center", weight: text === name ? 600 : 400 });
         if (this.here?.[0] === r && this.here[1] === i) surface.rect(this.lefts[i], top, this.widths[i], HIGH, { stroke: colours.heads[1], line: 3 });
       });

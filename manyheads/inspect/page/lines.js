@@ -50,13 +50,14 @@ export class Lines {
     this.rows[side].replaceChildren(...items);
   }
 
-  // Side by side where both fit into the width, else one under the other in two columns.
+  // Above each other where both fit into the width, smaller if need be; else in two columns.
   layout() {
-    const lists = Object.values(this.rows);
-    this.frame.classList.remove("columns");
-    const wide = lists.some((list) => list.scrollWidth > this.scroll.clientWidth + 1);
-    this.frame.classList.toggle("columns", wide);
-    this.upright = !wide;
+    const lists = Object.values(this.rows), { classList } = this.frame;
+    const wide = () => lists.some((list) => list.scrollWidth > this.scroll.clientWidth + 1);
+    classList.remove("columns", "tight");
+    if (wide()) classList.add("tight");
+    this.upright = !wide();
+    if (!this.upright) classList.replace("tight", "columns");
     const box = this.scroll.getBoundingClientRect();
     this.places = Object.fromEntries(Object.entries(this.rows).map(([side, list]) => [
       side, [...list.querySelectorAll("button")].map((button) => {
@@ -149,7 +150,7 @@ export class Lines {
         const [x, y] = [left - this.scroll.scrollLeft, top - this.scroll.scrollTop];
         if (button.style.backgroundColor) surface.rect(x, y, width, height, { fill: button.style.backgroundColor });
         const fill = button.style.color || this.shown.colours.ink;
-        surface.text(x + width / 2, y + height / 2, button.textContent, { fill, size: 17, align: "center" });
+        surface.text(x + width / 2, y + height / 2, button.textContent, { fill, size: parseFloat(getComputedStyle(button).fontSize) * 0.82, align: "center" });
       }
     }
   }

@@ -205,7 +205,7 @@ export class Page {
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
     byId("maps-are").textContent = this.attention.header.picture
-      ? "Each map is the picture, the darker where that pixel reads more." : `In each map, rows: ${rows}; columns: ${columns}.`;
+      ? "Each map is the picture, stronger in colour where that pixel reads more." : `In each map, rows: ${rows}; columns: ${columns}.`;
     const chips = this.chosen.filter((key) => this.attention.heads.has(key)).map((key, colour) => {
       const chip = Object.assign(document.createElement("button"), { type: "button", className: "chip", textContent: this.nameOf(key) });
       chip.style.borderColor = chip.style.color = this.colours.heads[colour];
