@@ -22,6 +22,8 @@ from manyheads.cli.train import (
     with_files,
 )
 
+DECODERS = "decoders"
+
 
 def compare_example(what: str) -> str:
     from manyheads.tasks.table import find_recipe, trained_tasks
@@ -106,21 +108,21 @@ class CompareGroup(TaskGroup):
     function, example = staticmethod(compare_networks), staticmethod(compare_example)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), "decoders"]
+        return [*super().list_commands(ctx), DECODERS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name != "decoders":
-            return super().get_command(ctx, cmd_name)
-        return TaskCommand(cmd_name, decoders.ABOUT, lambda _: make_decoders())
+        if cmd_name == DECODERS:
+            return TaskCommand(cmd_name, decoders.ABOUT, self.make)
+        return super().get_command(ctx, cmd_name)
 
-
-def make_decoders() -> Callable[..., None]:
-    """As for a translation, but for the teacher, which is one of those that are compared."""
-    function = decoders.compare_decoders
-    more = [one for one in file_options("translation") if one.name != "teacher"]
-    run = with_files(function, "decoders", more)
-    run.__doc__ = f"{run.__doc__}\n\n{decoders.EXAMPLE}"
-    return run
+    def make(self, what: str) -> Callable[..., None]:
+        """Decoders learn as a translation does, but for the teacher, which is one of them."""
+        if what != DECODERS:
+            return super().make(what)
+        more = [one for one in file_options("translation") if one.name != "teacher"]
+        run = with_files(decoders.compare_decoders, what, more)
+        run.__doc__ = f"{run.__doc__}\n\n{decoders.EXAMPLE}"
+        return run
 
 
 def of_kind(kind: str, settings: Sequence[str]) -> list[str]:

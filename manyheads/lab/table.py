@@ -38,6 +38,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "manyheads.lab.weights:Weights",
         "Attention is a layer whose weights depend on the data.",
     ),
+    "multimodality": (
+        "manyheads.lab.multimodality:Multimodality",
+        "A source has several good translations; what writes all words at once mixes them.",
+    ),
     "symmetry": (
         "manyheads.lab.symmetry:Symmetry",
         "Global attention sees that an image is symmetric, local attention does not.",

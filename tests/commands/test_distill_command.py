@@ -43,7 +43,7 @@ def test_a_student_learns_what_its_teacher_writes_once(
     assert done.code == 0, done.err
     told = (tmp_path / "student" / CORPUS).read_text(encoding="utf-8")
     assert f"targets are what {teacher} writes with a beam of 5: bleu " in told
-    (kept,) = (teacher / "distilled").glob("*.jsonl")
+    (kept,) = (teacher / "distilled").glob("*.json")
     before = kept.stat().st_mtime_ns
     again = manyheads(*train, *SETTINGS, "--network", "ctc", "--out", tmp_path / "again")
     assert again.code == 0, again.err

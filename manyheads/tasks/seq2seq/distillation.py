@@ -122,32 +122,36 @@ def teach(
 
     They are kept in the folder of the teacher by what they follow from, and so written once.
     """
-    folder = find_teacher(Path(str(recipe.data.teacher)), recipe.task)
-    sources = [example.source for example in gathered.train]
-    path = kept_at(folder, sources, run)
     name = recipe.data.teacher
-    opened, network = load_teacher(task, folder)
-    refuse_teacher(opened, network, gathered.train, str(name))
+    folder = find_teacher(Path(str(name)), recipe.task)
+    path = find_kept(folder, gathered.train, run)
     if not path.exists():
-        say = partial(print, file=sys.stderr)
-        written = [*write_for(opened, network, sources, say)]
-        path.parent.mkdir(exist_ok=True)
-        write_text(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in written))
-    lines = path.read_text(encoding="utf-8").split("\n")
-    outputs = [json.loads(line) for line in lines if line]
-    measured = opened.measure(outputs, [example.references for example in gathered.train])
-    scores = ", ".join(f"{measure} {one.value:.2f}" for measure, one in measured.items())
+        write_kept(path, task, folder, gathered.train)
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    scores = ", ".join(f"{measure} {value:.2f}" for measure, value in kept["scores"].items())
     remark = f"targets are what {name} writes with a beam of {BEAM}: {scores} against those there"
     report = replace(gathered.report, remarks=[*gathered.report.remarks, remark])
-    pairs = zip(gathered.train, outputs, strict=True)
+    pairs = zip(gathered.train, kept["targets"], strict=True)
     taught = [example._replace(target=output, others=()) for example, output in pairs if output]
     return replace(gathered, train=taught, report=report)
 
 
-def kept_at(folder: Path, sources: Sequence[str], run: Path) -> Path:
-    """Named by the weights, the sources and the beam; in the run where the teacher's folder is not
-    to be written to."""
+def write_kept(path: Path, task: type[Seq2Seq], folder: Path, examples: Sequence[Example]) -> None:
+    """What the teacher writes, and how good that is."""
+    opened, network = load_teacher(task, folder)
+    refuse_teacher(opened, network, examples, str(folder))
+    sources, say = [one.source for one in examples], partial(print, file=sys.stderr)
+    outputs = [*write_for(opened, network, sources, say)]
+    measured = opened.measure(outputs, [one.references for one in examples])
+    scores = {name: round(one.value, 2) for name, one in measured.items()}
+    path.parent.mkdir(exist_ok=True)
+    write_text(path, json.dumps({"scores": scores, "targets": outputs}, ensure_ascii=False))
+
+
+def find_kept(folder: Path, examples: Sequence[Example], run: Path) -> Path:
+    """Named by the weights, the pairs and the beam; in the run where the teacher's folder is not to
+    be written to."""
     known = hashlib.sha256((folder / WEIGHTS).read_bytes())
-    known.update(json.dumps([BEAM, *sources]).encode())
+    known.update(json.dumps([BEAM, *([one.source, one.target] for one in examples)]).encode())
     own = folder.parent == BUILT_IN or not os.access(folder, os.W_OK)
-    return (run / "data" if own else folder / KEPT) / f"{known.hexdigest()[:16]}.jsonl"
+    return (run / "data" if own else folder / KEPT) / f"{known.hexdigest()[:16]}.json"
