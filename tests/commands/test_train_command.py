@@ -14,6 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
 from manyheads.cli.train import stoppable
+from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.pace import Pace
 from manyheads.training.run import LOCK, Run
 
@@ -420,7 +421,7 @@ def test_files_that_cannot_be_learned_from_are_refused(
         ),
         (
             "--source {0} --target {1} --network mlp",
-            "translation is learned by transformer or recurrent or convolutional, not by mlp",
+            f"translation is learned by {' or '.join(Seq2SeqRecipe.networks)}, not by mlp",
         ),
         ("--source {0} --target {1} --device tpu", "a device is cpu or cuda, got 'tpu'"),
         ("--source {0} --target {1} --device meta", "a device is cpu or cuda, got 'meta'"),
