@@ -3,6 +3,7 @@
     python bench/images.py best --cifar FOLDER --minutes 6 --json results/images.json
     python bench/images.py memory --cifar FOLDER            local 1D, 8 to 256 tokens of memory
     python bench/images.py tiles --cifar FOLDER             local 2D against local 1D and all
+    python bench/images.py kinds --cifar FOLDER             an RNN and a CNN, as many weights
     python bench/images.py mnist --mnist FOLDER --minutes 3
     python bench/images.py digits --mnist FOLDER --minutes 3   the built-in model
     python bench/images.py upscale --cifar FOLDER --minutes 4
@@ -145,6 +146,12 @@ LOCAL_2D = {
         "network.tile=8",
     ],
 }
+PLAIN = ["training.optimizer=adamw", "training.learning_rate=0.001"]  # muon is for linear layers
+KINDS = {
+    "recurrent": ["network.width=512", "network.depth=3", *PLAIN],
+    "convolutional": ["network.width=384", "network.depth=8", *PLAIN],
+}
+OF_TRANSFORMERS = ("network.heads", "network.ffn_width")
 
 
 class Told(Callback):
@@ -165,6 +172,8 @@ def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namesp
     """By the name of its folder; one that is there is begun anew."""
     world = join(asked.device)
     settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
+    if asked.part == "kinds":
+        settings = [one for one in settings if not one.startswith(OF_TRANSFORMERS)]
     more = FILES.get(asked.part, {})
     files = {"images": tuple(sorted(data.glob("train*.npz"))), **more}
     run = Run(asked.out / name.replace(" ", "-").replace(",", ""))
@@ -390,7 +399,7 @@ def time_step(stack: Stack, x: torch.Tensor, at: Any) -> float:
 
 
 PARTS = ["best", "memory", "tiles", "mnist", "digits", "upscale", "sampling"]
-PARTS += ["compression", "formats", "growth"]
+PARTS += ["compression", "formats", "growth", "kinds"]
 
 
 def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -405,6 +414,9 @@ def make_rows(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield measure_run("digits", "digits", asked.mnist, BUILT_IN, asked)
     for name, more in {"memory": LOCAL_1D, "tiles": LOCAL_2D}.get(asked.part, {}).items():
         yield measure_run(asked.part, name, asked.cifar, [*COMPARED, *more], asked)
+    for kind, more in KINDS.items() if asked.part == "kinds" else ():
+        settings = [*COMPARED, f"network.kind={kind}", *more]
+        yield measure_run("kinds", kind, asked.cifar, settings, asked)
     if asked.part == "sampling":
         yield from draw_rows(asked)
     if asked.part == "compression":
