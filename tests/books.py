@@ -97,6 +97,12 @@ def classification(base: Path) -> Path:
 
 
 @cache
+def regression(base: Path) -> Path:
+    folder = fresh(base / "regression")
+    return trained(folder / "run", "regression", "--data", numbered(folder), settings=JUDGING)
+
+
+@cache
 def labelling(base: Path) -> Path:
     folder = fresh(base / "labelling")
     return trained(folder / "run", "labelling", "--data", tagged(folder), settings=JUDGING)

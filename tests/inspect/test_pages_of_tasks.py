@@ -12,6 +12,7 @@ from manyheads.cli.app import app
 from manyheads.inspect.attention_page import read_payload
 from manyheads.models import load
 from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.predictions import Value
 from manyheads.tasks.language.model import LanguageModel
 
 
@@ -62,6 +63,21 @@ def test_a_classifier_is_seen_and_what_it_says(classifier: Classifier) -> None:
     off = classifier.inspect(text, what_if=[Off(layer, 0), Off(layer, 1)])
     _, maps = read_payload(off.payload())
     assert not maps[0].any()
+
+
+def test_a_number_is_seen_and_how_far_each_head_moves_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    model: Classifier = load(books.regression(tmp_path_factory.getbasetemp()), "cpu")
+    page, text = model.inspect("the old dog"), "the old dog"
+    said = model.classify(text)
+    assert isinstance(said, Value)
+    assert page.about["wrote"] == f"{said.value:.4g}"
+    assert page.about["numbers"] is True
+    (layer,) = {one.name for one in page.maps}
+    without = model.inspect(text, what_if=[Off(layer, 1)])
+    moved = (said.value - float(without.about["wrote"])) / model.task.labels.spread
+    assert page.about["costs"][f"{layer}/1"] == [pytest.approx(moved, abs=2e-3)]
 
 
 def test_notes_are_seen_where_they_stand_in_time() -> None:

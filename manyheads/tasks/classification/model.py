@@ -50,6 +50,10 @@ class Classifier(EncoderModel):
     def classes(self) -> tuple[str, ...]:
         return tuple(self.task.labels.names) if self.kind == "classification" else ()
 
+    @property
+    def value(self) -> Callable[[float], float] | None:
+        return self.task.labels.value if self.kind == "regression" else None
+
     def lay_out(self, ids: list[int], copies: int) -> Tokens:
         return self.task.framer.lay_out([ids] * copies, [len(ids)] * copies).to(self.device)
 

@@ -69,7 +69,7 @@ def inspect_graph(
     }
     if (count := len(model.network.members)) > 1:
         about["note"] = f"the first of {count} networks that answer together"
-    one = choose_pass(model, member, run, said, len(hops))
+    one = choose_graph_pass(model, member, run, said, len(hops))
     rows = [name_nodes(graph.columns[kind], batches.hub)]
     page = inspect_pass(
         one, rows, lambda layer: ("encoder", "nodes", "nodes", 0), about, what_if, hops.float()
@@ -79,7 +79,9 @@ def inspect_graph(
     return page
 
 
-def choose_pass(model: GraphModel, member: Any, run: Any, said: Tensor, tokens: int) -> AnyPass:
+def choose_graph_pass(
+    model: GraphModel, member: Any, run: Any, said: Tensor, tokens: int
+) -> AnyPass:
     """By what is said: numbers, yes or no of each target, or one class."""
     schema = model.task.schema
     if schema.goal == "numbers":

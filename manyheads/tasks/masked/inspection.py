@@ -10,20 +10,22 @@ from torch import Tensor
 from manyheads.decoding.bounds import find_room
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
-from manyheads.tasks.inspection import MOST_TOKENS, Pass, inspect_pass, make_row, note_cut
+from manyheads.tasks.inspection import (
+    MOST_TOKENS,
+    AnyPass,
+    NumberPass,
+    Pass,
+    inspect_pass,
+    make_row,
+    note_cut,
+)
 
 PARTS = {"encoder": ["the text reads itself", "text", "who reads", "what is read"]}
 
 
-def inspect_encoder(
-    model: Any,
-    text: str,
-    lay_out: Callable[[list[int], int], Any],
-    what_if: Sequence[Intervention] = (),
-    names: Sequence[str] = (),
-) -> AttentionPage:
-    """`lay_out` gives copies of framed tokens as the network reads them; where there are `names`,
-    the network chooses one of them, and heads are ranked by what that choice loses.
+def inspect_encoder(model: Any, text: str, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+    """Where the model chooses a class or says a number, heads are ranked by what that loses, or by
+    how far it moves.
     """
     codec = model.codec
     special, given = codec.special_tokens, codec.encode(text)
@@ -35,19 +37,31 @@ def inspect_encoder(
     framed = [*special.encoder_bos, *ids, special.eos]
 
     def run(copies: int) -> Tensor:
-        logits: Tensor = model.network(lay_out(framed, copies))
-        return logits.float().log_softmax(-1).view(copies, -1, logits.shape[-1])
+        """(copies, 1, classes), or (copies, 1)"""
+        logits: Tensor = model.network(model.lay_out(framed, copies)).float()
+        if model.value is not None:
+            return logits.view(copies, -1)
+        return logits.log_softmax(-1).view(copies, -1, logits.shape[-1])
 
     with intervening(model.network, what_if):
-        wanted = [int(run(1)[0, 0].argmax())] if names else []
-    one = Pass(model.network, run, wanted, lambda number: names[number], len(framed))
+        one, wrote = choose_pass(model, run, len(framed))
     about = {
         "model": model.name,
         "task": model.kind,
         "read": text,
-        "wrote": names[wanted[0]] if names else "",
+        "wrote": wrote,
         "parts": PARTS,
         **note_cut(given),
     }
     rows = [make_row("text", codec, ids, len(special.encoder_bos), 1)]
     return inspect_pass(one, rows, lambda layer: ("encoder", "text", "text", 0), about, what_if)
+
+
+def choose_pass(model: Any, run: Callable[[int], Tensor], tokens: int) -> tuple[AnyPass, str]:
+    """By what is said of a text, and that."""
+    if model.value is not None:
+        number = model.value(run(1).item())
+        return NumberPass(model.network, run, ["number"], tokens), f"{number:.4g}"
+    wanted = [int(run(1)[0, 0].argmax())] if model.classes else []
+    one = Pass(model.network, run, wanted, lambda number: model.classes[number], tokens)
+    return one, model.classes[wanted[0]] if wanted else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,12 +68,17 @@ class EncoderModel(Model):
 
         `what_if` says what is to be otherwise, as `Off("2.self", 5)` does.
         """
-        return inspect_encoder(self, whole(text, "the text"), self.lay_out, what_if, self.classes)
+        return inspect_encoder(self, whole(text, "the text"), what_if)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Those that it chooses among for a text; none where it does something else."""
         return ()
+
+    @property
+    def value(self) -> Callable[[float], float] | None:
+        """From what the network says of a text to the number that is meant, where it is one."""
+        return None
 
     def lay_out(self, ids: list[int], copies: int) -> Tokens:
         return Tokens.padded([ids] * copies).to(self.device)
