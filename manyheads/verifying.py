@@ -13,7 +13,10 @@ from typing import Any
 import torch
 
 from manyheads.decoding.beam import beam
-from manyheads.decoding.config import DecodingConfig
+from manyheads.decoding.config import DRAFTERS, DecodingConfig, Sampling
+from manyheads.decoding.drafters import make_drafter
+from manyheads.decoding.drafts import DraftCounts, write_drafted
+from manyheads.decoding.strategies import decode
 from manyheads.interop.export import TEXTS, export, find_exporters
 from manyheads.interop.exports import EXTRA
 from manyheads.interop.huggingface.kept import KEPT, compare_as_kept
@@ -24,6 +27,7 @@ from manyheads.training.causality import ROUNDING, largest_leak
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 LOW = 5e-2  # in 16 bits
+DRAWN = 4  # texts that are drawn for each, to be compared
 LONGEST = 32  # tokens that are written to be compared
 
 Rows = Sequence[Row]
@@ -78,6 +82,7 @@ def run_checks(
         yield Check("no token sees a later one", largest(find_leak), ROUNDING, told)
         yield Check("cached = uncached", largest(compare_cached), tolerance)
         yield Check("beam 1 = greedy", largest(compare_beam), 0.0, "texts that differ")
+        yield from check_drafts(model, described, [row for rows in some for row in rows])
     if folder is not None and (folder / KEPT).exists():
         yield judge("as its folder had it", compare_as_kept(described, folder), "read alike")
     for name, exporter in find_exporters().items():
@@ -135,6 +140,28 @@ def compare_beam(model: Portable, rows: Rows) -> float:
         ((best, *_),) = beam(model.step(row), *model.begin(row, LONGEST), DecodingConfig())
         different += best.ids != ids
     return float(different)
+
+
+def check_drafts(model: Any, described: Portable, rows: Rows) -> Iterator[Check]:
+    """Each drafter, over the likeliest tokens and over drawn ones: how many texts differ."""
+    for name in DRAFTERS:
+        try:
+            find = getattr(model, "find_drafter", make_drafter)
+            drafter, counts, alike = find(name), DraftCounts(), 0
+        except ValueError:  # no heads were trained for it
+            continue
+        for number, row in enumerate(rows):
+            for how in (DecodingConfig(), *(Sampling(seed=seed) for seed in range(DRAWN))):
+                start, bounds = described.begin(row, LONGEST)
+                ((plain, *_),) = decode(described.step(row), start, bounds, how, [number])
+                step = described.step(row)
+                found = write_drafted(
+                    step, start, bounds, how, drafter, row[0], number, counts=counts
+                )
+                alike += found.ids == plain.ids
+        total, margin = len(rows) * (1 + DRAWN), f"smallest margin {counts.margin:.1g}"
+        note = f"{alike:,} of {total:,} alike; {margin}; {counts.tokens / counts.passes:.2f} a pass"
+        yield Check(f"drafted by {name} = plain", float(total - alike), 0.0, note)
 
 
 def check_export(model: Portable, name: str, missing: str, texts: Sequence[str]) -> Check:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from manyheads.cli import drafts
 from manyheads.cli.options import DeviceOption, describe_command, make_command, option_of
 
 if TYPE_CHECKING:
@@ -209,6 +210,14 @@ def train_task(
 
 class TrainGroup(TaskGroup):
     function, example = staticmethod(train_task), staticmethod(train_example)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), "drafts"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name != "drafts":
+            return super().get_command(ctx, cmd_name)
+        return TaskCommand(cmd_name, drafts.ABOUT, lambda _: drafts.train_drafts)
 
 
 def print_plan(request: Request, world: World) -> None:

@@ -16,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads.decoding.draft_table import NO_TABLE, DraftTable, Entry
 from manyheads.decoding.drafters import STILL, SURE
 from manyheads.decoding.drafts import Draft, DraftPace
 
 HIDDEN = 384
+ENOUGH = 0.6  # how sure a table must be for the head not to be asked
 
 
 class DraftHead(nn.Module):
@@ -51,14 +53,18 @@ class DraftHead(nn.Module):
 
 
 class HeadDrafter:
-    """Guesses by the states of a network while it writes one sequence after another."""
+    """Guesses by the states of a network while it writes one sequence after another, and by a
+    table where that is surer."""
 
-    def __init__(self, head: DraftHead, network: Any):
-        self.head, self.pace = head.eval(), DraftPace()
-        self.embedding = network.decoder.embedding
-        # Of the words it knows alone: (N, D).
-        self.table = self.embedding.table.weight.detach()[head.words].float()
-        self.states = self.memory = self.table[:0]
+    def __init__(self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE):
+        self.head, self.entries, self.pace = head.eval(), known, DraftPace()
+        embedding = network.decoder.embedding
+        with torch.no_grad():  # all words as they are read, and those it knows as they are scored
+            every = torch.arange(embedding.table.num_embeddings, device=head.words.device)
+            self.read = embedding(every[None])[0].float()
+            self.scored = embedding.table.weight[head.words].float()  # (N, D)
+        self.known = head.words.tolist()
+        self.states = self.memory = self.read[:0]
         network.encoder.register_forward_hook(self.keep_memory)
         network.decoder.head.register_forward_pre_hook(self.keep_states)
 
@@ -68,32 +74,42 @@ class HeadDrafter:
     def keep_states(self, module: Any, given: tuple[Tensor, ...]) -> None:
         self.states = given[0][0]  # (T, D)
 
+    def think(self, state: Tensor, tokens: Sequence[int]) -> tuple[Tensor, Entry]:
+        """The state after these tokens, and the word it is likeliest followed by."""
+        for token in tokens:
+            state = self.head(state, self.read[token : token + 1], self.memory)
+        best = (state @ self.scored.T).softmax(-1)[0].max(-1)
+        return state, (self.known[int(best.indices)], float(best.values))
+
     def start(self, source: Sequence[int]) -> Draft:
-        return HeadDraft(self)
+        return HeadDraft(self, self.entries.prepare(source))
 
 
 class HeadDraft:
     """Of one sequence."""
 
-    def __init__(self, known: HeadDrafter):
-        self.known = known
+    def __init__(self, known: HeadDrafter, parts: list[int]):
+        self.known, self.parts = known, parts
         self.state: Tensor | None = None  # that the last token was chosen by
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
-        self.state = self.known.states[-1 - len(beyond)].float() if ids else None
+        at = len(self.known.states) - 1 - len(beyond)
+        self.state = self.known.states[at : at + 1].float() if ids else None
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        known, state = self.known, self.state
-        if state is None:
-            return []
-        guessed, likely, state = list[int](), 1.0, state[None]
+        guessed, likely, state = list[int](), 1.0, self.state
+        unread = [*ids[-1:]]
         while len(guessed) < most:
-            last = torch.tensor([guessed[-1] if guessed else ids[-1]], device=state.device)
-            state = known.head(state, known.embedding(last).float(), known.memory)
-            best = (state[0] @ known.table.T).softmax(-1).max(-1)
-            likely *= float(best.values)
+            found = self.known.entries.look_up(self.parts, [*ids, *guessed])
+            token, share = max(found, key=lambda one: one[1], default=(0, 0.0))
+            if state is not None and share < ENOUGH:  # a table costs less than a product
+                state, own = self.known.think(state, unread)
+                unread = []
+                token, share = max((token, share), own, key=lambda one: one[1])
+            likely *= share
             if likely < (STILL if guessed else SURE):
                 break
-            guessed.append(int(known.head.words[best.indices]))
+            guessed.append(token)
+            unread.append(token)
         return guessed

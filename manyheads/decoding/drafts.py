@@ -35,12 +35,23 @@ MARGINS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.2, torch.
 SHARES = 4
 
 
+class DraftCounts:
+    """How texts were written: what `verify` and a bench tell."""
+
+    def __init__(self) -> None:
+        self.passes = self.tokens = 0
+        self.drafted = 0  # passes that had guesses in them
+        self.unsure = 0  # tokens that were so near to others that they were read again
+        self.margin = math.inf  # the smallest of a token that was taken from a pass of several
+
+
 class DraftPace:
     """How often is guessed: rarely where little was kept lately, so that little is lost."""
 
     def __init__(self) -> None:
         self.kept = 1.0  # of a guess, of late
         self.resting, self.pause = 0, 1
+        self.counts = DraftCounts()
 
     def note(self, guessed: int, kept: int) -> None:
         if not guessed:
@@ -131,16 +142,6 @@ class Drawn:
         return found
 
 
-class DraftCounts:
-    """How texts were written: what `verify` and a bench tell."""
-
-    def __init__(self) -> None:
-        self.passes = self.tokens = 0
-        self.drafted = 0  # passes that had guesses in them
-        self.unsure = 0  # tokens that were so near to others that they were read again
-        self.margin = math.inf  # the smallest of a token that was taken from a pass of several
-
-
 class DraftedWriting:
     """One sequence that is written as far at a time as its guesses are right."""
 
@@ -157,7 +158,7 @@ class DraftedWriting:
     ):
         self.step, self.bounds, self.choose = step, bounds, choose
         self.draft, self.pace = drafter.start(source), drafter.pace
-        self.over, self.counts = over, counts or DraftCounts()
+        self.over, self.counts = over, counts or drafter.pace.counts
         self.paper = Paper(bounds.limits(1)[0], bounds)
         self.read = self.exact = 0  # tokens that were read; of them those read as without a draft
 

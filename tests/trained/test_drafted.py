@@ -9,13 +9,15 @@ import torch
 from tunes import pianist, singer
 from typed import learned
 
+from manyheads.cli.drafts import train_drafts
 from manyheads.decoding.draft_heads import DraftHead
 from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.models import load
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, make_drafts, write_drafts
+from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, write_drafts
 from manyheads.tasks.seq2seq.model import Translator
+from manyheads.verifying import run_checks
 
 SOURCES = ["ba du", "nu ki lo me", "", "lo lo lo lo lo", "me ba nu"]
 
@@ -94,17 +96,28 @@ def test_a_table_knows_what_follows_by_the_source() -> None:
 
 
 def test_drafts_are_kept_beside_the_weights_that_they_are_of(
-    translator: Translator, tmp_path: Path
+    translator: Translator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator.save(tmp_path / "saved")
     saved = load(tmp_path / "saved", "cpu")
     with pytest.raises(ValueError, match=r"has no drafts.safetensors with heads; `manyheads train"):
         saved.translate("ba du", draft="heads")
-    sources = [translator.task.codecs.source.encode(text) for text in SOURCES if text]
-    write_drafts(tmp_path / "saved", make_drafts(saved, sources * 20, 0.02, lambda said: None))
+    with pytest.raises(ValueError, match="was trained elsewhere; --source FILE says what"):
+        train_drafts(str(tmp_path / "saved"), device="cpu")
+    (tmp_path / "sources.txt").write_text("\n".join(SOURCES * 20))
+    train_drafts(str(tmp_path / "saved"), None, tmp_path / "sources.txt", 0.02, "cpu")
+    assert "drafts.safetensors: " in capsys.readouterr().out
+    checks = {one.name: one for one in run_checks(saved, [text for text in SOURCES if text])}
+    assert checks["drafted by heads = plain"].holds
+    assert "20 of 20 alike; smallest margin" in checks["drafted by lookup = plain"].note
     wanted = saved.translate(SOURCES, beam=1)
     for draft in ("lookup", "heads"):
         assert saved.translate(SOURCES, draft=draft) == wanted
+    train_drafts(str(tmp_path / "saved"), tmp_path / "saved", tmp_path / "sources.txt", 0.01, "cpu")
+    with pytest.raises(ValueError, match="trained for models that read a source, chorales is"):
+        train_drafts("chorales", device="cpu")
+    with pytest.raises(ValueError, match="has other weights than de-en"):
+        train_drafts("de-en", tmp_path / "saved", device="cpu")
     (tmp_path / "saved" / DRAFTS).rename(tmp_path / DRAFTS)
     with torch.no_grad():
         next(saved.network.parameters()).add_(0.1)

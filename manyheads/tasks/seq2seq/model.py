@@ -215,7 +215,7 @@ class Translator(DraftedModel):
                 f"{self.name} has no {DRAFTS} with heads; `manyheads train drafts --model "
                 f"{self.name} --out {self.name}` makes them"
             )
-        return HeadDrafter(known.head.to(self.device), self.network)
+        return HeadDrafter(known.head.to(self.device), self.network, known.table)
 
     def vocabularies(self) -> list[Any]:
         both = self.task.codecs.source, self.task.codecs.target

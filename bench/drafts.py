@@ -1,0 +1,201 @@
+"""How much sooner is the same written, where tokens are guessed ahead?
+
+    python bench/drafts.py --sentences test.de --json results/drafts-cpu.json    on this CPU
+    python bench/drafts.py --sentences test.de --device cuda --precision bfloat16 --json ...
+    python bench/drafts.py ... --summaries runs/dialogsum --dialogues test.jsonl   what is copied
+    python bench/drafts.py ... --pairs train.tsv    a base model and a small one that guesses for
+                                                    it, both trained here, two minutes each
+    python bench/drafts.py --quick                  toy sizes, to see that it runs
+
+Two claims: every output is the one that is written without a draft, and it is written sooner. One
+text at a time. Each is written in every way before the next one, turn after turn, and the best turn
+of each counts; who guesses begins each turn anew, so that nothing is guessed because it was written
+before. `ratio` is that of the seconds, `cpu_ratio` that of the processor's own: on a machine that
+others use, too, only that can be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+import manyheads
+from manyheads.data.sources import lines, parsed
+from manyheads.models import load, set_precision
+from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.music.model import Musician
+from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.model import Translator
+
+DRAWN = {"temperature": 1.0, "seed": 1}
+GREEDY = {"temperature": 0.0}
+SMALL: dict[str, Any] = {"width": 256, "depth": [6, 1], "ffn_width": 512, "heads": 4}
+BASE: dict[str, Any] = {"width": 512, "depth": 6, "ffn_width": 2048, "heads": 8}
+TINY: dict[str, Any] = {"width": 32, "depth": 1, "ffn_width": 64, "heads": 2}
+
+Write = Callable[[Any, str], Any]  # what is asked for, and who guesses -> what is compared
+
+
+def compare(
+    what: str,
+    model: DraftedModel,
+    inputs: Sequence[Any],
+    write: Write,
+    drafters: Sequence[str],
+    turns: int,
+) -> list[dict[str, Any]]:
+    """A row for each who guesses."""
+    ways = ["", *drafters]
+    wall = {way: [float("inf")] * len(inputs) for way in ways}
+    busy = {way: [float("inf")] * len(inputs) for way in ways}
+    alike = dict.fromkeys(ways, 0)
+    others = {name: one for name, one in model.drafters.items() if name not in ways}
+    kept = {name: model.drafters[name] for name in drafters if name in model.drafters}
+    for turn in range(turns):
+        model.drafters.clear()
+        model.drafters.update({**others, **kept})
+        for i, one in enumerate(inputs):
+            wanted = None
+            for way in ways:
+                began, before = time.perf_counter(), time.process_time()
+                found = write(one, way)
+                busy[way][i] = min(busy[way][i], time.process_time() - before)
+                wall[way][i] = min(wall[way][i], time.perf_counter() - began)
+                wanted = found if way == "" else wanted
+                alike[way] += turn == 0 and found == wanted
+    rows = []
+    for way in drafters:
+        counts = model.drafters[way].pace.counts
+        ordered = sorted(wall[way])
+        rows.append(
+            {
+                "what": what,
+                "draft": Path(way).name,
+                "texts": len(inputs),
+                "alike": alike[way],
+                "tokens_per_pass": counts.tokens / max(1, counts.passes),
+                "unsure": counts.unsure,
+                "margin": counts.margin,
+                "ratio": sum(wall[""]) / sum(wall[way]),
+                "cpu_ratio": sum(busy[""]) / sum(busy[way]),
+                "plain_ms": 1e3 * sum(wall[""]) / len(inputs),
+                "p50_ms": 1e3 * ordered[len(ordered) // 2],
+                "p90_ms": 1e3 * ordered[len(ordered) * 9 // 10],
+            }
+        )
+        print(show(rows[-1]), flush=True)
+    return rows
+
+
+def show(row: dict[str, Any]) -> str:
+    return (
+        f"{row['what']:34}{row['draft']:10}{row['alike']:>6,} of {row['texts']:,} alike"
+        f"{row['tokens_per_pass']:>7.2f} a pass{row['ratio']:>7.2f} x{row['cpu_ratio']:>7.2f} x CPU"
+        f"   margin {row['margin']:.1e}"
+    )
+
+
+def of_text(model: Translator, how: dict[str, Any]) -> Write:
+    return lambda text, draft: model.translate(text, beam=1, draft=draft, **how)
+
+
+def of_music(model: Musician, seconds: float) -> Write:
+    return lambda seed, draft: model.compose(seconds=seconds, seed=seed, draft=draft)[0].ids
+
+
+def opened(name: str, asked: Any) -> Any:
+    model = load(name, asked.device)
+    set_precision(model, asked.precision)
+    return model
+
+
+def measure_text(asked: Any) -> list[dict[str, Any]]:
+    model, rows = cast(Translator, opened("de-en", asked)), []
+    texts = [*lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    for name, how in (("greedy", GREEDY), ("drawn", DRAWN)):
+        names = ["again", "lookup", "heads"]
+        rows += compare(f"de-en, {name}", model, texts, of_text(model, how), names, asked.turns)
+    return rows
+
+
+def measure_music(asked: Any) -> list[dict[str, Any]]:
+    model = cast(Musician, opened("chorales", asked))
+    seeds, title = range(asked.pieces), f"chorales, {asked.seconds:g} s, drawn"
+    write, names = of_music(model, asked.seconds), ["again", "lookup"]
+    return compare(title, model, seeds, write, names, 1 if asked.pieces > 20 else asked.turns)
+
+
+def measure_summaries(asked: Any) -> list[dict[str, Any]]:
+    """What is copied from a source."""
+    model = cast(Translator, opened(asked.summaries, asked))
+    records = parsed(lines(asked.dialogues), str(asked.dialogues))
+    kind = KINDS[model.task.kind].records
+    texts = [text for number, one in records for text in kind.all_sources(one, str(number))]
+    texts, how = texts[: asked.count], {"long": "truncate", **GREEDY}
+    title = f"summaries, {Path(asked.summaries).name}"
+    return compare(title, model, texts, of_text(model, how), ["again", "lookup"], asked.turns)
+
+
+def measure_models(asked: Any) -> list[dict[str, Any]]:
+    """A base model, and a small one that guesses for it."""
+    texts = [line.split("\t")[0] for line in lines(asked.pairs)][: asked.count]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, network in (("base", BASE), ("small", SMALL)):
+            manyheads.train(
+                "translation",
+                pairs=asked.pairs,
+                out=f"{folder}/{name}",
+                minutes=asked.minutes,
+                device=asked.device,
+                network=TINY if asked.quick else network,
+                codec={"size": 300 if asked.quick else 8000},
+            )
+        model = cast(Translator, opened(f"{folder}/base", asked))
+        small = f"{folder}/small"
+        model.add_drafter(small, opened(small, asked))
+        return compare(
+            "base, small", model, texts, of_text(model, GREEDY), [small, "lookup"], asked.turns
+        )
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    options.add_argument("--json", type=Path, help="keep the figures in this file")
+    options.add_argument("--quick", action="store_true", help="toy sizes, to see that it runs")
+    options.add_argument("--sentences", type=Path, help="German, one a line")
+    options.add_argument("--count", type=int, default=1000, help="texts")
+    options.add_argument("--pieces", type=int, default=4, help="of music")
+    options.add_argument("--seconds", type=float, default=15, help="of each piece")
+    options.add_argument("--turns", type=int, default=3, help="of which the best counts")
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--precision", default="float32")
+    options.add_argument("--summaries", help="a model of summaries")
+    options.add_argument("--dialogues", type=Path, help="what it is to summarize, JSON lines")
+    options.add_argument("--pairs", type=Path, help="what a base and a small model learn from")
+    options.add_argument("--minutes", type=float, default=2, help="that each of them learns")
+    asked = options.parse_args()
+    if asked.quick:
+        asked.count, asked.pieces, asked.seconds, asked.turns, asked.minutes = 2, 1, 1, 1, 0.1
+    parts = [measure_text, measure_music]
+    parts += [measure_summaries] * bool(asked.summaries) + [measure_models] * bool(asked.pairs)
+    on = torch.cuda.get_device_name() if asked.device == "cuda" else f"{os.cpu_count()} CPU cores"
+    machine = (
+        f"{on}, {torch.get_num_threads()} threads, {asked.precision}, torch {torch.__version__}"
+    )
+    rows: list[dict[str, Any]] = []
+    for part in parts:
+        rows += part(asked)
+        if asked.json:
+            asked.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
