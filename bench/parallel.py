@@ -63,7 +63,7 @@ def request_for(rival: Rival, targets: str, asked: argparse.Namespace) -> Reques
     steps = 6 if asked.quick else STEPS.get(rival.kind, MOST)
     settings = [
         f"training.steps={steps}",
-        f"training.validate_every={max(3, steps // 12)}",
+        f"training.validate_every={max(3, steps // 24)}",
         f"training.checkpoint_every={steps}",
         f"training.learning_rate={RATES[rival.kind]}",
         f"training.warmup_steps={max(1, min(400, steps // 8))}",

@@ -63,7 +63,7 @@ def make_rivals(depth: int) -> list[Rival]:
     """
     searches = {"greedy": {"beam": 1}, f"beam {BEAM}": {"beam": BEAM}}
     alike, once = f"network.depth=[{depth}, {depth}]", {"": NONE}
-    passes = {f"T = {n}": {"passes": n} for n in (1, 4, 10)}
+    passes = {f"T = {n}": {"passes": n, "lengths": 5} for n in (1, 4, 10)}
     return [
         Rival(f"AR {depth}-{depth}", "transformer", (alike,), searches),
         Rival(f"AR {2 * depth}-1", "transformer", (f"network.depth=[{2 * depth}, 1]",), searches),

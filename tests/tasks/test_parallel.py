@@ -13,6 +13,7 @@ from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import NOTHING
 from manyheads.decoding.config import DecodingConfig
 from manyheads.models import load
+from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.seq2seq.parallel.checks import compare_batches
 from manyheads.tasks.seq2seq.parallel.ctc import CTCNetwork
@@ -20,7 +21,8 @@ from manyheads.tasks.seq2seq.parallel.latent import ScalarCodes
 from manyheads.tasks.seq2seq.parallel.table import NETWORKS
 from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
-from manyheads.training.files import CORPUS
+from manyheads.training.files import CORPUS, write_tensors
+from manyheads.training.weights import adopt, weights_of
 
 WORDS = 9
 SMALL: dict[str, Any] = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 32, "dropout": 0.0}
@@ -81,6 +83,16 @@ def test_a_step_is_not_recorded(kind: str) -> None:
             training=Training(cuda_graph=True),
             layout="padded",
         )
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_it_starts_from_a_model_that_writes_token_by_token(tmp_path: Path, kind: str) -> None:
+    other = build_encoder_decoder(network_of(**SMALL), WORDS, WORDS, joint=True)
+    write_tensors(tmp_path / "start", weights_of(other), {})
+    network = network_for(kind)
+    assert not adopt(network, tmp_path / "start")  # some of it begins anew
+    mine = weights_of(network)
+    assert all(torch.equal(mine[name], tensor) for name, tensor in weights_of(other).items())
 
 
 # ---- ctc -------------------------------------------------------------------------------------

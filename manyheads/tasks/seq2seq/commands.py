@@ -58,7 +58,9 @@ def translate(model: Translator, options: TranslateOptions) -> None:
 def settle(model: Translator, options: TranslateOptions | EvaluateOptions) -> DecodingConfig:
     """How to write, with a search where none was asked for if the model has one."""
     how = options.decoding()
-    return how if "beam" in options.typed else replace(how, beam=model.usual_beam(how.beam))
+    if {"beam", "nbest"} & options.typed:
+        return how
+    return replace(how, beam=model.usual_beam(how.beam))
 
 
 def on_a_line(written: Written) -> str:

@@ -70,7 +70,7 @@ class ParallelNetwork(EncoderDecoder, ABC):
         """Say which setting of how to write means nothing here."""
         asked = [
             one.name
-            for one in fields(DecodingConfig)
+            for one in reversed(fields(DecodingConfig))  # nbest before the beam that it brings
             if one.name not in self.takes and getattr(how, one.name) != one.default
         ]
         if prefixed and "prefix" not in self.takes:
