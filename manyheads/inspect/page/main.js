@@ -1,6 +1,6 @@
 // The page: what is chosen, and every view of it.
 
-import { MEAN, ROLLED, decodeBase64, differ, makeNpz, percent, readPayload, shareAt } from "./data.js";
+import { MEAN, ROLLED, decodeBase64, differ, makeNpz, percent, readPayload } from "./data.js";
 import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell } from "./maps.js";
@@ -56,10 +56,6 @@ export class Page {
   mapOf(key) {
     const { part } = this.state, [one, other] = this.both ?? [];
     return this.differs ? differ(one.map(key, part, this.words), other.map(key, part, this.words)) : this.attention.map(key, part, this.words);
-  }
-
-  share(map, at) {
-    return shareAt(map, 0, at);
   }
 
   // Of both, where they are not the same words.

@@ -17,6 +17,7 @@ export class Roll {
     this.canvas.addEventListener("click", (event) => find(event) !== null && onPin("queries", find(event)));
     this.canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Enter" && this.shown.looked) onPin("queries", this.shown.looked.at);
       if (!step) return;
       event.preventDefault();
       const spots = this.shown.roll.written;
