@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ from manyheads.decoders import (
     TARGETS,
     Rival,
     ask_for,
+    draw_rows,
     format_rows,
     make_rivals,
     measure_quality,
@@ -160,6 +162,8 @@ def main(asked: argparse.Namespace) -> None:
                 rows.append({**row, **measure_speed(model, test, how)})
                 keep(asked, rows, began)
     print(format_rows(rows))
+    if asked.json is not None and find_spec("matplotlib"):
+        draw_rows(rows, asked.json.with_suffix(".png"))
 
 
 def keep(asked: argparse.Namespace, rows: list[dict[str, Any]], began: float) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.decoders import format_rows
 from manyheads.lab.report import format_lab
 from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-NAMES = ("results.md", "lab.md", "images.md", "graphs.md", "inspect.md")
+NAMES = ("results.md", "lab.md", "images.md", "graphs.md", "inspect.md", "parallel.md")
 PAGES = (HERE.parent / "README.md", *(DOCS / name for name in NAMES))
 SETTINGS = DOCS / "settings.md"
 
@@ -520,6 +521,13 @@ def inspecting() -> str:
     return head + "\n".join(f"| {what} | {found} |" for what, found in rows)
 
 
+def parallel() -> str:
+    """What ways to write reach on Multi30k, and what they take."""
+    found = json.loads((HERE / "parallel-h200.json").read_text())
+    minutes = f"{found['seconds'] / 60:.0f} minutes for all"
+    return f"{format_rows(found['rows'])}\n\nMulti30k, test 2016, {found['machine']}: {minutes}."
+
+
 TABLES = {
     "summary": summary,
     "compared": compared,
@@ -539,6 +547,7 @@ TABLES = {
     "inspecting": inspecting,
     **{name: made for name, (made, rows) in GRAPHS.items() if rows},
     **({"images": images} if (HERE / "images-h200.json").exists() else {}),
+    **({"parallel": parallel} if (HERE / "parallel-h200.json").exists() else {}),
     **{f"lab {path.stem}": partial(tell_experiment, path.stem) for path in HERE.glob("lab/*.json")},
 }
 
