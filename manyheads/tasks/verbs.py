@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
@@ -80,6 +80,8 @@ class InspectOptions(PageOptions):
         None, "Another model with as many heads, on the same text: show the difference."
     )
 
+    page_of: ClassVar[str] = 'a text: manyheads inspect "Guten Tag."'
+
     def again(self, wrote: str) -> Self:
         """For another model, which is to look at what one wrote."""
         return self
@@ -91,10 +93,7 @@ class InspectOptions(PageOptions):
             raise ValueError("a page is compared with one other: --versus or --versus-model")
         if self.out is None and (self.versus is not None or self.versus_model is not None):
             raise ValueError("a difference is shown by a page in a file: --out page.html")
-        self.check_page(
-            self.text is not None,
-            'a page is of a text: manyheads inspect "Guten Tag." --out page.html',
-        )
+        self.check_page(self.text is not None, f"a page is of {self.page_of} --out page.html")
 
 
 VERBS = {

@@ -105,6 +105,8 @@ def test_the_command_writes_the_page_of_a_molecule(esol: Path, tmp_path: Path) -
     result = CliRunner().invoke(app, [*typed, "CCO"])
     assert (result.exit_code, result.output) == (0, f"page: {out}\n")
     assert out.read_text("utf-8").startswith("<!doctype html>")
+    result = CliRunner().invoke(app, typed)
+    assert "a page is of a molecule or a graph" in str(result.exception)
     result = CliRunner().invoke(app, [*typed, "C("])
     assert "'C(' is not a molecule in SMILES" in str(result.exception)
 

@@ -75,7 +75,7 @@ class Live {
     this.edits = edits;
     const found = await this.ask();
     if (!found) { this.edits = before; return; }
-    if (edits.length) this.tried.push({ what: edits.map((edit) => edit.said).join("; "), wrote: found.header.wrote, log: total(found) });
+    if (edits.length) this.tried.push({ what: edits.map((edit) => edit.said).join("; "), wrote: found.header.wrote, log: found.header.numbers ? null : total(found) });
     this.show(found);
   }
 

@@ -407,7 +407,7 @@ function showTried(tried) {
   byId("tried-list").replaceChildren(...tried.flatMap(({ what, wrote, log }) => {
     const [term, said] = ["dt", "dd"].map((tag) => document.createElement(tag));
     term.textContent = String(what);
-    said.textContent = `${wrote}  (${Number(log).toFixed(2)})`;
+    said.textContent = log === null ? String(wrote) : `${wrote}  (${Number(log).toFixed(2)})`;
     return [term, said];
   }));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
@@ -54,6 +55,7 @@ class InspectGraphOptions(InspectOptions):
     """
 
     text: str | None = setting(None, "A molecule as SMILES, or a graph as JSON.", argument="GRAPH")
+    page_of: ClassVar[str] = 'a molecule or a graph: manyheads inspect --model runs/esol "CCO"'
 
 
 COMMANDS = "manyheads.tasks.graph.commands"
