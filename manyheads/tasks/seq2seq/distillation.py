@@ -72,7 +72,7 @@ def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], nam
     ahead, back = (
         lose_on_texts(task, network, *sides) for sides in ((sources, targets), (targets, sources))
     )
-    if back < ahead:
+    if 2 * back < ahead:  # one that has learned little says nothing of it
         raise ValueError(
             f"{name} translates the other way: a token of a source costs it {back:.1f} nats after "
             f"its target, one of a target {ahead:.1f} after its source; another teacher would do, "
