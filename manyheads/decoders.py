@@ -258,6 +258,7 @@ def draw_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
                             fontsize=7,
                         )
         title = "one sentence at a time" if size == 1 else f"{size} sentences at once"
+        title += "; hollow: raw targets, filled: distilled"
         label_axes(axis, title, "milliseconds a sentence, p50", "BLEU")
         axis.set_xscale("log")
     add_legend_below(figure, axes["a"], len(names))
