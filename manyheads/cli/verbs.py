@@ -99,7 +99,7 @@ def add_drafter(model: Any, name: str) -> None:
     from manyheads.decoding.config import DRAFTERS
     from manyheads.models import load
 
-    if not name or name in DRAFTERS:
+    if not name or name in DRAFTERS or not hasattr(model, "add_drafter"):
         return
     try:
         other = load(name, str(model.device))

@@ -356,6 +356,8 @@ def test_what_no_model_draws_is_refused(refuses: Refuses, painter: Path, tmp_pat
     refuses(
         "an image is drawn by sample or greedy, got strategy=beam", *ask, "--strategy", "beam", *out
     )
+    sentence = "nothing guesses the pixels of an image ahead; draft is for text"
+    refuses(sentence, *ask, "--draft", "lookup", *out)
     (tmp_path / "large.png").write_bytes(encode_png(np.zeros((9, 9, 1), np.uint8)))
     refuses(
         "an image to complete has the first rows of 8 x 8 with 1 channels, this one is 9 x 9 with "

@@ -48,6 +48,8 @@ class ImageModel(Model):
         rows are there. A model that enlarges images makes them of a small one, bytes as well.
         `told` of each token as it is drawn.
         """
+        if options.get("draft"):
+            raise ValueError("nothing guesses the pixels of an image ahead; draft is for text")
         codec = self.task.codec
         shrunk = self.encode_small(small)
         if shrunk is not None:

@@ -48,6 +48,8 @@ def write_targets(
     network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
+    if device.type == "cuda" and isinstance(network.decoder, Decoder):
+        drafter = None  # a recorded step is faster than the fewest passes that are not
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
     else:
