@@ -192,7 +192,8 @@ class Seq2Seq(Task):
     @torch.no_grad()
     def validated(self, network: EncoderDecoder) -> Validation:
         sources, references = self.held_out
-        outputs = self.decode(network, sources)
+        quick = network.validating if isinstance(network, ParallelNetwork) else DecodingConfig()
+        outputs = self.decode(network, sources, quick)
         measured = self.measure(outputs, references)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
         batches = PairBatches(self.pairs("valid"), "padded", self.at_once)

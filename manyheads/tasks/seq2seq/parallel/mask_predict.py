@@ -37,6 +37,7 @@ class MaskPredictNetwork(ParallelNetwork):
 
     config: MaskPredictConfig
     takes = frozenset({"passes", "lengths"})
+    validating = DecodingConfig(passes=4, lengths=1)
 
     def __init__(self, config: Any, source: int, target: int, joint: bool, special: SpecialTokens):
         super().__init__(config, source, target, joint, special)

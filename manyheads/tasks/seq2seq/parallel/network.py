@@ -34,6 +34,7 @@ class ParallelNetwork(EncoderDecoder, ABC):
 
     config: ParallelConfig
     takes: ClassVar[frozenset[str]] = frozenset()  # the settings of a DecodingConfig that it reads
+    validating: ClassVar[DecodingConfig] = DecodingConfig()  # cheaper, as greedy is than a beam
 
     def __init__(self, config: Any, source: int, target: int, joint: bool, special: SpecialTokens):
         reads = build_embedding(config, source)
