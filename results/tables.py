@@ -21,7 +21,15 @@ from manyheads.tasks.describing import page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-NAMES = ("results.md", "lab.md", "images.md", "graphs.md", "inspect.md", "parallel.md")
+NAMES = (
+    "translation.md",
+    "results.md",
+    "lab.md",
+    "images.md",
+    "graphs.md",
+    "inspect.md",
+    "parallel.md",
+)
 PAGES = (HERE.parent / "README.md", *(DOCS / name for name in NAMES))
 SETTINGS = DOCS / "settings.md"
 
@@ -528,8 +536,23 @@ def parallel() -> str:
     return f"{format_rows(found['rows'])}\n\nMulti30k, test 2016, {found['machine']}: {minutes}."
 
 
+def drafts() -> str:
+    """One text at a time: who guesses, what is alike, and how much sooner."""
+    found = json.loads((HERE / "drafts-cpu.json").read_text())
+    head = (
+        f"| one at a time, {found['machine']} | `--draft` | alike | tokens a pass | × as fast, by "
+        "the processor's time |\n|---|---|---|---|---|\n"
+    )
+    return head + "\n".join(
+        f"| {row['what']} | {row['draft']} | {row['alike']:,} of {row['texts']:,} | "
+        f"{row['tokens_per_pass']:.2f} | {row['cpu_ratio']:.2f} |"
+        for row in found["rows"]
+    )
+
+
 TABLES = {
     "summary": summary,
+    "drafts": drafts,
     "compared": compared,
     "claims": claims,
     "kernels": kernels,

@@ -172,7 +172,7 @@ def test_every_command_has_the_options_that_it_is_typed_with(words: list[str]) -
         command = make_command(name, own)
     elif isinstance(command, TaskGroup):
         name, *rest = rest
-        command = make_command(name, command.make(name))
+        command = make_command(name, command.get_command(None, name).make(name))
         if name in trained_tasks():
             known = {one.name for one in settings_of(name)}
             assert {one.partition("=")[0] for one in rest if re.match(r"[\w.]+=", one)} <= known
