@@ -121,7 +121,6 @@ class PixelNetwork(SequenceNetwork):
         """`writer` makes states of tokens, and has a cache; `encoder` reads small images."""
         super().__init__()
         self.writer: Any = writer
-        self.seen = Everything()  # made here: what is compiled cannot make one on torch 2.11
         self.head, self.likelihood, self.encoder = head, likelihood, encoder
         width = cast(nn.Linear, head).in_features
         self.classes = nn.Embedding(len(codec.classes), width) if codec.classes else None
@@ -149,7 +148,7 @@ class PixelNetwork(SequenceNetwork):
     ) -> Tensor:
         if ids.dim() == 2:
             ids = ids[:, self.nearby[: ids.shape[1]]]
-        states: Tensor = self.writer(Tokens(ids, at, self.seen, types=condition), None, cache)
+        states: Tensor = self.writer(Tokens(ids, at, types=condition), None, cache)
         return states
 
     def forward(self, *inputs: Any) -> Tensor:

@@ -39,11 +39,8 @@ class ImageRecorder:
         condition: Tensor | None,
         how: Sampling,
         batch: int,
-        *,
-        compile: bool = False,
     ):
-        """`compile`: a step of fewer, larger kernels, which takes a minute to make."""
-        self.network, self.codec, self.how, self.compile = network, codec, how, compile
+        self.network, self.codec, self.how = network, codec, how
         device = network.nearby.device
         self.places, _ = codec.on(device)
         self.canvas = torch.full((batch, codec.tokens + 1), codec.start, device=device)
@@ -140,8 +137,6 @@ class ImageRecorder:
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
         """What is played from here on; not on CUDA, that is the step itself."""
-        if self.compile:
-            step = torch.compile(step, fullgraph=True, dynamic=False)
         if not self.place.is_cuda:
             return step
         before = self.place.clone()
