@@ -25,7 +25,7 @@ from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
 
 AHEAD = 7  # tokens that are guessed at most
-WORTH = 0.7  # tokens that are kept of a guess, for a pass of several to pay
+WORTH = 0.35  # tokens that are kept of a guess, for a pass of several to pay
 RECENT = 0.2  # that the last guess counts among all before it
 REST = 64  # tokens at most that are written without a guess, before another is tried
 # How far apart the log-probabilities of the first and the second must be for rounding not to
