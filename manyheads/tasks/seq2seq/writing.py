@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,7 +50,8 @@ def write_targets(
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
     if device.type == "cuda" and isinstance(network.decoder, Decoder):
-        drafter = None  # a recorded step is faster than the fewest passes that are not
+        # A recorded step is faster than the fewest passes that are not.
+        drafter, how = None, replace(how, draft="")
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
     else:
