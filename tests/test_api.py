@@ -100,7 +100,7 @@ def test_settings_are_written_as_the_command_line_has_them() -> None:
         (
             {"rate": 0.1},
             "translation has no field 'rate'; its fields are source, target, pairs, valid_source, "
-            "valid_target, valid_pairs, data, codec, network, training, layout, ",
+            "valid_target, valid_pairs, teacher, data, codec, network, training, layout, ",
         ),
         ({"layout": object}, f"layout: settings hold no type, got {object!r}"),
         ({"network": "recurent"}, "translation is learned by transformer or recurrent"),

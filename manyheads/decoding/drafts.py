@@ -200,9 +200,15 @@ class DraftedWriting:
         return logits
 
     def rewind(self, length: int) -> None:
-        if length < self.read:
+        """To so many tokens, or to none: one state goes back no farther than its last pass."""
+        if length >= self.read:
+            return
+        try:
             self.step.crop(length)
-            self.read, self.exact = length, min(length, self.exact)
+        except ValueError:
+            length = 0
+            self.step.crop(length)
+        self.read, self.exact = length, min(length, self.exact)
 
     def guess(self, before: int) -> list[int]:
         ids = self.paper.ids

@@ -103,7 +103,7 @@ def test_a_sound_run_is_verified(
     monkeypatch.setattr("manyheads.interop.export.EXPORTERS", {})
     done = manyheads("verify", "--model", run)
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.splitlines()] == ["holds"] * 5
+    assert [line.split()[0] for line in done.out.splitlines()] == ["holds"] * 7
 
 
 def test_what_does_not_hold_is_told_and_ends_with_1(

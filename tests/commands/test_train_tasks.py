@@ -137,7 +137,7 @@ def test_a_run_is_trained_and_says_what_uses_it(
         (
             "translation --text {0}/book.txt",
             "translation has no option --text; it learns from --source, --target, --pairs, "
-            "--valid-source, --valid-target, --valid-pairs",
+            "--valid-source, --valid-target, --valid-pairs, --teacher",
         ),
         (
             "language --source {0}/book.txt",
