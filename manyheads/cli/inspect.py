@@ -27,9 +27,9 @@ def inspect_text(model: Any, options: InspectOptions) -> None:
 
 
 def inspect_live(
-    model: Any, options: InspectOptions, text: str, what_if: Sequence[Intervention]
+    model: Any, options: InspectOptions, text: str, what_if: Sequence[Intervention], **how: Any
 ) -> AttentionPage:
-    return inspect_once(model, replace(options, text=text), what_if)
+    return inspect_once(model, replace(options, text=text, **how), what_if)
 
 
 def inspect_once(

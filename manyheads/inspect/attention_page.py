@@ -85,8 +85,11 @@ class LayerMap:
     weights: Tensor  # (H, Q, K)
     first: int = 0  # the place of the first query
     apart: Tensor | None = None  # (Q, K) how far, where they do not stand in a line
+    numbers: list[dict[str, Any]] | None = None  # of each head, where they are not of `weights`
 
     def describe(self, signs: Sequence[bool]) -> list[dict[str, Any]]:
+        if self.numbers is not None:
+            return self.numbers
         if self.apart is not None or self.part == "cross":
             return describe_heads(self.weights, signs, self.apart)
         queries, keys = (torch.arange(size) for size in self.weights.shape[1:])

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from manyheads.inspect.attention_page import MODULES, AttentionPage, read_source
-from manyheads.inspect.interventions import Intervention, read_intervention
+from manyheads.inspect.interventions import read_intervention
 
 HOST = "127.0.0.1"
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " + (
@@ -26,7 +26,7 @@ KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 FILES = ("page.css", "live.js", *MODULES)
 LARGEST = 1_000_000  # bytes of a request
 
-Inspect = Callable[[str, Sequence[Intervention]], AttentionPage]
+Inspect = Callable[..., AttentionPage]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LiveModel:
     """A model as the live page asks it."""
 
     name: str
-    inspect: Inspect  # of what was asked, and what is to be otherwise
+    inspect: Inspect  # of what was asked, what is to be otherwise, and which `tokens` of much
     asks: str = "text"  # that is typed; or "seconds" that are to be written on; or "", nothing
     text: str = ""  # what is asked at first
 
@@ -67,8 +67,9 @@ class PageServer(ThreadingHTTPServer):
         if model.asks == "text" and (not isinstance(text, str) or not text.strip()):
             raise ValueError("a text to look at has at least one word, a blank one came")
         edits = [read_intervention(one) for one in given.get("interventions", [])]
+        part = {"tokens": given["tokens"]} if given.get("tokens") else {}
         with self.lock:
-            return model.inspect(str(text), edits)
+            return model.inspect(str(text), edits, **part)
 
 
 class PageHandler(BaseHTTPRequestHandler):

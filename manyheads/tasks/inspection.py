@@ -18,11 +18,11 @@ from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
 from manyheads.inspect.heads import HeadName, cost_each_head
 from manyheads.inspect.interventions import Intervention, intervening, shorten
 from manyheads.inspect.lens import find_last_stack, leaving_early
+from manyheads.inspect.long import MOST_TOKENS
 from manyheads.inspect.record import recording
 from manyheads.tasks.words import units
 
 START, STOP = "▸", "■"
-MOST_TOKENS = 512  # of a page
 CANDIDATES = 6
 AT_ONCE = 4096  # tokens of copies, each without one head
 # The name of a layer -> its part, whose tokens ask, whose answer, the first query
@@ -182,9 +182,9 @@ def round_rows(table: Tensor) -> list[list[float]]:
     return [[round(one, 4) for one in row] for row in table.tolist()]
 
 
-def note_cut(*sides: Sequence[int]) -> dict[str, str]:
+def note_cut(*sides: Sequence[int], most: int = MOST_TOKENS) -> dict[str, str]:
     """What a reader should know of a page that does not show all."""
     longest = max(map(len, sides))
-    if longest <= MOST_TOKENS:
+    if longest <= most:
         return {}
-    return {"note": f"the first {MOST_TOKENS} of {longest:,} tokens are shown"}
+    return {"note": f"the first {most:,} of {longest:,} tokens are shown"}

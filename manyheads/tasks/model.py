@@ -45,12 +45,12 @@ class Model:
         self.network.to(device)
         return self
 
-    def inspect_live(self, asked: str, what_if: Sequence[Any] = ()) -> Any:
+    def inspect_live(self, asked: str, what_if: Sequence[Any] = (), *_: Any, **how: Any) -> Any:
         """The page of what was typed."""
         inspect = getattr(self, "inspect", None)
         if inspect is None:
             raise ValueError(f"{self.name} is a model for {self.kind}, which no page shows")
-        return inspect(asked, what_if=what_if)
+        return inspect(asked, what_if=what_if, **how)
 
     def save(self, folder: str | Path) -> None:
         """model.save("de-en") makes a folder that `load` opens: weights, recipe, codecs."""

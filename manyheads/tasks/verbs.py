@@ -96,6 +96,16 @@ class InspectOptions(PageOptions):
         self.check_page(self.text is not None, f"a page is of {self.page_of} --out page.html")
 
 
+@dataclass(frozen=True)
+class InspectTextOptions(InspectOptions):
+    """Show what every head looks at in a text: a page in one file, or live where no file is named.
+
+    Example: manyheads inspect --model runs/mlm "A lovely film." --out page.html
+    """
+
+    tokens: str | None = setting(None, "Of a long text, show tokens FIRST:LAST one by one.")
+
+
 VERBS = {
     "predict": Verb(PredictOptions, "manyheads.cli.predict:predict"),
     "evaluate": Verb(ExamplesOptions, "manyheads.cli.predict:evaluate_examples"),

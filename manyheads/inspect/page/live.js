@@ -19,6 +19,7 @@ class Live {
     find("model").hidden = this.models.length < 2;
     find("model").addEventListener("change", () => this.choose());
     find("ask").addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
+    find("long").addEventListener("submit", (event) => { event.preventDefault(); this.showPart(find("tokens").value); });
     find("off").addEventListener("click", () => this.toggleOff());
     find("only-this").addEventListener("click", () => this.readOnly());
     find("save").addEventListener("click", () => this.save());
@@ -41,7 +42,7 @@ class Live {
   }
 
   get sent() {
-    return { model: this.model.name, text: this.text, interventions: this.edits.flatMap((edit) => edit.asked) };
+    return { model: this.model.name, text: this.text, tokens: this.tokens, interventions: this.edits.flatMap((edit) => edit.asked) };
   }
 
   async post(name, asked) {
@@ -65,9 +66,20 @@ class Live {
 
   async begin() {
     const text = this.model.asks === "seconds" ? find("seconds").querySelector("input").value : find("text").value;
-    [this.text, this.edits, this.tried] = [text, [], []];
+    [this.text, this.tokens, this.edits, this.tried] = [text, "", [], []];
+    find("tokens").value = "";
     this.base = await this.ask();
     if (this.base) this.show(this.base);
+  }
+
+  // Some tokens of a long text one by one; none: all of them.
+  async showPart(tokens) {
+    const before = this.tokens;
+    this.tokens = tokens.trim();
+    const found = await this.ask();
+    if (!found) { this.tokens = before; return; }
+    [this.base, this.edits, this.tried] = [found, [], []];
+    this.show(found);
   }
 
   async change(edits) {
@@ -133,12 +145,13 @@ class Live {
   }
 
   readOnly() {
-    const { key, query, keys } = this.page.picked, { layer, head, name } = this.page.attention.heads.get(key);
-    const places = Array.from({ length: keys.end - keys.begin }, (_, i) => keys.begin + i);
+    const { key, query, keys } = this.page.picked, { long } = this.page.attention.header, begin = long?.first ?? 0;
+    const { layer, head, name } = this.page.attention.heads.get(key);
+    const places = Array.from({ length: keys.end - keys.begin }, (_, i) => begin + keys.begin + i);
     const weights = Object.fromEntries(places.map((place) => [place, 1 / places.length]));
     const asked = [];
     for (let at = query.begin; at < query.end; at++)
-      asked.push({ kind: "overwritten", layer: layer.name, head, place: at + layer.first, weights });
+      asked.push({ kind: "overwritten", layer: layer.name, head, place: begin + at + layer.first, weights });
     this.change([...this.edits, { said: `in head ${name}, “${query.text}” reads only “${keys.text}”`, asked }]);
   }
 

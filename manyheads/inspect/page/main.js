@@ -74,7 +74,10 @@ export class Page {
     const name = (model ?? "").split(/[\\/]/).filter(Boolean).at(-1);
     byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
     document.title = byId("title").textContent;
-    byId("made").textContent = [task, attention.header.note].filter(Boolean).join(" · ");
+    const { note, long } = attention.header;
+    byId("made").textContent = [task, long ? "" : note].filter(Boolean).join(" · ");
+    byId("long").hidden = !long;
+    byId("long-about").textContent = long ? note : "";
     this.order = ["cross", "encoder", "decoder"].filter((part) => attention.parts.includes(part));
     this.order.push(...attention.parts.filter((part) => !this.order.includes(part)));
     if (!this.order.includes(this.state.part)) this.state.part = this.order[0];
@@ -141,7 +144,7 @@ export class Page {
   render() {
     const { attention, state } = this;
     const known = state.heads.split(" ").filter((key) => attention.heads.get(key)?.part === state.part);
-    this.chosen = known.length ? known.slice(0, MOST_HEADS) : [state.heads === ROLLED ? ROLLED : MEAN];
+    this.chosen = known.length ? known.slice(0, MOST_HEADS) : [state.heads === ROLLED && !attention.header.long ? ROLLED : MEAN];
     state.heads = this.chosen.join(" ");
     document.documentElement.dataset.theme = this.theme;
     this.colours = colours(this.theme);
@@ -163,8 +166,9 @@ export class Page {
     writeState({ ...state, part: state.part === this.order[0] ? "" : state.part });
   }
 
-  // "a>b" where two heads of different layers are chosen that read the same tokens.
+  // "a>b" where two heads of different layers are chosen that read the same tokens, all of which are there.
   findPath() {
+    if (this.attention.header.long) return null;
     const [a, b, more] = this.chosen.map((key) => this.attention.heads.get(key));
     if (!a || !b || more || a.layer.layer === b.layer.layer || this.state.part === "cross") return null;
     return a.layer.layer > b.layer.layer ? `${a.key}>${b.key}` : `${b.key}>${a.key}`;
@@ -177,8 +181,8 @@ export class Page {
   }
 
   controls() {
-    const { roll, graph, picture } = this.attention.header;
-    for (const [id, there] of Object.entries({ roll, graph, picture, lines: !this.shaped, units: !this.shaped }))
+    const { roll, graph, picture, long } = this.attention.header;
+    for (const [id, there] of Object.entries({ roll, graph, picture, lines: !this.shaped, units: !this.shaped && !(long?.group > 1) }))
       byId(id).hidden = !there;
     const [, , rows, columns] = this.named(this.state.part);
     for (const button of byId("parts").children) button.ariaPressed = button.dataset.part === this.state.part;
@@ -190,6 +194,7 @@ export class Page {
     byId("words").ariaPressed = this.words;
     byId("pieces").ariaPressed = !this.words;
     byId("mean").ariaPressed = this.chosen[0] === MEAN;
+    byId("rolled").hidden = !!long; // a row of it is not all that is read
     byId("rolled").ariaPressed = this.chosen[0] === ROLLED;
     byId("through").hidden = !this.findPath();
     byId("through").ariaPressed = !!this.state.through;
@@ -277,7 +282,7 @@ export class Page {
   // The cell that was clicked: a live page can let the head read that alone.
   pick() {
     const [row, column] = this.large.here, [{ key }] = this.maps, button = byId("only-this");
-    button.hidden = !this.live || !this.attention.heads.has(key) || !!this.attention.header.picture;
+    button.hidden = !this.live || !this.attention.heads.has(key) || !!this.attention.header.picture || this.attention.header.long?.group > 1;
     button.textContent = `let “${this.units.queries[row].text}” read only “${this.units.keys[column].text}” here`;
     this.picked = { key, query: this.units.queries[row], keys: this.units.keys[column] };
   }
@@ -302,7 +307,7 @@ export class Page {
       about.textContent = this.likely();
     } else {
       const unit = query === null ? this.leastSure() : this.units.queries[query], some = candidates.slice(unit.begin, unit.end);
-      about.textContent = `${query === null ? "The model was least sure here: " : ""}“${unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
+      about.textContent = `${query === null ? "The model was least sure here: " : ""}“${some[0].of ?? unit.text}” has ${percent(some.reduce((product, one) => product * one.p, 1))}` +
         (some.length > 1 ? ` in ${some.length} pieces, one after another` : "");
       // Notes and pixels are not written one by one here: none is forced or forbidden.
       const { roll, picture } = this.attention.header;
@@ -317,9 +322,9 @@ export class Page {
   instead(query) {
     const { candidates } = this.attention.header;
     if (!candidates || this.attention.sides(this.state.part).queries !== "written") return "";
-    const { id, p, best } = candidates[this.units.queries[query].begin];
+    const { id, p, best, of } = candidates[this.units.queries[query].begin];
     const others = best.filter(([other]) => ![id].flat().includes(other)).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
-    return `written with ${percent(p)}; next in line: ${others.join(", ")}`;
+    return `${of ? `“${of}” was ` : ""}written with ${percent(p)}; next in line: ${others.join(", ")}`;
   }
 
   leastSure() {

@@ -90,7 +90,7 @@ export function fillRow(table, at, maps, units) {
 
 // The likeliest tokens where this one was written, each with its probability.
 export function fillCandidates(list, candidates, begin, live, tokens) {
-  list.replaceChildren(...candidates.flatMap(({ id, best, p, of }, number) => {
+  list.replaceChildren(...candidates.flatMap(({ id, best, p, of, at }, number) => {
     const written = [id].flat(); // of a pixel, one of each colour
     const rows = Array.isArray(id) || best.some(([other]) => other === id) ? best : [...best.slice(0, -1), [id, tokens[begin + number], p]];
     return rows.map(([other, text, share]) => {
@@ -101,7 +101,7 @@ export function fillCandidates(list, candidates, begin, live, tokens) {
       const track = cell("span", "", { className: "track" });
       track.append(bar);
       item.append(cell("span", of ? `${of}: ${text}` : text, { className: "word", dir: "auto" }), track, cell("span", percent(share), { className: "share" }));
-      if (live) item.append(live.choice(begin + number, other, text, written.includes(other)));
+      if (live) item.append(live.choice(at ?? begin + number, other, text, written.includes(other)));
       return item;
     });
   }));

@@ -15,11 +15,12 @@ from torch import Tensor
 from manyheads.attention.places import graph as join_nodes
 from manyheads.inspect.attention_page import AttentionPage, TokenRow
 from manyheads.inspect.interventions import Intervention, intervening
+from manyheads.inspect.long import MOST_TOKENS
 from manyheads.tasks.graph.batches import GraphBatches
 from manyheads.tasks.graph.picture import place_nodes
 from manyheads.tasks.graph.records import is_smiles, parse_graph
 from manyheads.tasks.graph.schema import RawGraph
-from manyheads.tasks.inspection import MOST_TOKENS, AnyPass, NumberPass, Pass, inspect_pass
+from manyheads.tasks.inspection import AnyPass, NumberPass, Pass, inspect_pass
 
 if TYPE_CHECKING:
     from manyheads.tasks.graph.model import GraphModel

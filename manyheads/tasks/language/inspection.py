@@ -17,9 +17,9 @@ from manyheads.inspect.interventions import (
     intervening,
     sort_tokens,
 )
+from manyheads.inspect.long import LONGEST, Part, fit_page
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.inspection import (
-    MOST_TOKENS,
     STOP,
     Pass,
     inspect_pass,
@@ -43,11 +43,15 @@ PARTS = {
 
 @torch.no_grad()
 def inspect_text(
-    model: LanguageModel, text: str, what_if: Sequence[Intervention], max_new_tokens: int
+    model: LanguageModel,
+    text: str,
+    what_if: Sequence[Intervention],
+    max_new_tokens: int,
+    tokens: Part | None = None,
 ) -> AttentionPage:
     """One pass over the text and what the model writes after it, the likeliest token each time."""
     codec, special = model.task.codec, model.task.codec.special_tokens
-    most = min(MOST_TOKENS, model.task.context)
+    most = min(LONGEST, model.task.context)
     given = codec.encode(text)
     prompt = given[: max(1, most - max_new_tokens)]
     if not [*special.bos, *prompt]:
@@ -76,12 +80,13 @@ def inspect_text(
         "read": text,
         "wrote": codec.render(ids),
         "parts": PARTS,
-        **note_cut(given),
+        **note_cut(given, most=len(prompt)),
     }
     one = Pass(model.network, run, wanted, name, len(read))
-    return inspect_pass(
+    page = inspect_pass(
         one, rows, lambda layer: ("decoder", "written", "so far", first), about, what_if
     )
+    return fit_page(page, tokens)
 
 
 def write_on(

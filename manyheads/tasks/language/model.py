@@ -13,6 +13,7 @@ from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.long import Part
 from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
@@ -134,16 +135,21 @@ class LanguageModel(DraftedModel):
         return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)
 
     def inspect(
-        self, text: str, *, what_if: Sequence[Intervention] = (), max_new_tokens: int = 20
+        self,
+        text: str,
+        *,
+        what_if: Sequence[Intervention] = (),
+        max_new_tokens: int = 20,
+        tokens: Part | None = None,
     ) -> AttentionPage:
         """What every head looks at in a text and in what the model writes after it, as a page.
 
         A notebook shows it, `.save("page.html")` keeps it; `what_if` says what is to be otherwise,
-        as `Off("2.self", 5)` does.
+        as `Off("2.self", 5)` does; `tokens=(600, 1100)` shows that part of a long text in full.
         """
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens counts tokens, got {max_new_tokens}")
-        return inspect_text(self, whole(text, "the text"), what_if, max_new_tokens)
+        return inspect_text(self, whole(text, "the text"), what_if, max_new_tokens, tokens)
 
     def portable(self) -> Portable:
         return describe(self, "decoder", self.task.context, chat=self.chat)

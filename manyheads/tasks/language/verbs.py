@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting, with_default
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
+from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ COMMANDS = "manyheads.tasks.language.commands"
 
 
 @dataclass(frozen=True)
-class InspectLanguageOptions(InspectOptions):
+class InspectLanguageOptions(InspectTextOptions):
     """Show what every head looks at in a text, and in what the model writes after it: a page in one
     file, or live where no file is named.
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from manyheads.decoding.bounds import find_room
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
+from manyheads.inspect.long import LONGEST, Part, fit_page
 from manyheads.tasks.inspection import (
-    MOST_TOKENS,
     AnyPass,
     NumberPass,
     Pass,
@@ -23,14 +23,16 @@ from manyheads.tasks.inspection import (
 PARTS = {"encoder": ["the text reads itself", "text", "who reads", "what is read"]}
 
 
-def inspect_encoder(model: Any, text: str, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+def inspect_encoder(
+    model: Any, text: str, what_if: Sequence[Intervention] = (), tokens: Part | None = None
+) -> AttentionPage:
     """Where the model chooses a class or says a number, heads are ranked by what that loses, or by
     how far it moves.
     """
     codec = model.codec
     special, given = codec.special_tokens, codec.encode(text)
     room = find_room(getattr(model.network, "encoder", model.network))
-    most = min(MOST_TOKENS, getattr(model.task, "room", room) - len(special.encoder_bos) - 1)
+    most = min(LONGEST, getattr(model.task, "room", room) - len(special.encoder_bos) - 1)
     ids = given[:most]
     if not ids:
         raise ValueError("a text to look at has at least one word, a blank one came")
@@ -51,10 +53,11 @@ def inspect_encoder(model: Any, text: str, what_if: Sequence[Intervention] = ())
         "read": text,
         "wrote": wrote,
         "parts": PARTS,
-        **note_cut(given),
+        **note_cut(given, most=most),
     }
     rows = [make_row("text", codec, ids, len(special.encoder_bos), 1)]
-    return inspect_pass(one, rows, lambda layer: ("encoder", "text", "text", 0), about, what_if)
+    page = inspect_pass(one, rows, lambda layer: ("encoder", "text", "text", 0), about, what_if)
+    return fit_page(page, tokens)
 
 
 def choose_pass(model: Any, run: Callable[[int], Tensor], tokens: int) -> tuple[AnyPass, str]:

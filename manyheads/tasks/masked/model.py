@@ -15,6 +15,7 @@ from manyheads.codecs.text import Text
 from manyheads.data.sources import whole
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.long import Part
 from manyheads.modules.config import Pooling
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.masked.inspection import inspect_encoder
@@ -63,12 +64,15 @@ class EncoderModel(Model):
         return vectors[0] if isinstance(texts, str) else vectors
 
     @torch.no_grad()
-    def inspect(self, text: str, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+    def inspect(
+        self, text: str, *, what_if: Sequence[Intervention] = (), tokens: Part | None = None
+    ) -> AttentionPage:
         """What every head looks at, as a page: a notebook shows it, `.save("page.html")` keeps it.
 
-        `what_if` says what is to be otherwise, as `Off("2.self", 5)` does.
+        `what_if` says what is to be otherwise, as `Off("2.self", 5)` does;
+        `tokens=(600, 1100)` shows that part of a long text in full.
         """
-        return inspect_encoder(self, whole(text, "the text"), what_if)
+        return inspect_encoder(self, whole(text, "the text"), what_if, tokens)
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyheads.config.declare import setting
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
+from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,5 @@ class EmbedOptions(Options):
 
 VERBS = {
     "embed": Verb(EmbedOptions, "manyheads.tasks.masked.commands:embed"),
-    "inspect": Verb(InspectOptions, "manyheads.cli.inspect:inspect_text"),
+    "inspect": Verb(InspectTextOptions, "manyheads.cli.inspect:inspect_text"),
 }

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from manyheads.inspect.attention_page import AttentionPage, TokenRow
 from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.long import MOST_TOKENS
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.inspection import MOST_TOKENS, START, Pass, inspect_pass, note_cut
+from manyheads.tasks.inspection import START, Pass, inspect_pass, note_cut
 from manyheads.tasks.music.compose import render_like
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.notes import Piece

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
-from manyheads.tasks.inspection import MOST_TOKENS, Pass, inspect_pass, make_row, note_cut
+from manyheads.inspect.long import MOST_TOKENS
+from manyheads.tasks.inspection import Pass, inspect_pass, make_row, note_cut
 from manyheads.tasks.masked.inspection import PARTS
 from manyheads.tasks.pointing.questions import frame_question
 

@@ -20,10 +20,10 @@ from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.interventions import Intervention
+from manyheads.inspect.long import MOST_TOKENS as MOST_INSPECTED
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.drafted import DraftedModel
-from manyheads.tasks.inspection import MOST_TOKENS as MOST_INSPECTED
 from manyheads.tasks.inspection import note_cut
 from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
