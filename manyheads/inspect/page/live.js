@@ -20,6 +20,7 @@ class Live {
     find("model").addEventListener("change", () => this.choose());
     find("ask").addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
     find("long").addEventListener("submit", (event) => { event.preventDefault(); this.showPart(find("tokens").value); });
+    find("around").addEventListener("click", () => { find("tokens").value = this.around(); this.showPart(this.around()); });
     find("off").addEventListener("click", () => this.toggleOff());
     find("only-this").addEventListener("click", () => this.readOnly());
     find("save").addEventListener("click", () => this.save());
@@ -128,6 +129,18 @@ class Live {
   controls([{ key }]) {
     find("off").hidden = !this.page.attention.heads.has(key);
     find("off").textContent = { "": "switch it off", zero: "let it read all alike", mean: "on again" }[this.offBy(key)];
+    const { pinned, units, attention: { header: { long } } } = this.page;
+    find("around").hidden = !long || (long.group > 1 && !pinned);
+    find("around").textContent = long?.group > 1 && pinned ? `those around “${units[pinned.side][pinned.at].text}”` : "all";
+  }
+
+  // The tokens at the middle of which the pinned group stands; of a page that shows a part, all.
+  around() {
+    const { pinned, units, attention: { header: { long } } } = this.page;
+    if (long.group === 1 || !pinned) return "";
+    const middle = units[pinned.side][pinned.at].begin * long.group;
+    const first = Math.max(0, Math.min(long.tokens - 512, middle - 256));
+    return `${first}:${first + 512}`;
   }
 
   offBy(key) {
