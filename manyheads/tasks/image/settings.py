@@ -227,6 +227,7 @@ class ImageRecipe(Recipe):
             "ema": 0.99,
         },
         validations=10,
+        warmup=(100, 2000, 10),  # sooner, the loss jumps up
     )
     many_tokens = 200_000_000
 
