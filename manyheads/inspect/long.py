@@ -25,6 +25,11 @@ def fit_page(page: AttentionPage, part: Part | None = None) -> AttentionPage:
     if part is None and count <= MOST_TOKENS:
         return page
     first, last = (0, count) if part is None else read_part(part, count)
+    for row in page.rows:
+        if first >= len(row.tokens):
+            raise ValueError(
+                f"tokens {first}:{last} are none of those {row.label}, which has {len(row.tokens)}"
+            )
     size = -(-(last - first) // MOST_TOKENS)
     spans = {
         row.label: [

@@ -86,10 +86,18 @@ def test_no_text_stands_in_the_file_as_markup(model: Translator) -> None:
     assert header["read"] == HOSTILE
 
 
-def test_a_long_text_is_cut_to_what_a_page_shows(model: Translator) -> None:
-    header, _ = read_payload(model.inspect("Hund " * 2000, "dog").payload())
-    assert len(header["sides"]["source"]["tokens"]) == 512 + 1
-    assert "512" in header["note"]
+def test_a_long_text_is_cut_and_seen_in_groups_or_in_part(model: Translator) -> None:
+    text = "Hund " * 700
+    count = len(model.task.codecs.source.encode(text)) + 1
+    header, _ = read_payload(model.inspect(text, "dog").payload())
+    assert len(header["sides"]["source"]["tokens"]) == -(-count // 2) <= 512
+    assert "groups of 2 tokens" in header["note"]
+    header, _ = read_payload(model.inspect(text, "dog", tokens=(0, 20)).payload())
+    assert len(header["sides"]["source"]["tokens"]) == 20
+    with pytest.raises(ValueError, match="tokens 20:40 are none of those written, which has"):
+        model.inspect(text, "dog", tokens=(20, 40))
+    header, _ = read_payload(model.inspect("Hund " * 9000, "dog").payload())
+    assert "the first 2,048 of" in header["note"]
 
 
 def test_several_sentences_are_read_at_once_and_the_page_says_so(model: Translator) -> None:

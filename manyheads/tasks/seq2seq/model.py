@@ -20,7 +20,8 @@ from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.interventions import Intervention
-from manyheads.inspect.long import MOST_TOKENS as MOST_INSPECTED
+from manyheads.inspect.long import LONGEST, fit_page
+from manyheads.inspect.long import Part as PagePart
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
 from manyheads.tasks.drafted import DraftedModel
@@ -268,11 +269,13 @@ class Translator(DraftedModel):
         *,
         what_if: Sequence[Intervention] = (),
         beam: int = BEAM,
+        tokens: PagePart | None = None,
     ) -> AttentionPage:
         """What every head looked at, as a page: a notebook shows it, `.save("page.html")` keeps it.
 
         What is looked at is what the model writes, unless other words are given as `written`;
-        `what_if` says what is to be otherwise, as `Off("decoder.2.cross", 5)` does.
+        `what_if` says what is to be otherwise, as `Off("decoder.2.cross", 5)` does. Of a long text
+        some `tokens` are shown, (600, 1100), or all in groups.
         """
         if isinstance(self.network, ParallelNetwork):
             raise ValueError(
@@ -285,14 +288,15 @@ class Translator(DraftedModel):
             raise ValueError("a text to look at has at least one word, a blank one came")
         about: dict[str, Any] = {"model": self.name, "task": self.kind, "read": text}
         if written is None:
-            ids, about["beam"] = write_traced(self, read[:MOST_INSPECTED], beam, what_if)
+            ids, about["beam"] = write_traced(self, read[:LONGEST], beam, what_if)
         else:
             ids = target.encode(whole(written, "what is written"))
         about["wrote"] = target.render(ids)
-        about |= note_cut(read, ids)
+        about |= note_cut(read, ids, most=LONGEST)
         if self.kind == "translation" and len(list(sentences(text))) > 1:
             about.setdefault("note", "read at once; translate reads each sentence by itself")
-        return inspect_pair(self, read[:MOST_INSPECTED], ids[:MOST_INSPECTED], about, what_if)
+        page = inspect_pair(self, read[:LONGEST], ids[:LONGEST], about, what_if)
+        return fit_page(page, tokens)
 
     def best(self, ids: Ids) -> list[int]:
         ((best, *_),) = write_targets(self.network, [ids], special=self.special_tokens)

@@ -9,7 +9,7 @@ from typing import Any, Self
 from manyheads.config.declare import setting, with_default
 from manyheads.decoding.config import BEAM, SEARCH, DecodingConfig, choose_beam
 from manyheads.tasks.recipe import Options, Verb
-from manyheads.tasks.verbs import InspectOptions, refuse_unwritable
+from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class DistillOptions(Options):
 
 
 @dataclass(frozen=True)
-class InspectTranslationOptions(InspectOptions):
+class InspectTranslationOptions(InspectTextOptions):
     """Show what every head looks at while the model writes: a page in one file, or live where no
     file is named, to type, click and change.
 
