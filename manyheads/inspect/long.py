@@ -40,7 +40,9 @@ def fit_page(page: AttentionPage, part: Part | None = None) -> AttentionPage:
     }
     signs = {row.label: row.signs for row in page.rows}
     about = {**page.about, "long": {"tokens": count, "first": first, "group": size}}
-    about["note"] = "; ".join(filter(None, [about.get("note"), describe_part(about["long"], last)]))
+    shortest = min(len(row.tokens) for row in page.rows)
+    told = describe_part(about["long"], last, shortest)
+    about["note"] = "; ".join(filter(None, [about.get("note"), told]))
     for row in page.rows:
         if row.label == "written":
             about |= join_output(about, row, spans[row.label])
@@ -67,11 +69,11 @@ def read_part(asked: Part, count: int) -> tuple[int, int]:
     return first, last
 
 
-def describe_part(long: Mapping[str, int], last: int) -> str:
+def describe_part(long: Mapping[str, int], last: int, shortest: int) -> str:
     first, size, count = long["first"], long["group"], long["tokens"]
     if size == 1:
         return f"tokens {first}:{last} of {count:,}; what they read of others is not shown"
-    middle = (count - MOST_TOKENS) // 2
+    middle = max(0, (shortest - MOST_TOKENS) // 2)  # there, each side has tokens
     return (
         f"groups of {size} tokens, the largest weight of each; "
         f"--tokens {middle}:{middle + MOST_TOKENS} shows a part token by token"

@@ -92,6 +92,7 @@ def test_a_long_text_is_cut_and_seen_in_groups_or_in_part(model: Translator) -> 
     header, _ = read_payload(model.inspect(text, "dog").payload())
     assert len(header["sides"]["source"]["tokens"]) == -(-count // 2) <= 512
     assert "groups of 2 tokens" in header["note"]
+    assert "--tokens 0:512 shows a part" in header["note"]
     header, _ = read_payload(model.inspect(text, "dog", tokens=(0, 20)).payload())
     assert len(header["sides"]["source"]["tokens"]) == 20
     with pytest.raises(ValueError, match="tokens 20:40 are none of those written, which has"):
