@@ -135,7 +135,9 @@ class Bounds:
     def rule_out_line(self, logs: Tensor, written: int) -> Tensor:
         """The same for one sequence, logs (T, V) of the token after so many, after one more, ..."""
         placed = self.forced or self.forbidden or (self.prefix and self.prefix[0])
-        if written and written >= self.shortest and not placed:
+        if written >= self.shortest and not placed:
+            if not written:
+                self.check(logs.shape[1])
             return forbid(logs, self.never)
         for i in range(len(logs)):
             self.rule_out(logs[i : i + 1], written + i, [0])

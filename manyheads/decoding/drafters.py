@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from manyheads.decoding.config import DRAFTERS
 from manyheads.decoding.draft_table import NO_TABLE, DraftTable
 from manyheads.decoding.drafts import Draft, Drafter, DraftPace
+from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.step import RewindableStep
 
 ORDERS = 4, 3, 2, 1  # tokens by which what follows is looked up, the most first
@@ -149,7 +151,10 @@ class Smaller:
         self.begin, self.pace = begin, DraftPace()
 
     def start(self, source: Sequence[int]) -> Draft:
-        return SmallerDraft(*self.begin(source))
+        step, begun = self.begin(source)
+        if isinstance(step, GraphedStep):
+            return GraphedDraft(step, begun, self.pace)
+        return SmallerDraft(step, begun)
 
 
 class SmallerDraft:
@@ -178,6 +183,29 @@ class SmallerDraft:
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
         """It sees what was kept when it is asked next."""
+
+
+class GraphedDraft:
+    """Of one sequence, by a step that is recorded: nobody waits for what it guesses."""
+
+    def __init__(self, step: GraphedStep, begun: list[int], pace: DraftPace):
+        self.step, self.begun, self.pace = step, begun, pace
+        self.right = 0  # tokens that it has read and that were kept
+        self.asked = False
+
+    def propose(self, ids: Sequence[int], most: int) -> list[int] | Tensor:
+        wanted = [*self.begun, *ids]
+        most = min(most, self.pace.ahead, self.step.longest - len(wanted))
+        if most < 1:
+            return []
+        self.step.crop(min(self.right, len(wanted) - 1))  # the last one is always read anew
+        self.asked = True
+        return self.step.guess(wanted[self.step.length :], most)
+
+    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+        if self.asked:  # the last token that was kept is another than it guessed
+            self.right = min(self.step.length, len(self.begun) + len(ids) - 1)
+            self.asked = False
 
 
 def count_same(one: Sequence[int], other: Sequence[int]) -> int:

@@ -23,6 +23,7 @@ from manyheads.decoding.config import Sampling
 from manyheads.decoding.greedy import Over, Paper, choose_likeliest
 from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
+from manyheads.devices import send
 
 AHEAD = 7  # tokens that are guessed at most
 WORTH = 0.35  # tokens that are kept of a guess, for a pass of several to pay
@@ -53,6 +54,11 @@ class DraftPace:
         self.resting, self.pause = 0, 1
         self.counts = DraftCounts()
 
+    @property
+    def ahead(self) -> int:
+        """Tokens that are worth a guess each, where every one takes as long."""
+        return 1 + round(1.5 * self.kept)
+
     def note(self, guessed: int, kept: int) -> None:
         if not guessed:
             self.resting -= 1
@@ -62,10 +68,14 @@ class DraftPace:
         self.resting = self.pause if self.pause > 1 else 0
 
 
+# Tokens; on the device (T,) where nobody has waited for them yet.
+Guesses = list[int] | Tensor
+
+
 class Draft(Protocol):
     """The guesses for one sequence."""
 
-    def propose(self, ids: Sequence[int], most: int) -> list[int]:
+    def propose(self, ids: Sequence[int], most: int) -> Guesses:
         """What may follow these tokens: as many as it is sure enough of, or none."""
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
@@ -96,7 +106,7 @@ Chooser = Callable[[Tensor, int], DraftChoices]
 def choose_greedily(logs: Tensor, written: int) -> DraftChoices:
     best = logs.topk(min(2, logs.shape[1]))
     tokens, values = best.indices[:, 0].tolist(), best.values.tolist()
-    if len(logs) == 1:  # of equal ones the same as without a draft
+    if len(logs) == 1 or logs.is_cuda:  # of equal ones the same as without a draft
         tokens = choose_likeliest(logs, [0]).tolist()
     margins = [first - second[0] if second else math.inf for first, *second in values]
     return DraftChoices(tokens, [first for first, *_ in values], margins)
@@ -171,12 +181,22 @@ class DraftedWriting:
         while paper.going:
             had = len(paper.ids)
             guess = self.guess(before)
-            ids = torch.cat([start, start.new_tensor([[*paper.ids, *guess]])], 1)[:, self.read :]
+            ids = self.list_unread(start, guess)
             if not self.take(self.pass_over(ids, len(guess)), guess):
                 self.take(self.read_exactly(start), [])
             elif paper.going:
                 self.rewind(before + len(paper.ids) - 1)
             yield [*zip(paper.ids[had:], paper.logs[had:], strict=True)]
+
+    def list_unread(self, start: Tensor, guess: Guesses) -> Tensor:
+        """What was not read yet, and the guesses (1, T)."""
+        told, parts = max(0, self.read - start.shape[1]), [start[:, self.read :]]
+        new = [*self.paper.ids[told:], *(() if isinstance(guess, Tensor) else guess)]
+        if new:
+            parts.append(send(torch.tensor([new]), start.device))
+        if isinstance(guess, Tensor):
+            parts.append(guess[None])
+        return torch.cat(parts, 1) if len(parts) > 1 else start[:, self.read :]
 
     def pass_over(self, ids: Tensor, guessed: int) -> Tensor:
         """One pass over new tokens (1, T) -> logits of what follows the last but guesses, and each
@@ -184,7 +204,8 @@ class DraftedWriting:
         logits = self.step.read(ids)[0, -guessed - 1 :]
         exact = self.read == self.exact and not guessed and (ids.shape[1] == 1 or not self.read)
         self.read += ids.shape[1]
-        self.exact = self.read if exact else self.exact
+        alike = getattr(self.step, "alike", False)  # then it is no matter how many come at once
+        self.exact = self.read if exact or alike else self.exact
         self.counts.passes += 1
         return logits
 
@@ -210,7 +231,7 @@ class DraftedWriting:
             self.step.crop(length)
         self.read, self.exact = length, min(length, self.exact)
 
-    def guess(self, before: int) -> list[int]:
+    def guess(self, before: int) -> Guesses:
         ids = self.paper.ids
         room = min(AHEAD, self.paper.limit - len(ids) - 1)
         # A long start is read by itself, so that it need not be read again.
@@ -218,18 +239,20 @@ class DraftedWriting:
             return []
         return self.draft.propose(ids, room)[:room]
 
-    def take(self, logits: Tensor, guess: list[int]) -> bool:
+    def take(self, logits: Tensor, guess: Guesses) -> bool:
         """Write what the model chooses after each right guess; whether it was sure to the end."""
         paper, exact = self.paper, self.read == self.exact
         had = len(paper.ids)
         logs = self.bounds.rule_out_line(to_log_probs(logits.contiguous()), had)
         tokens, found, margins = self.choose(logs, had)
+        guess = guess.tolist() if isinstance(guess, Tensor) else guess
         bound, kept, sure = MARGINS[logits.dtype], 0, True
         for token, log, margin, guessed in zip(tokens, found, margins, [*guess, None], strict=True):
             sure = exact or not margin <= bound
             if not sure:
                 break
-            self.counts.margin = self.counts.margin if exact else min(self.counts.margin, margin)
+            if guess or not exact:
+                self.counts.margin = min(self.counts.margin, margin)
             paper.take(0, [token], [log])
             kept += 1
             if paper.going and self.over is not None:

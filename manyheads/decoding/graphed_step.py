@@ -4,12 +4,17 @@ A decoder of six layers starts hundreds of kernels for a token, each of which ru
 than its start takes. Recorded, the host starts them all at once; greedy, beam and sampling go on as
 they are, over a step that is only faster. Elsewhere than on CUDA the same code runs as it stands.
 
-R rows there is room for, S slots of the cache, M tokens of the memory, L layers.
+A sequence that is written by itself has several lanes, a token in each: guesses are read beside the
+token before them. Without guesses the other lanes run idle, so that a token is scored to the bit
+alike, by itself or among others.
+
+R rows there is room for, S slots of the cache, M tokens of the memory, L lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -26,13 +31,15 @@ from manyheads.attention.places import Grid, Pairs, line
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.cuda_graph import WARM_UPS, swap_kernel
 from manyheads.decoding.step import CachedStep
+from manyheads.devices import send
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Memory
-from manyheads.modules.transformer import Decoder, Tokens
+from manyheads.modules.transformer import Decoder
 
 SLOTS = 64  # a cache has a multiple of it
 MEMORY = 32  # the same of a memory
 SHARE = 8  # of the device's memory, one part is for what recordings keep
+LANES = 8  # tokens that one sequence by itself reads at once: a pass of one takes as long
 
 
 class FastestStep(Fastest):
@@ -73,28 +80,33 @@ class GraphedRows:
         weight = next(decoder.parameters())
         rows, slots, tokens = size
         blocks = cast(list[Block], decoder.stack.blocks)
+        self.alone = rows == 1 and has_lanes(decoder) and slots < find_room(decoder)
+        lanes = LANES if self.alone else rows
 
         def make_buffers(parts: list[Any], count: int) -> dict[int, KeyValue]:
-            made = [(rows, part.part.key_heads, count, part.part.channels) for part in parts]
+            made = [(lanes, part.part.key_heads, count, part.part.channels) for part in parts]
             return {i: (weight.new_zeros(x), weight.new_zeros(x)) for i, x in enumerate(made)}
 
         whole: Any = {"dtype": torch.long, "device": weight.device}
-        self.ids, self.place = torch.zeros(rows, 1, **whole), torch.zeros(1, **whole)
-        self.parents = torch.zeros(rows, **whole)
+        self.ids, self.parents = torch.zeros(lanes, 1, **whole), torch.zeros(lanes, **whole)
+        itself = torch.arange(lanes, device=weight.device)[:, None]
         # Where each row finds what it has written: beams that change places move these numbers.
-        self.lineage = torch.zeros(rows, slots, **whole)
-        self.itself = torch.arange(rows, device=weight.device)[:, None]
-        self.lengths = torch.ones(rows, **whole)
+        self.lineage, self.itself = torch.zeros(lanes, slots, **whole), itself
+        # Lanes are at a place each, and every one of them finds what the others have written.
+        self.ahead = itself if self.alone else torch.zeros(1, **whole)
+        self.place = self.ahead.clone()
+        self.writers = itself.T.expand(lanes, -1).contiguous() if self.alone else itself
+        self.lengths = torch.ones(lanes, **whole)
         self.cache = Static(line(slots, device=weight.device))
         self.cache.own = make_buffers([block.self_attention for block in blocks], slots)
         self.cache.memory = make_buffers([block.cross_attention for block in blocks], tokens)
         # Its keys and values are in the cache: the states themselves are not read again.
-        states = weight.new_zeros(1, 1, decoder.stack.width).expand(rows, tokens, -1)
+        states = weight.new_zeros(1, 1, decoder.stack.width).expand(lanes, tokens, -1)
         self.memory = Memory(states, line(tokens, device=weight.device), Lengths(self.lengths))
         self.at = Grid(self.place, (self.place,), (slots,))
-        self.logits = weight.new_zeros(0)
+        self.states = self.logits = weight.new_zeros(0)
         self.kernel = FastestStep(self.lineage)
-        self.by_lineage = self.reads_by_lineage(weight)
+        self.by_lineage = reads_by_lineage(decoder, lanes, self.at, self.cache.places, self.kernel)
         self.play = self.record(self.compute)
         self.move = self.record(self.reorder)
 
@@ -103,22 +115,33 @@ class GraphedRows:
         held = [*self.cache.own.values(), *self.cache.memory.values()]
         return sum(x.numel() * x.element_size() for pair in held for x in pair)
 
-    def reads_by_lineage(self, weight: Tensor) -> bool:
-        """Whether every layer finds what it has written by its row of the table."""
-        stack, keys = self.decoder.stack, self.cache.places
-        layers = [block.self_attention.part for block in cast(list[Block], stack.blocks)]
-        works = (
-            layer.work(pattern, Pairs(self.size.rows, layer.heads, self.at, keys), weight)
-            for layer, pattern in zip(cast(list[Attention], layers), stack.patterns, strict=True)
-        )
-        own = isinstance(stack.kernel, Fastest)
-        return own and all(
-            choose(work, self.kernel.kernels()).kernel is self.kernel.single for work in works
-        )
-
     def compute(self) -> None:
-        self.lineage.index_copy_(1, self.place, self.itself)
-        self.logits = self.decoder(Tokens(self.ids, self.at), self.memory, self.cache)[:, -1]
+        self.lineage.index_copy_(1, self.place.flatten(), self.writers)
+        tokens = self.ids, self.at, Everything()
+        self.states = self.decoder.states(*tokens, None, self.memory, self.cache)
+        self.logits = self.decoder.head(self.states)[:, -1]
+
+    def put(self, ids: Tensor, place: int) -> None:
+        """Tokens (B, 1), or those of the lanes (1, T), from this place on."""
+        self.ids[: ids.numel()] = ids.view(-1, 1)
+        torch.add(self.ahead, place, out=self.place)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether a token is scored to the bit alike, by itself and among others; tried out, on a
+        cache that holds nothing yet."""
+        if not self.alone:
+            return False
+        some = torch.arange(LANES, device=self.ids.device)[None]
+        self.put(some, 0)
+        self.play()
+        among = self.logits.clone()
+        for lane in range(LANES):
+            self.put(some[:, lane : lane + 1], lane)
+            self.play()
+            if not torch.equal(self.logits[0], among[lane]):
+                return False
+        return True
 
     def reorder(self) -> None:
         if self.by_lineage:
@@ -129,7 +152,7 @@ class GraphedRows:
     @torch.no_grad()
     def record(self, run: Callable[[], None]) -> Callable[[], None]:
         if not self.ids.is_cuda:
-            return run
+            return partial(self.run_plainly, run)
         with swap_kernel(self.decoder, self.kernel):
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
@@ -141,6 +164,28 @@ class GraphedRows:
             with torch.cuda.graph(graph):
                 run()
         return graph.replay
+
+    @cached_property
+    def guess_on(self) -> Callable[[], None]:
+        """Recorded: read a token, and put the likeliest one after it in its place."""
+        self.count = torch.zeros(1, dtype=torch.long, device=self.ids.device)
+        self.guesses = torch.zeros(LANES, dtype=torch.long, device=self.ids.device)
+        self.put(self.ids[:1], 0)  # it goes on from there while it warms up
+        return self.record(self.guess_next)
+
+    def guess_next(self) -> None:
+        self.compute()
+        token = self.logits[:1].argmax(-1)
+        self.guesses.index_copy_(0, self.count % LANES, token)  # warming up goes past the last
+        self.ids.copy_(token.expand_as(self.ids))
+        self.count.add_(1)
+        self.place.add_(1)
+
+    def run_plainly(self, run: Callable[[], None]) -> None:
+        with swap_kernel(
+            self.decoder, self.kernel if self.by_lineage else self.decoder.stack.kernel
+        ):
+            run()
 
     def held(self) -> dict[int, KeyValue]:
         """Keys and values, each row's own in its row."""
@@ -154,7 +199,9 @@ class GraphedRows:
         return {i: (gathered(key), gathered(value)) for i, (key, value) in self.cache.own.items()}
 
     def fill(self, own: Any, memory: Any, lengths: Tensor, rows: Tensor, length: int) -> None:
-        """These rows of what another cache holds, into the first rows of this one."""
+        """These rows of what another cache holds, into the first rows of this one; what there is
+        of one sequence into every lane."""
+        rows = rows.expand(LANES) if self.alone else rows
         self.lineage.copy_(self.itself.expand_as(self.lineage))
         for mine, theirs in ((self.cache.own, own), (self.cache.memory, memory)):
             for layer, pair in theirs.items():
@@ -179,37 +226,63 @@ class GraphedRows:
 class GraphedStep(CachedStep):
     """A step that is recorded; what a start has before its last token is read at once."""
 
-    def __init__(self, decoder: Decoder, memory: Memory, longest: int):
-        """Where `longest` are the tokens that it will read, those of the start among them."""
+    def __init__(self, decoder: Decoder, memory: Memory, longest: int, drafted: int = 0):
+        """Where `longest` are the tokens that it will read, those of the start among them; after
+        a start of `drafted` tokens several come at once."""
         super().__init__(decoder, memory)
-        self.longest, self.rows = longest, 0
+        self.longest, self.drafted, self.rows = longest, drafted, 0
         self.graphed: GraphedRows | None = None
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
-        if self.graphed is None and ids.shape[1] != 1:
+        if self.graphed is None and ids.shape[1] != 1 and self.drafted != 1:
             logits = super().read(ids)
             self.rows = len(ids)
             return logits
-        if ids.shape[1] != 1 or self.length >= self.longest:
+        if self.length + ids.shape[1] > self.longest or (ids.shape[1] != 1 and not self.drafted):
             raise ValueError(
                 f"a recorded step reads one token at a time, up to {self.longest}; "
                 f"{ids.shape[1]} came after {self.length}"
             )
         graphed = self.graphed or self.begin(len(ids))
-        graphed.ids[: len(ids)] = ids
-        graphed.place.fill_(self.length)
+        if ids.shape[1] > (LANES if graphed.alone else 1):
+            parts = ids.split(LANES if graphed.alone else 1, 1)
+            return torch.cat([self.read(part).clone() for part in parts], 1)
+        graphed.put(ids, self.length)
         graphed.play()
-        self.length += 1
-        return graphed.logits[: len(ids), None]
+        self.length += ids.shape[1]
+        call_hooks(graphed, ids.shape[1])
+        return graphed.logits[: ids.numel()].view(*ids.shape, -1)
 
-    def begin(self, rows: int) -> GraphedRows:
+    @property
+    def alike(self) -> bool:
+        """Whether a token is scored to the bit alike, by itself and among others."""
+        return self.graphed is not None and self.graphed.alike
+
+    def guess(self, new: Sequence[int], most: int) -> Tensor:
+        """What it finds likeliest after these tokens, one after another (most,): on the device, so
+        that nobody waits for it."""
+        assert self.memory is not None
+        start = send(torch.tensor([new]), self.memory.states.device)
+        graphed = self.graphed or self.begin(1, guesses=True)
+        if len(new) > 1:
+            self.read(start[:, :-1])
+        graphed.put(start[:, -1:], self.length)
+        graphed.count.zero_()
+        for _ in range(most):
+            graphed.guess_on()
+        self.length += most
+        return graphed.guesses[:most].clone()
+
+    def begin(self, rows: int, guesses: bool = False) -> GraphedRows:
         """From the cache that grew, if anything was read, into one that a recording reads."""
         self.rows, grown = rows, cast(Growing, self.cache)
         assert self.memory is not None
         own = {i: (key.held(), value.held()) for i, (key, value) in grown.own.items()}
         lengths = lengths_of(self.memory, rows)
         graphed = self.find(rows, self.memory.states.shape[1])
+        if self.drafted or guesses:  # before there is something in the cache
+            _ = graphed.guess_on if guesses else graphed.alike
         every = torch.arange(rows, device=lengths.device)
         graphed.fill(own, grown.memory or self.remember(), lengths, every, self.length)
         self.graphed = graphed
@@ -228,7 +301,8 @@ class GraphedStep(CachedStep):
 
     def find(self, rows: int, tokens: int) -> GraphedRows:
         decoder = cast(Decoder, self.decoder)
-        size = StepSize.around(rows, self.longest, tokens)
+        spare = LANES - 1 if rows == 1 else 0  # where lanes that run idle write
+        size = StepSize.around(rows, self.longest + spare, tokens)
         slots = min(size.slots, find_room(decoder))  # learned places end
         return find_recording(decoder, size._replace(slots=slots))
 
@@ -258,6 +332,13 @@ class GraphedStep(CachedStep):
             super().crop(length)
         else:
             self.length = length
+
+
+def call_hooks(graphed: GraphedRows, tokens: int) -> None:
+    """Those of the head, with its states of these lanes (1, T, D): what is played calls none."""
+    head = graphed.decoder.head
+    for hook in head._forward_pre_hooks.values():
+        hook(head, (graphed.states[:tokens].transpose(0, 1),))
 
 
 def lengths_of(memory: Memory, rows: int) -> Tensor:
@@ -305,6 +386,34 @@ def most_bytes() -> int:
     cuda = torch.cuda.is_available()
     total = torch.cuda.get_device_properties("cuda").total_memory if cuda else 2**33
     return int(total) // SHARE
+
+
+def reads_by_lineage(
+    decoder: Decoder, rows: int, at: Grid, slots: Grid, kernel: FastestStep
+) -> bool:
+    """Whether every layer finds what it has written by its row of the table."""
+    stack, weight = decoder.stack, next(decoder.parameters())
+    layers = [block.self_attention.part for block in cast(list[Block], stack.blocks)]
+    works = (
+        layer.work(pattern, Pairs(rows, layer.heads, at, slots), weight)
+        for layer, pattern in zip(cast(list[Attention], layers), stack.patterns, strict=True)
+    )
+    own = isinstance(stack.kernel, Fastest)
+    return own and all(choose(work, kernel.kernels()).kernel is kernel.single for work in works)
+
+
+LANED: WeakKeyDictionary[nn.Module, tuple[torch.device, bool]] = WeakKeyDictionary()
+
+
+def has_lanes(decoder: Any) -> bool:
+    """Whether a sequence by itself reads several tokens at once; asked once."""
+    device = next(decoder.parameters()).device
+    if decoder not in LANED or LANED[decoder][0] != device:
+        place = torch.zeros(LANES, 1, dtype=torch.long, device=device)
+        kernel = FastestStep(place.expand(-1, SLOTS))
+        at, slots = Grid(place, (place,), (SLOTS,)), line(SLOTS, device=device)
+        LANED[decoder] = device, reads_by_lineage(decoder, LANES, at, slots, kernel)
+    return LANED[decoder][1]
 
 
 def can_be_graphed(decoder: Any, memory: Memory) -> bool:

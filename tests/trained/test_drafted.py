@@ -32,9 +32,13 @@ def author(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return load(books.language(tmp_path_factory.getbasetemp()), "cpu")
 
 
+@pytest.mark.parametrize("recorded", ["cuda", "cpu"])  # by a step that is recorded on a GPU
 @pytest.mark.parametrize("draft", ["again", "lookup", "model"])
 @pytest.mark.parametrize("how", [{}, {"temperature": 1.5, "seed": 3}, {"repetition_penalty": 1.3}])
-def test_translations_are_the_same(translator: Translator, draft: str, how: Any) -> None:
+def test_translations_are_the_same(
+    translator: Translator, draft: str, how: Any, recorded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.tasks.seq2seq.writing.RECORDED_ON", (recorded,))
     translator.add_drafter("model", translator)
     wanted = translator.translate(SOURCES, beam=1, **how)
     assert translator.translate(SOURCES, draft=draft, **how) == wanted

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Feature
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton
+from manyheads.attention.kernels.base import (
+    Plan,
+    Scoring,
+    Work,
+    lacks,
+    lacks_triton,
+    repeat_heads,
+)
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import Grid
 
@@ -21,7 +28,8 @@ ABLE: frozenset[Feature] = frozenset({"gradient"})  # asked for where nobody tur
 class Single:
     """A Triton kernel on CUDA, forward only: how far a cache is filled is read on the device.
 
-    Not among those that `choose` looks at: only a step that is recorded gains from it.
+    Not among those that `choose` looks at: only a step that is recorded gains from it. By a table
+    of rows it computes on a CPU, too, plainly, so that what is recorded can be tried there.
     """
 
     name = "single"
@@ -41,7 +49,8 @@ class Single:
             return "it takes one query, over slots in their order from the first on"
         if work.dtype == torch.float64:
             return "it computes in 32 bits, these tensors have 64"
-        return lacks_triton(work)
+        plain = self.rows is not None and work.device.type == "cpu"
+        return "" if plain else lacks_triton(work)
 
     def cost(self, work: Work) -> float:
         return 0.5
@@ -66,9 +75,21 @@ class Single:
 )
 def one_query(*inputs: Any) -> Tensor:
     """(B, H, 1, C), two of (B, G, S, C), place (1,) or (B, 1), rows (B, S) -> (B, H, 1, C)"""
+    if inputs[0].device.type == "cpu":
+        return one_query_plainly(*inputs)
     from manyheads.attention.kernels.triton.single import launch
 
     return launch(*inputs)
+
+
+def one_query_plainly(
+    query: Tensor, key: Tensor, value: Tensor, place: Tensor, rows: Tensor, scale: float
+) -> Tensor:
+    slots, groups = torch.arange(key.shape[2]), query.shape[1] // key.shape[1]
+    key, value = (repeat_heads(x[rows, :, slots].transpose(1, 2), groups) for x in (key, value))
+    scores = scale * query @ key.transpose(2, 3)  # (B, H, 1, S)
+    empty = slots > place.view(-1, 1)  # (1, S) or (B, S)
+    return scores.masked_fill(empty[:, None, None], -torch.inf).softmax(-1) @ value
 
 
 @one_query.register_fake

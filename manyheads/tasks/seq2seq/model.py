@@ -16,7 +16,7 @@ from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, cho
 from manyheads.decoding.draft_heads import HeadDrafter
 from manyheads.decoding.drafters import make_drafter
 from manyheads.decoding.drafts import Drafter
-from manyheads.decoding.step import CachedStep, RewindableStep
+from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
 from manyheads.inspect.interventions import Intervention
@@ -33,7 +33,7 @@ from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, read_drafts
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.writing import Ids, write_targets
+from manyheads.tasks.seq2seq.writing import Ids, make_draft_step, write_targets
 from manyheads.tasks.words import units
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Translator(DraftedModel):
         reads, writes = self.special_tokens
         read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
         memory = self.network.encode(read.to(self.device))
-        return CachedStep(self.network.decoder, memory), [*writes.bos]
+        return make_draft_step(self.network.decoder, memory, len(source)), [*writes.bos]
 
     def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:
         """What was written so far, and for a part more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.drafts import Drafter
-from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
+from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed, has_lanes
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
@@ -25,6 +24,7 @@ from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
 
 Ids = Sequence[int]
 LOOP = 64  # tokens that only repeat each other end a text
+RECORDED_ON = ("cuda",)  # devices
 
 
 @torch.no_grad()
@@ -49,9 +49,8 @@ def write_targets(
     network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
-    if device.type == "cuda" and isinstance(network.decoder, Decoder):
-        # A recorded step is faster than the fewest passes that are not.
-        drafter, how = None, replace(how, draft="")
+    if device.type in RECORDED_ON and not reads_ahead(network.decoder):
+        drafter = None  # a recorded step is faster than the fewest passes that are not
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
     else:
@@ -70,7 +69,8 @@ def write_targets(
             min(find_longest(how, len(sources[i]), len(begun)), find_room(network.decoder))
             for i, begun in zip(rows, prefix, strict=True)
         ]
-        step = make_step(network.decoder, memory, how, start.shape[1] + max(longest))
+        drafted = start.shape[1] if drafter is not None else 0
+        step = make_step(network.decoder, memory, how, start.shape[1] + max(longest), drafted)
         if how.repetition_penalty != 1:
             step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         loop = LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0
@@ -96,15 +96,31 @@ def refuse_parallel(how: DecodingConfig) -> None:
             )
 
 
-def make_step(decoder: Any, memory: Memory, how: DecodingConfig, longest: int) -> RewindableStep:
+def make_step(
+    decoder: Any, memory: Memory, how: DecodingConfig, longest: int, drafted: int = 0
+) -> RewindableStep:
     """On a GPU it is recorded; on a CPU the beams of a sentence are branches, which takes a mask
-    and saves the copies. No sequence reads more than the `longest`."""
-    if memory.states.is_cuda and not how.draft and can_be_graphed(decoder, memory):
-        return GraphedStep(decoder, memory, longest)
+    and saves the copies. No sequence reads more than the `longest`; guesses follow a start of
+    `drafted` tokens."""
+    if memory.states.device.type in RECORDED_ON and can_be_graphed(decoder, memory):
+        return GraphedStep(decoder, memory, longest, drafted)
     branched = how.chosen == "beam" and memory.states.is_cpu
     if branched and isinstance(decoder, Decoder) and decoder.causal:
         return BranchedStep(decoder, memory, how.beam)
     return CachedStep(decoder, memory)
+
+
+def make_draft_step(decoder: Any, memory: Memory, source: int) -> RewindableStep:
+    """Of one who guesses what is written for a source of so many tokens."""
+    if memory.states.device.type in RECORDED_ON and reads_ahead(decoder):
+        longest = min(find_longest(DecodingConfig(), source), find_room(decoder))
+        return GraphedStep(decoder, memory, longest, drafted=1)
+    return CachedStep(decoder, memory)
+
+
+def reads_ahead(decoder: Any) -> bool:
+    """Whether several tokens of a sequence are read at once where a step is recorded."""
+    return isinstance(decoder, Decoder) and decoder.causal and has_lanes(decoder)
 
 
 def find_longest(how: DecodingConfig, source: int, begun: int = 0) -> int:

@@ -1,0 +1,131 @@
+"""Drafts over a step that is recorded; on a CPU the same code runs unrecorded."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+import torch
+from writers import SOURCES, STOP, begin, translator
+
+from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
+from manyheads.decoding.drafters import GraphedDraft, LastPass, NgramLookup, Smaller
+from manyheads.decoding.drafts import DraftCounts, Drafter, write_drafted
+from manyheads.decoding.graphed_step import LANES, GraphedRows, GraphedStep, StepSize, has_lanes
+from manyheads.decoding.sample import sample
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Decoder
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+LONGEST = 24
+DRAWN = Sampling(temperature=1.0, top_p=0.9, seed=3)
+
+
+def on(device: str, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Decoder, Memory]:
+    """A decoder, and the memory of one source."""
+    network = copy.deepcopy(translator(seed)).to(device, dtype).eval()
+    memory = network.encode(SOURCES.to(device)).select(torch.tensor([1], device=device))
+    return cast(Decoder, network.decoder), memory
+
+
+def guess_for(decoder: Decoder, memory: Memory) -> Drafter:
+    return Smaller(lambda source: (GraphedStep(decoder, memory, LONGEST, drafted=1), [1]))
+
+
+def write_plain(decoder: Decoder, memory: Memory, how: Any) -> Any:
+    step, start = GraphedStep(decoder, memory, LONGEST), begin(1).to(memory.states.device)
+    bounds = Bounds(STOP, LONGEST - 1)
+    return (sample(step, start, bounds, how, [0]) if how is DRAWN else greedy(step, start, bounds))[
+        0
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("how", [DecodingConfig(), DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("name", ["again", "lookup", "itself", "other"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_drafter_leaves_the_text_as_it_is(
+    device: str, name: str, how: Any, dtype: torch.dtype
+) -> None:
+    decoder, memory = on(device, dtype=dtype)
+    others = {"itself": (decoder, memory), "other": on(device, 1, dtype)}
+    drafter = guess_for(*others[name]) if name in others else NgramLookup()
+    drafter = LastPass() if name == "again" else drafter
+    wanted = write_plain(decoder, memory, how)
+    for _ in range(2):
+        step, start = GraphedStep(decoder, memory, LONGEST, drafted=1), begin(1).to(device)
+        found = write_drafted(step, start, Bounds(STOP, LONGEST - 1), how, drafter, [5, 6])
+        assert found.ids == wanted.ids
+        assert found.logs == pytest.approx(wanted.logs, abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_who_guesses_by_the_model_itself_is_right(device: str) -> None:
+    decoder, memory = on(device)
+    step, counts = GraphedStep(decoder, memory, LONGEST, drafted=1), DraftCounts()
+    bounds, drafter = Bounds(None, LONGEST - 1), guess_for(decoder, memory)
+    start, how = begin(1).to(device), DecodingConfig()
+    found = write_drafted(step, start, bounds, how, drafter, counts=counts)
+    plain = GraphedStep(decoder, memory, LONGEST)
+    assert found.ids == greedy(plain, start, bounds)[0].ids
+    assert counts.passes <= (LONGEST - 1) // 3 + counts.unsure * LONGEST
+    assert isinstance(drafter.start([]), GraphedDraft)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tokens_at_once_are_scored_as_one_after_another(device: str) -> None:
+    decoder, memory = on(device)
+    tokens = torch.tensor([[1, 5, 3, 7, 4, 6, 9, 8, 3, 5]], device=device)
+    wanted = CachedStep(decoder, memory).read(tokens)
+    for widths in ([10], [1, 3, 6], [2, 8], [1] * 10):
+        step = GraphedStep(decoder, memory, LONGEST, drafted=1)
+        parts = [step.read(part).clone() for part in tokens.split(widths, 1)]
+        torch.testing.assert_close(torch.cat(parts, 1), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_was_read_wrong_leaves_no_trace(device: str) -> None:
+    decoder, memory = on(device)
+    right, wrong = torch.tensor([[1, 5, 3]]).to(device), torch.tensor([[7, 7, 7, 7]]).to(device)
+    step = GraphedStep(decoder, memory, LONGEST, drafted=1)
+    step.read(right)
+    step.read(wrong)
+    step.crop(3)
+    found = step.read(wrong[:, :1]).clone()
+    both = torch.cat([right, wrong[:, :1]], 1)
+    wanted = CachedStep(decoder, memory).read(both)[:, -1:]
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_one_that_is_not_alike_is_known() -> None:
+    """It is tried out, not taken for granted."""
+
+    class Uneven(GraphedRows):
+        def compute(self) -> None:
+            super().compute()
+            self.logits = self.logits + self.itself * 1e-6
+
+    decoder, _ = on("cpu")
+    assert has_lanes(decoder)
+    assert not Uneven(decoder, StepSize(1, 64, 32)).alike
+    assert not GraphedRows(decoder, StepSize(2, 64, 32)).alike
+    assert len(GraphedRows(decoder, StepSize(1, 64, 32)).ids) == LANES
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="it is recorded on CUDA")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_on_cuda_lanes_are_alike_to_the_bit(dtype: torch.dtype) -> None:
+    decoder, _ = on("cuda", dtype=dtype)
+    assert GraphedRows(decoder, StepSize(1, 64, 32)).alike
+
+
+def test_hooks_see_the_states_of_a_pass_that_is_played() -> None:
+    decoder, memory = on("cpu")
+    seen: list[Sequence[int]] = []
+    hook = decoder.head.register_forward_pre_hook(
+        lambda module, given: seen.append(tuple(given[0].shape[:2]))
+    )
+    step = GraphedStep(decoder, memory, LONGEST, drafted=1)
+    step.read(torch.tensor([[1, 5, 3]]))
+    hook.remove()
+    assert seen[-1] == (1, 3)
