@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -145,7 +145,7 @@ def shorten(layer: str) -> str:
 
 
 def check_head(names: Mapping[str, tuple[str, int]], layer: str, head: int) -> None:
-    if layer not in names:
+    if layer not in [*names]:
         raise ValueError(f"there is no layer {layer!r}; there are {', '.join(names)}")
     if not 0 <= head < names[layer][1]:
         raise ValueError(
@@ -177,7 +177,8 @@ def read_intervention(told: Any) -> Intervention:
     try:
         made: Intervention = KINDS[kind](**given)
     except TypeError:
-        raise ValueError(f"{kind} does not take {', '.join(given)}") from None
+        takes = ", ".join(field.name for field in fields(KINDS[kind]))
+        raise ValueError(f"{kind} takes {takes}, got {', '.join(given) or 'none'}") from None
     return made
 
 

@@ -9,6 +9,7 @@ import html
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,12 +62,15 @@ class PageServer(ThreadingHTTPServer):
     def answer(self, asked: Any) -> AttentionPage:
         given = asked if isinstance(asked, dict) else {}
         name, text = given.get("model", next(iter(self.models))), given.get("text")
-        if name not in self.models:
+        if name not in [*self.models]:
             raise ValueError(f"there is no model {name!r} here; there are {', '.join(self.models)}")
         model = self.models[name]
         if model.asks == "text" and (not isinstance(text, str) or not text.strip()):
             raise ValueError("a text to look at has at least one word, a blank one came")
-        edits = [read_intervention(one) for one in given.get("interventions", [])]
+        told = given.get("interventions", [])
+        if not isinstance(told, list):
+            raise ValueError(f"interventions are a list, got {told!r}")
+        edits = [read_intervention(one) for one in told]
         part = {"tokens": given["tokens"]} if given.get("tokens") else {}
         with self.lock:
             return model.inspect(str(text), edits, **part)
@@ -121,7 +125,7 @@ class PageHandler(BaseHTTPRequestHandler):
             )
         try:
             return json.loads(self.rfile.read(int(length)))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError("a request is JSON, this one cannot be read") from None
 
     def refuse(self, status: HTTPStatus, sentence: str) -> None:
@@ -139,8 +143,9 @@ class PageHandler(BaseHTTPRequestHandler):
             ("Cross-Origin-Resource-Policy", "same-origin"),
         ):
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # a page that was left while the model worked
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """A terminal shows the address, not each request."""

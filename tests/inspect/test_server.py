@@ -112,6 +112,13 @@ def test_a_saved_page_keeps_what_was_tried(server: PageServer) -> None:
         (b"{", "a request is JSON, this one cannot be read"),
         ([1], "a text to look at has at least one word, a blank one came"),
         ({"model": "fr-en", "text": TEXT}, "no model 'fr-en' here; there are de-en"),
+        ({"model": [], "text": TEXT}, "no model [] here; there are de-en"),
+        ({"text": TEXT, "interventions": 5}, "interventions are a list, got 5"),
+        (
+            {"text": TEXT, "interventions": [{"kind": "off", "layer": [], "head": 0}]},
+            "there is no layer []",
+        ),
+        (b"[" * 100_000, "a request is JSON, this one cannot be read"),
         ({"text": "  "}, "a text to look at has at least one word, a blank one came"),
         ({"text": TEXT, "interventions": [{"kind": "off", "layer": "x", "head": 0}]}, "no layer"),
         (
@@ -146,7 +153,8 @@ def test_interventions_are_read_from_json(told: dict[str, Any], meant: Intervent
     [
         (7, "an intervention is one of off, overwritten, forced, forbidden, got None"),
         ({"kind": "forced", "place": -1, "token": 5}, "place is a whole number from 0 on, got -1"),
-        ({"kind": "forced", "where": 1}, "forced does not take where"),
+        ({"kind": "forced", "where": 1}, "forced takes place, token, got where"),
+        ({"kind": "off"}, "off takes layer, head, by, got none"),
         ({"kind": "overwritten", "weights": {"0": 2}}, "weights are shares from 0 to 1"),
     ],
 )
