@@ -49,9 +49,11 @@ def test_a_person_asks_what_if(visit: Open, server: PageServer, tmp_path: Path) 
     page.focus("#large canvas[tabindex]")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    page.click("#only-this")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#edits button:nth-child(3)")
     assert page.inner_text("#edits button:nth-child(3)").startswith("in head")
+    assert page.evaluate("document.activeElement.textContent").startswith("in head")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     assert [one["id"] for one in axe.run(page).response["violations"]] == []
     with page.expect_download() as download:
@@ -82,3 +84,26 @@ def test_another_model_is_chosen_and_writes_music_on(visit: Open, server: PageSe
     page.select_option("#model", "de-en")
     page.wait_for_selector(".keys >> text=Hallo")
     assert page.locator("#roll").is_hidden()
+
+
+def test_nothing_is_there_before_a_text_is_typed(browser: Any, model: Translator) -> None:
+    """Nor after one that the model which was chosen cannot read."""
+
+    def refuse(*_: Any) -> Any:
+        raise ValueError("this is no molecule")
+
+    with PageServer([LiveModel("de-en", model.inspect_live), LiveModel("mol", refuse)]) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page(color_scheme="dark")
+        page.goto(server.url)
+        assert page.get_attribute("html", "data-theme") == "dark"
+        assert not page.is_visible("#grid-title")
+        assert page.evaluate("document.activeElement.id") == "text"
+        page.keyboard.type("Hallo!")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#grid-title", state="visible")
+        page.select_option("#model", "mol")
+        page.wait_for_selector("#grid-title", state="hidden")
+        assert page.inner_text("#wrong") == "this is no molecule"
+        page.close()
+        server.shutdown()

@@ -31,7 +31,7 @@ def test_a_word_says_what_it_reads(visit: Open, page_file: Path) -> None:
     ]
     page.hover(BOUGHT)
     assert page.inner_text("#said").startswith("“bought” reads “gekauft.”")
-    assert re.match(r"written with 9\d %; next in line: “had”", page.inner_text("#instead"))
+    assert re.match(r"written with 9\d %; instead: “had”", page.inner_text("#instead"))
     page.mouse.move(2, 2)
     assert page.inner_text("#said") == "Point at a word to see what it reads."
 
@@ -100,6 +100,63 @@ def test_every_part_is_reached_with_the_keyboard(visit: Open, page_file: Path) -
     assert page.get_attribute(".queries li:first-child button", "aria-pressed") == "true"
     page.keyboard.press("w")
     assert page.get_attribute("#pieces", "aria-pressed") == "true"
+
+
+def test_the_keyboard_stays_where_it_was(visit: Open, page_file: Path) -> None:
+    """A button that is pressed and drawn anew keeps the focus; Tab passes a list in one step."""
+    page = visit(page_file.as_uri())
+    page.focus(".queries button")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#said").startswith("“a” reads"), "the word after the pinned one"
+    page.focus("#ranking tbody button")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    name = page.inner_text("#ranking tr:nth-child(2) button")
+    assert page.evaluate("document.activeElement.textContent") == name
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "the row in numbers"
+    page.focus("#grid")
+    page.keyboard.press("Shift+ArrowUp")
+    page.keyboard.press("Shift+ArrowDown")
+    page.focus("#chips button:last-child")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.id") == "chips"
+
+
+def test_several_heads_are_chosen_with_the_keyboard(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri())
+    page.focus("#grid")
+    for key in ("ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowDown"):
+        page.keyboard.press(key)
+    assert page.locator("#chips button").all_inner_texts() == [
+        *["head 0.0", "head 0.1", "head 0.2", "head 1.2"]
+    ]
+    assert page.inner_text("#grid-said").startswith("head 1.2: without it, the output is ")
+
+
+def test_what_is_walked_to_is_in_sight_and_in_a_table(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri(), 360)
+    for name, said in (("beam", "the beam"), ("lens", "the layers")):
+        page.focus(f"#{name}")
+        for _ in range(6):
+            page.keyboard.press("ArrowRight")
+        assert page.evaluate(f"document.getElementById('{name}').parentElement.scrollLeft") > 100
+        page.click(f"summary:has-text('{said} as a table')")
+        page.wait_for_selector(f"#{name}-section tbody tr:nth-child(7)")
+    written, *layers = page.locator("#lens-section tbody tr:nth-child(2) > *").all_inner_texts()
+    assert written == "bought"
+    assert re.match(r"bought 9\d %", layers[-1])
+    refuse_violations(page)
+
+
+def test_a_link_to_nothing_shows_the_page(visit: Open, page_file: Path) -> None:
+    page = visit(page_file.as_uri() + "#theme=green&only=nothing&part=none&heads=x&side=y&at=-1")
+    assert page.locator("#ranking tbody tr").count() == 54
+    page.evaluate("location.hash = 'part=nowhere'")
+    page.evaluate("location.hash = 'part=encoder'")
+    page.wait_for_function("document.getElementById('keys-label').textContent == 'what is read'")
 
 
 def test_what_is_shown_is_in_the_file(visit: Open, page_file: Path, model: Translator) -> None:
@@ -310,6 +367,10 @@ def test_two_texts_are_compared(visit: Open, model: Translator, tmp_path: Path) 
     assert (
         page.inner_text("#versus-about") == "Blue: more than in “Die Katze schläft.”; orange: less."
     )
+    page.evaluate("location.hash = 'versus=second'")
+    page.wait_for_selector(".keys >> text=Katze")
+    page.evaluate("location.hash = 'versus=difference'")
+    page.wait_for_selector(".keys >> text=Hund / Katze")
     page.hover(BOUGHT)
     assert re.match(r"“.+” reads .+ [+−]\d", page.inner_text("#said"))
     found = page.evaluate(

@@ -28,7 +28,7 @@ export const percent = (share) => {
 export function times(cost) {
   const ratio = Math.exp(Math.abs(cost));
   if (ratio < 1.005) return "as likely as before";
-  const shown = ratio >= 1000 ? ratio.toExponential(0) : ratio >= 10 ? Math.round(ratio) : ratio.toFixed(ratio < 2 ? 2 : 1);
+  const shown = ratio >= 1e6 ? "more than a million" : ratio >= 1000 ? Number(ratio.toPrecision(2)).toLocaleString("en") : ratio >= 10 ? Math.round(ratio) : ratio.toFixed(ratio < 2 ? 2 : 1);
   return `${shown} times ${cost > 0 ? "less" : "more"} likely`;
 }
 

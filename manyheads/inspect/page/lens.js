@@ -1,7 +1,7 @@
 // What it would have written after each layer: the likeliest token there, as dark as it is likely.
 
 import { percent } from "./data.js";
-import { CanvasSurface, shade } from "./surface.js";
+import { CanvasSurface, reveal, shade } from "./surface.js";
 
 const HIGH = 27, ABOVE_ALL = 30, BESIDE = 96, MOST_COLUMNS = 160;
 
@@ -16,6 +16,7 @@ export class Lens {
       event.preventDefault();
       const [layer, column] = this.here ?? [0, -1], clamp = (value, count) => Math.max(0, Math.min(count - 1, value));
       this.look([clamp(layer + down, this.rows.length), clamp(column + (this.here ? across : 1), this.names.length)], onSay, onHover);
+      reveal(canvas, this.lefts[this.here[1]] - BESIDE, BESIDE + this.widths[this.here[1]]);
     });
   }
 
@@ -54,6 +55,11 @@ export class Lens {
 
   label(row) {
     return row === this.rows.length - 1 ? "the output" : row ? `after layer ${row - 1}` : "no layer";
+  }
+
+  table() {
+    const rows = this.names.map((name, i) => [name, ...this.rows.map((row) => `${row[i][0]} ${percent(row[i][1])}`)]);
+    return [["written", ...this.rows.map((_, row) => this.label(row))], rows];
   }
 
   say([row, column]) {

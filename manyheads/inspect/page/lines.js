@@ -1,6 +1,7 @@
 // The sentence that is read and the one that is written, and lines between them.
 
 import { sayShare, shareAt, strongest } from "./data.js";
+import { walk } from "./state.js";
 import { CanvasSurface, DASHES, shade } from "./surface.js";
 
 const ALL = 1200; // lines at the most, the strongest
@@ -18,18 +19,9 @@ export class Lines {
       list.addEventListener("pointerleave", () => onHover(side, null));
       list.addEventListener("focusin", (event) => onHover(side, +find(event).dataset.at));
       list.addEventListener("click", (event) => find(event) && onPin(side, +find(event).dataset.at));
-      list.addEventListener("keydown", (event) => this.move(event, list));
+      list.addEventListener("keydown", (event) => walk(event, list.querySelectorAll("button")));
     }
     this.scroll.addEventListener("scroll", () => this.draw(this.shown), { passive: true });
-  }
-
-  move(event, list) {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const buttons = [...list.children].map((item) => item.firstChild);
-    const at = buttons.indexOf(document.activeElement);
-    buttons[Math.max(0, Math.min(buttons.length - 1, at + step))].focus();
   }
 
   // Tokens as buttons; pieces of one word stand close together.

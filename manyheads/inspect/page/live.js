@@ -2,7 +2,7 @@
 
 import { readPayload, times } from "./data.js";
 import { Page } from "./main.js";
-import { download } from "./state.js";
+import { download, keepFocus } from "./state.js";
 
 const find = (id) => document.getElementById(id);
 const make = (tag, text, set = {}) => Object.assign(document.createElement(tag), { textContent: text, ...set });
@@ -13,8 +13,10 @@ class Live {
     this.tried = [];
     this.page = null;
     document.body.classList.add("live");
-    find("live").hidden = false;
+    find("live").hidden = find("save").hidden = false;
+    document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     this.models = JSON.parse(find("live").dataset.models);
+    find("title").textContent = `What ${shortName(this.models[0].name)} looks at`;
     find("model").replaceChildren(...this.models.map(({ name }) => make("option", shortName(name), { value: name })));
     find("model").hidden = this.models.length < 2;
     find("model").addEventListener("change", () => this.choose());
@@ -47,7 +49,8 @@ class Live {
   }
 
   async post(name, asked) {
-    const found = await fetch(name, { method: "POST", body: JSON.stringify(asked) });
+    const found = await fetch(name, { method: "POST", body: JSON.stringify(asked) }).catch(() => null);
+    if (!found) throw new Error("The model does not answer any more: start `manyheads inspect` again.");
     if (!found.ok) throw new Error((await found.json()).error);
     return found;
   }
@@ -67,10 +70,16 @@ class Live {
 
   async begin() {
     const text = this.model.asks === "seconds" ? find("seconds").querySelector("input").value : find("text").value;
+    const { name } = this.model, before = [this.text, this.tokens, this.edits, this.tried];
     [this.text, this.tokens, this.edits, this.tried] = [text, "", [], []];
-    find("tokens").value = "";
-    this.base = await this.ask();
-    if (this.base) this.show(this.base);
+    const found = await this.ask();
+    if (!found) {
+      [this.text, this.tokens, this.edits, this.tried] = before;
+      if (this.name !== name) delete document.body.dataset.ready; // what is there is of another model
+      return;
+    }
+    [this.base, this.name, find("tokens").value] = [found, name, ""];
+    this.show(found);
   }
 
   // Some tokens of a long text one by one; none: all of them.
@@ -89,7 +98,8 @@ class Live {
     const found = await this.ask();
     if (!found) { this.edits = before; return; }
     if (edits.length) this.tried.push({ what: edits.map((edit) => edit.said).join("; "), wrote: found.header.wrote, log: found.header.numbers ? null : total(found) });
-    this.show(found);
+    keepFocus(() => this.show(found));
+    if (!document.activeElement.checkVisibility() || document.activeElement === document.body) find("edits").lastChild?.focus();
   }
 
   show(attention) {

@@ -4,13 +4,13 @@ import { MEAN, ROLLED, decodeBase64, differ, makeNpz, percent, readPayload } fro
 import { CanvasSurface, SvgSurface, colours, paint } from "./surface.js";
 import { Lines, sayLooked } from "./lines.js";
 import { Grid, LargeMap, sayCell } from "./maps.js";
-import { Ranking, fillCandidates, fillRow } from "./tables.js";
+import { Ranking, fillBelow, fillCandidates, fillRow } from "./tables.js";
 import { GraphView } from "./graph.js";
 import { PictureView } from "./picture.js";
 import { Roll } from "./roll.js";
 import { Lens } from "./lens.js";
 import { Tree } from "./tree.js";
-import { DEFAULTS, download, readState, writeState } from "./state.js";
+import { download, keepFocus, readState, writeState } from "./state.js";
 
 const PARTS = {
   cross: ["the output reads the source", "output reads source", "output", "source"],
@@ -19,6 +19,7 @@ const PARTS = {
 };
 const MOST_HEADS = 6; // as many as there are colours
 const byId = (id) => document.getElementById(id);
+const tables = () => document.querySelectorAll("details[data-of]");
 
 export class Page {
   // `other` is compared with, where there is one.
@@ -29,7 +30,7 @@ export class Page {
     this.live = null; // who asks the model again, where the page is live
     const pin = (side, at) => this.pin(side, at);
     this.lines = new Lines(byId("lines"), { onHover: (side, at) => this.look(side, at), onPin: pin });
-    this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more) });
+    this.grid = new Grid(byId("grid"), { onChoose: (key, more) => this.choose(key, more), onSay: (said) => { byId("grid-said").textContent = said; } });
     this.large = new LargeMap(byId("large"), { onCell: (cell) => this.cell(cell), onPin: (side, at) => { pin(side, at); this.pick(); } });
     this.tree = new Tree(byId("beam"), { onSay: (said) => { byId("beam-said").textContent = said; } });
     this.lens = new Lens(byId("lens"), { onSay: (said) => { byId("lens-said").textContent = said; }, onHover: (place) => this.lookAtPlace(place) });
@@ -66,10 +67,11 @@ export class Page {
 
   show(attention) {
     this.attention = attention;
+    this.large.here = null;
     const { unit = "word" } = attention.header;
     byId("ranking-about").textContent = `Each head was switched off by itself. ${attention.header.numbers
       ? "Worth is how far the answer then moves, in standard deviations of what was learned from."
-      : `Worth is what the log-probability of the same output then loses; pin a ${unit} to see it for that ${unit}.`}`;
+      : `Worth is what the log-probability of the same output then loses${attention.header.sides.written ? `; pin a ${unit} to see it for that ${unit}` : ""}.`}`;
     const { model, task } = attention.header;
     const name = (model ?? "").split(/[\\/]/).filter(Boolean).at(-1);
     byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
@@ -81,6 +83,7 @@ export class Page {
     this.order = ["cross", "encoder", "decoder"].filter((part) => attention.parts.includes(part));
     this.order.push(...attention.parts.filter((part) => !this.order.includes(part)));
     if (!this.order.includes(this.state.part)) this.state.part = this.order[0];
+    if (!this.order.includes(this.state.only)) this.state.only = "all";
     byId("parts").replaceChildren(...this.order.map((part) => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: this.named(part)[0] });
       button.dataset.part = part;
@@ -99,7 +102,7 @@ export class Page {
 
   set(changes) {
     Object.assign(this.state, changes);
-    this.render();
+    keepFocus(() => this.render());
   }
 
   choose(key, more = false) {
@@ -137,7 +140,7 @@ export class Page {
   }
 
   get theme() {
-    return this.state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    return ["dark", "light"].includes(this.state.theme) ? this.state.theme : (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   }
 
   // Everything, from what is chosen.
@@ -200,6 +203,7 @@ export class Page {
     byId("through").ariaPressed = !!this.state.through;
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
+    byId("only").parentElement.hidden = this.order.length < 2;
     const { read, wrote } = this.attention.header;
     byId("both").hidden = this.differs || !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
     byId("both").textContent = read ? `${read} → ${wrote}` : wrote;
@@ -231,6 +235,7 @@ export class Page {
     };
     if (!attention.header.picture) this.grid.draw(this.gridShown);
     this.large.draw({ map: this.maps[0].map, units: this.units, colours: theme, colour: 0 });
+    this.cell(this.large.here);
     this.ranking.draw({
       sayWorth: (head) => attention.sayWorth(head, word), apart: attention.header.apart,
       heads: [...attention.heads.values()].filter((head) => state.only === "all" || head.part === state.only),
@@ -247,6 +252,7 @@ export class Page {
     const { lens, candidates, sides: { written }, wrote } = attention.header;
     byId("lens-section").hidden = !lens?.length;
     if (lens?.length) this.lens.draw({ lens, candidates, names: written?.tokens ?? candidates.map(({ of }) => of ?? wrote), colours: theme });
+    for (const details of tables()) fillBelow(details, this[details.dataset.of]);
     this.look(null, null);
   }
 
@@ -260,7 +266,7 @@ export class Page {
     else if (graph) this.graph.draw({ graph, units, maps, looked, pinned, colours });
     else if (roll) this.roll.draw({ roll, maps, looked, colours });
     else this.lines.draw({ maps, looked, pinned, colours });
-    this.large.mark(null, this.looked?.side === "queries" ? this.looked.at : null);
+    this.large.mark(this.large.here ?? null, this.looked?.side === "queries" ? this.looked.at : null);
     const chosen = this.pinned || (at ?? null) !== null ? "" : "The model was least sure here: "; // of a picture
     byId("said").textContent = looked ? chosen + sayLooked(looked, maps[0].map, units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
     this.beside();
@@ -318,13 +324,13 @@ export class Page {
     if (query !== null && byId("numbers").open) fillRow(byId("row"), query, this.maps, this.units);
   }
 
-  // "written with 92 %; had 1.4 %, got 0.8 % were next"
+  // "written with 92 %; instead: “had” 1.4 %, “got” 0.8 %"
   instead(query) {
     const { candidates } = this.attention.header;
     if (!candidates || this.attention.sides(this.state.part).queries !== "written") return "";
     const { id, p, best, of } = candidates[this.units.queries[query].begin];
     const others = best.filter(([other]) => ![id].flat().includes(other)).slice(0, 3).map(([, text, share]) => `“${text}” ${percent(share)}`);
-    return `${of ? `“${of}” was ` : ""}written with ${percent(p)}; next in line: ${others.join(", ")}`;
+    return `${of ? `“${of}” was ` : ""}written with ${percent(p)}; instead: ${others.join(", ")}`;
   }
 
   leastSure() {
@@ -351,6 +357,7 @@ export class Page {
     byId("theme").addEventListener("click", () => this.set({ theme: this.theme === "dark" ? "light" : "dark" }));
     byId("help-open").addEventListener("click", () => byId("help").showModal());
     byId("numbers").addEventListener("toggle", () => this.beside());
+    for (const details of tables()) details.addEventListener("toggle", () => fillBelow(details, this[details.dataset.of]));
     byId("npz").addEventListener("click", () => download("attention.npz", makeNpz(this.attention), "application/zip"));
     for (const box of document.querySelectorAll(".exports")) {
       for (const kind of ["SVG", "PNG"]) {
@@ -361,14 +368,14 @@ export class Page {
       }
     }
     addEventListener("keydown", (event) => this.key(event));
-    addEventListener("hashchange", () => { this.state = { ...DEFAULTS, ...readState(), part: readState().part || this.order[0] }; this.render(); });
+    addEventListener("hashchange", () => { this.state = readState(); this.compareBy(this.state.versus); });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render());
     let width = innerWidth;
     addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; this.render(); } });
   }
 
   key(event) {
-    if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
     const part = this.order["123".indexOf(event.key)];
     if (event.key === "?") byId("help").showModal();
     else if (event.key === "Escape") this.set({ side: "", at: "" });

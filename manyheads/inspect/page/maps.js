@@ -7,34 +7,37 @@ const GAP = 10, LEFT = 22, TOP = 20, BAR = 5;
 
 // Layers down, heads across; below each map a bar for what the output loses without that head.
 export class Grid {
-  constructor(canvas, { onChoose }) {
+  constructor(canvas, { onChoose, onSay }) {
     this.canvas = canvas;
-    this.hovered = null;
+    this.onSay = onSay;
     canvas.addEventListener("click", (event) => {
       const head = this.at(event.offsetX, event.offsetY);
       if (head) onChoose(head.key, event.shiftKey || event.ctrlKey || event.metaKey);
     });
     canvas.addEventListener("pointermove", (event) => {
       const head = this.at(event.offsetX, event.offsetY);
-      canvas.title = head ? this.say(head) : "";
+      this.say(head ? head.key : this.shown?.chosen.at(-1));
       canvas.style.cursor = head ? "pointer" : "";
     });
+    canvas.addEventListener("pointerleave", () => this.say(this.shown?.chosen.at(-1)));
     canvas.addEventListener("keydown", (event) => this.move(event, onChoose));
   }
 
-  say(head) {
-    return `head ${head.name}` + (head.worth === null ? "" : `: ${this.shown.sayWorth(head)}`);
+  // "head 3.2: without it, the output is 3 times less likely"
+  say(key) {
+    const head = this.shown?.heads.find((one) => one.key === key);
+    this.onSay(!head ? "" : `head ${head.name}` + (head.worth === null ? "" : `: ${this.shown.sayWorth(head)}`));
   }
 
   move(event, onChoose) {
     const [down, across] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key] ?? [0, 0];
     if (!down && !across) return;
     event.preventDefault();
-    const { heads, layers, columns } = this.shown;
-    const now = heads.find((head) => head.key === this.shown.chosen[0]);
-    const layer = now ? Math.max(0, Math.min(layers - 1, now.layer.layer + down)) : 0;
-    const number = now ? Math.max(0, Math.min(columns - 1, now.head + across)) : 0;
-    const next = heads.find((head) => head.layer.layer === layer && head.head === number);
+    const { heads, chosen } = this.shown, now = heads.find((head) => head.key === chosen.at(-1));
+    const find = (layer, number) => heads.find((head) => head.layer.layer === layer && head.head === number);
+    const step = (head) => (head ? find(head.layer.layer + down, head.head + across) : heads[0]);
+    let next = step(now);
+    while (next && event.shiftKey && chosen.includes(next.key)) next = step(next);
     if (next) onChoose(next.key, event.shiftKey);
   }
 
@@ -65,6 +68,7 @@ export class Grid {
     const surface = new CanvasSurface(this.canvas, width, height);
     this.drawMaps(surface);
     this.frame(surface);
+    this.say(shown.chosen.at(-1));
   }
 
   // All maps are one image: one write, however many there are.
@@ -151,7 +155,8 @@ export class LargeMap {
     for (const canvas of [this.canvas, this.over])
       Object.assign(canvas.style, { width: `${this.size[0]}px`, height: `${this.size[1]}px` });
     this.export(new CanvasSurface(this.canvas, ...this.size));
-    this.mark(null);
+    if (this.here?.[0] >= map.rows || this.here?.[1] >= map.columns) this.here = null;
+    this.mark(this.here ?? null);
   }
 
   export(surface) {

@@ -17,6 +17,24 @@ export function writeState(state) {
   }
 }
 
+// While a change replaces buttons, the one that has the focus passes it on to that in its place.
+export function keepFocus(change) {
+  const held = document.activeElement, box = held?.closest?.(".tokens ol, tbody, #chips, #edits");
+  const at = box ? [...box.querySelectorAll("button")].indexOf(held) : -1;
+  change();
+  if (at < 0 || held.isConnected) return;
+  const buttons = box.querySelectorAll("button"), next = buttons[Math.min(at, buttons.length - 1)] ?? document.getElementById("mean");
+  next.focus({ preventScroll: true });
+}
+
+// The arrow keys, from a button to the one before or after it.
+export function walk(event, buttons) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  buttons[Math.max(0, Math.min(buttons.length - 1, [...buttons].indexOf(document.activeElement) + step))].focus();
+}
+
 export function download(name, content, type) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));

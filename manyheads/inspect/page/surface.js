@@ -120,6 +120,11 @@ class Surface {
   }
 }
 
+// What stands in a canvas that is wider than its box is brought into sight.
+export function reveal({ parentElement: box }, left, width) {
+  box.scrollLeft = Math.max(left + width - box.clientWidth, Math.min(left, box.scrollLeft));
+}
+
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 export class CanvasSurface extends Surface {

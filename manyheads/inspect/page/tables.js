@@ -1,6 +1,7 @@
 // The same in numbers: heads by what they are worth, the row of a token, its candidates.
 
 import { percent, sayShare } from "./data.js";
+import { walk } from "./state.js";
 
 export const COLUMNS = [
   ["cost", "worth", "how much less likely the output is without this head", (head) => head.worth],
@@ -17,6 +18,7 @@ export class Ranking {
     this.table = table;
     this.onChoose = onChoose;
     this.onSort = onSort;
+    table.tBodies[0].addEventListener("keydown", (event) => walk(event, table.tBodies[0].querySelectorAll("button")));
   }
 
   // Of all numbers those that these heads have.
@@ -42,14 +44,14 @@ export class Ranking {
     const read = COLUMNS.find(([name]) => name === sort)?.[3] ?? COLUMNS[0][3];
     const sorted = heads.toSorted((a, b) => (read(b) ?? -Infinity) - (read(a) ?? -Infinity));
     this.fillHead(this.shown.columns, sort, apart);
-    this.table.tBodies[0].replaceChildren(...sorted.map((head) => this.row(head)));
+    this.table.tBodies[0].replaceChildren(...sorted.map((head, at) => this.row(head, at)));
   }
 
-  row(head) {
+  row(head, at) {
     const { chosen, names, colours, columns } = this.shown;
     const row = document.createElement("tr"), number = chosen.indexOf(head.key);
     const name = Object.assign(cell("th", ""), { scope: "row" });
-    const button = cell("button", head.name, { type: "button" });
+    const button = cell("button", head.name, { type: "button", tabIndex: at ? -1 : 0 });
     button.setAttribute("aria-label", `show head ${head.name} of ${names[head.part]}`);
     button.addEventListener("click", (event) => this.onChoose(head.key, event.shiftKey || event.ctrlKey || event.metaKey));
     if (number >= 0) {
@@ -68,24 +70,32 @@ export class Ranking {
     const found = cell("td", "", { className: "cost", title: this.shown.sayWorth(head) });
     const bar = cell("span", "", { className: "bar" });
     bar.style.width = `${Math.max(0, (100 * value) / this.shown.dearest)}%`;
-    found.append(cell("span", value.toFixed(2)), cell("span", "", { className: "track" }));
+    found.append(cell("span", value.toFixed(2).replace("-0.00", "0.00")), cell("span", "", { className: "track" }));
     found.lastChild.append(bar);
     return found;
   }
 }
 
+// The names of the columns, and rows whose first cell is their name.
+export function fillTable(table, names, rows) {
+  const row = (texts, tag, scope) => {
+    const made = document.createElement("tr");
+    made.append(...texts.map((text, i) => cell(i ? tag : "th", text, i && tag === "td" ? {} : { scope })));
+    return made;
+  };
+  table.tHead.replaceChildren(row(names, "th", "col"));
+  table.tBodies[0].replaceChildren(...rows.map((one) => row(one, "td", "row")));
+}
+
 // A row for each token that can be read, a column for each head that is shown.
 export function fillRow(table, at, maps, units) {
-  const head = document.createElement("tr");
-  head.append(cell("th", `what “${units.queries[at].text}” reads`, { scope: "col" }));
-  for (const { name } of maps) head.append(cell("th", name, { scope: "col" }));
-  table.tHead.replaceChildren(head);
-  table.tBodies[0].replaceChildren(...units.keys.map((unit, column) => {
-    const row = document.createElement("tr");
-    row.append(cell("th", unit.text, { scope: "row" }));
-    for (const { map } of maps) row.append(cell("td", sayShare(map, at, column)));
-    return row;
-  }));
+  fillTable(table, [`what “${units.queries[at].text}” reads`, ...maps.map(({ name }) => name)],
+    units.keys.map((unit, column) => [unit.text, ...maps.map(({ map }) => sayShare(map, at, column))]));
+}
+
+// What a view draws, in a table below it while that is open.
+export function fillBelow(details, view) {
+  if (details.open) fillTable(details.querySelector("table"), ...view.table());
 }
 
 // The likeliest tokens where this one was written, each with its probability.

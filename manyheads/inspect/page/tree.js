@@ -1,6 +1,6 @@
 // The beam: what was looked at in every step, best first; what was kept goes on, the rest was cut.
 
-import { CanvasSurface } from "./surface.js";
+import { CanvasSurface, reveal } from "./surface.js";
 
 const ROW = 25, HEAD = 22, AIR = 26;
 
@@ -16,6 +16,7 @@ export class Tree {
       const { steps } = this.shown.beam, [step, at] = this.here ?? [0, -down];
       const next = Math.max(0, Math.min(steps.length - 1, step + across));
       this.look([next, Math.max(0, Math.min(steps[next].length - 1, at + down))], onSay);
+      reveal(canvas, this.lefts[next] - AIR, AIR + this.widths[next] + 34);
     });
   }
 
@@ -57,10 +58,18 @@ export class Tree {
     return found;
   }
 
+  words(here) {
+    return this.way(here).map((i, s) => this.shown.beam.steps[s][i][1]).join(" ");
+  }
+
   say([step, at]) {
-    const { steps } = this.shown.beam, [, , total, state] = steps[step][at];
-    const words = this.way([step, at]).map((i, s) => steps[s][i][1]).join(" ");
-    return `“${words}”: log-probability ${total.toFixed(2)}, ${state}`;
+    const [, , total, state] = this.shown.beam.steps[step][at];
+    return `“${this.words([step, at])}”: log-probability ${total.toFixed(2)}, ${state}`;
+  }
+
+  table() {
+    const rows = this.shown.beam.steps.flatMap((step, s) => step.map(([, , total, state], i) => [this.words([s, i]), s, total.toFixed(2), state]));
+    return [["up to here", "step", "log-probability", "kept or cut"], rows];
   }
 
   export(surface) {
