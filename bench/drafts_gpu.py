@@ -75,7 +75,7 @@ def learn_heads(asked: Any, base: str, minutes: float) -> None:
 def encode(model: Translator, text: str) -> Memory:
     reads, _ = model.special_tokens
     ids = [*reads.encoder_bos, *model.task.codecs.source.encode(text), reads.eos]
-    return model.network.encode(Tokens.padded([ids], reads.pad).to(model.device))
+    return writing.read_source(model.network, Tokens.padded([ids], reads.pad).to(model.device))
 
 
 @torch.no_grad()

@@ -257,6 +257,20 @@ class CudaGraphDecoder:
         return graph.replay
 
 
+def capture(run: Callable[[], None]) -> Callable[[], None]:
+    """What plays it back, after it ran a few times."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(WARM_UPS):
+            run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
 # ---- the choice of a token, without asking the device anything -----------------------------------
 
 

@@ -11,10 +11,12 @@ from writers import SOURCES, STOP, begin, translator
 from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
 from manyheads.decoding.drafters import GraphedDraft, LastPass, NgramLookup, Smaller
 from manyheads.decoding.drafts import DraftCounts, Drafter, write_drafted
-from manyheads.decoding.graphed_step import LANES, GraphedRows, GraphedStep, StepSize, has_lanes
+from manyheads.decoding.graphed_encoder import encode_one
+from manyheads.decoding.graphed_rows import LANES, GraphedRows, StepSize, has_lanes
+from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.sample import sample
 from manyheads.modules.stack import Memory
-from manyheads.modules.transformer import Decoder
+from manyheads.modules.transformer import Decoder, Tokens
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 LONGEST = 24
@@ -129,3 +131,19 @@ def test_hooks_see_the_states_of_a_pass_that_is_played() -> None:
     step.read(torch.tensor([[1, 5, 3]]))
     hook.remove()
     assert seen[-1] == (1, 3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_source_of_a_length_that_was_met_before_is_read_to_the_bit_alike(device: str) -> None:
+    network = copy.deepcopy(translator(0)).to(device).eval()
+    seen: list[torch.Tensor] = []
+    network.encoder.register_forward_hook(lambda module, given, states: seen.append(states))
+    for ids in ([5, 6, 7], [6, 4, 3], [7, 7, 5], [5, 6]):
+        read = Tokens.padded([ids]).to(device)
+        found, wanted = encode_one(network, read), network.encode(read)
+        assert torch.equal(found.states, wanted.states)
+        assert torch.equal(seen[-2], found.states)  # hooks are called, too
+    before = encode_one(network, Tokens.padded([[5, 6, 7]]).to(device)).states
+    kept = before.clone()
+    encode_one(network, Tokens.padded([[7, 6, 5]]).to(device))
+    assert torch.equal(before, kept)

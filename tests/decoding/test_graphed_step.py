@@ -9,13 +9,8 @@ from writers import SOURCES, STOP, TRANSFORMERS, begin, model_of, translator
 
 from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, beam, greedy
 from manyheads.attention.patterns import Everything, Lengths
-from manyheads.decoding.graphed_step import (
-    KEPT,
-    GraphedStep,
-    StepSize,
-    can_be_graphed,
-    find_recording,
-)
+from manyheads.decoding.graphed_rows import StepSize
+from manyheads.decoding.graphed_step import KEPT, GraphedStep, can_be_graphed, find_recording
 from manyheads.decoding.sample import sample
 from manyheads.modules.transformer import Decoder, EncoderDecoder
 

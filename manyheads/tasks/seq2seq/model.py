@@ -33,7 +33,7 @@ from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, read_drafts
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.sentences import halves, join, sentences
-from manyheads.tasks.seq2seq.writing import Ids, make_draft_step, write_targets
+from manyheads.tasks.seq2seq.writing import Ids, make_draft_step, read_source, write_targets
 from manyheads.tasks.words import units
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Translator(DraftedModel):
     def begin_draft(self, source: Ids) -> tuple[RewindableStep, list[int]]:
         reads, writes = self.special_tokens
         read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
-        memory = self.network.encode(read.to(self.device))
+        memory = read_source(self.network, read.to(self.device))
         return make_draft_step(self.network.decoder, memory, len(source)), [*writes.bos]
 
     def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:

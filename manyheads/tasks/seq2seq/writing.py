@@ -13,7 +13,9 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.drafts import Drafter
-from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed, has_lanes
+from manyheads.decoding.graphed_encoder import encode_one
+from manyheads.decoding.graphed_rows import has_lanes
+from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
@@ -60,7 +62,7 @@ def write_targets(
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         with using(sharing(work, read.ids)):
-            memory = network.encode(read)
+            memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
                 return [[one] for one in network.write(memory, lengths_of(read), how)]
         start = torch.tensor([writes.bos] * len(rows), device=device)
@@ -84,6 +86,13 @@ def write_targets(
     # What is drafted is written by itself.
     together = 1 if drafter is not None else tokens // max(1, several)
     return map_alike(write, sources, together, spread)
+
+
+def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
+    """On a GPU what reads one source is recorded."""
+    if read.ids.device.type in RECORDED_ON and not isinstance(network, ParallelNetwork):
+        return encode_one(network, read)
+    return network.encode(read)
 
 
 def refuse_parallel(how: DecodingConfig) -> None:

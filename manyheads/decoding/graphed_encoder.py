@@ -1,0 +1,77 @@
+"""An encoder of one source, recorded as a CUDA graph for each length that is met again.
+
+It starts as many kernels as a decoder does, and a text by itself waits for that. Elsewhere than on
+CUDA the same code runs as it stands.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.attention.kernels import Fastest
+from manyheads.attention.patterns import Everything
+from manyheads.attention.places import line
+from manyheads.decoding.cuda_graph import capture
+from manyheads.decoding.graphed_step import list_weights
+from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Encoder, EncoderDecoder, Tokens
+
+MOST = 64  # lengths that are kept
+
+
+class GraphedEncoder:
+    """For sources of one length."""
+
+    def __init__(self, encoder: Encoder, ids: Tensor):
+        self.encoder, self.ids, self.states = encoder, ids.clone(), torch.zeros(0)
+        self.tokens = Tokens(self.ids, line(ids.shape[1], device=ids.device))
+        self.play = capture(self.compute) if ids.is_cuda else self.compute
+
+    def compute(self) -> None:
+        self.states = self.encoder.forward(self.tokens)
+
+    def encode(self, ids: Tensor) -> Tensor:
+        self.ids.copy_(ids)
+        self.play()
+        return self.states.clone()
+
+
+class EncoderRecordings:
+    """Those of an encoder, and where its weights lay when they were made."""
+
+    def __init__(self, places: tuple[int, ...]):
+        self.places = places
+        self.held: dict[int, GraphedEncoder | None] = {}  # by length; None: met once
+
+    def find(self, encoder: Encoder, ids: Tensor) -> GraphedEncoder | None:
+        length = ids.shape[1]
+        met, found = length in self.held, self.held.pop(length, None)
+        self.held[length] = found or (GraphedEncoder(encoder, ids) if met else None)
+        if len(self.held) > MOST:
+            self.held.pop(next(iter(self.held)))
+        return self.held[length]
+
+
+KEPT: WeakKeyDictionary[nn.Module, EncoderRecordings] = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def encode_one(network: EncoderDecoder, read: Tokens) -> Memory:
+    """What the network makes of one source: to the bit what its `encode` does."""
+    encoder = network.encoder
+    plain = type(encoder) is Encoder and isinstance(encoder.stack.kernel, Fastest)
+    if not plain or len(read.ids) != 1 or read.seen != Everything() or read.types is not None:
+        return network.encode(read)
+    places = list_weights(encoder)
+    if encoder not in KEPT or KEPT[encoder].places != places:
+        KEPT[encoder] = EncoderRecordings(places)
+    found = KEPT[encoder].find(encoder, read.ids)
+    if found is None:
+        return network.encode(read)
+    states = found.encode(read.ids)
+    for hook in encoder._forward_hooks.values():  # what is played calls none
+        hook(encoder, (read,), states)
+    return Memory(states, read.at, read.seen)
