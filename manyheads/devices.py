@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -20,9 +25,9 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device)
 
 
-# Multiplications of a product that one core has done in less than a millisecond. Two threads gain
+# Multiplications of a product that one core has done in about a millisecond. Two threads gain
 # half of that; where others have one of their cores, each product waits up to 25 ms for it.
-LIGHT = 2**23
+LIGHT = 2**26
 SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -56,6 +61,22 @@ def sharing(work: float, tokens: Tensor) -> int:
     """One thread for light products, all for heavy ones: by their size, never by a clock."""
     light = tokens.is_cpu and work * tokens.numel() < LIGHT
     return 1 if light and not said() else torch.get_num_threads()
+
+
+def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+    """What the work makes of each item, in their order; several at once where there are threads.
+
+    Each computes with one thread. Two that share every product wait for each other at each.
+    """
+    threads = torch.get_num_threads()
+    if min(threads, len(items)) < 2:
+        return [work(item) for item in items]
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        return [*pool.map(work, items)]
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # a thread says it for all that come after it
 
 
 def fastest(attempt: Callable[[], object], rounds: int = 2) -> tuple[int, dict[int, float]]:

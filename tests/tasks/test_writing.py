@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+import torch
 from small import begun, pairs, recipe_in, trainer_of
 
 from manyheads.codecs.text import Text
 from manyheads.data.batches import alike
 from manyheads.decoding.config import DecodingConfig
+from manyheads.devices import map_in_threads, using
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
@@ -38,8 +40,10 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
     network, codec = learned
     ids = codec.encode_all(SOURCES)
     alone = [write_targets(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]
-    for tokens in (2048, 30):
-        together = write_targets(network, ids, how, tokens=tokens)
+    for tokens, threads in ((2048, 1), (30, 1), (30, 2)):
+        with using(threads):
+            together = write_targets(network, ids, how, tokens=tokens)
+            assert torch.get_num_threads() == threads
         assert [[one.ids for one in best] for best in together] == [
             [one.ids for one in best] for best in alone
         ]
@@ -48,6 +52,18 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
                 [h.log_prob for h in theirs], abs=1e-4
             )
     assert len({tuple(best[0].ids) for best in alone}) > 3
+
+
+def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> None:
+    with using(2):
+        assert map_in_threads(lambda n: (n, torch.get_num_threads()), [3, 1, 2]) == [
+            (3, 1),
+            (1, 1),
+            (2, 1),
+        ]
+        with pytest.raises(ZeroDivisionError):
+            map_in_threads(lambda n: 1 // n, [1, 0, 2])
+        assert torch.get_num_threads() == 2
 
 
 def test_what_is_forced_to_begin_begins_and_lengths_hold(

@@ -19,14 +19,16 @@ from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
-from manyheads.devices import sharing, using, work_of
+from manyheads.devices import map_in_threads, sharing, using, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
 
 Ids = Sequence[int]
+Spread = Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]]
 LOOP = 64  # tokens that only repeat each other end a text
 RECORDED_ON = ("cuda",)  # devices
+FEWEST = 1024  # tokens of all beams that are worth a thread of their own
 
 
 @torch.no_grad()
@@ -39,14 +41,15 @@ def write_targets(
     special: tuple[SpecialTokens, SpecialTokens] = (SpecialTokens(), SpecialTokens()),
     numbers: Sequence[int] | None = None,
     tokens: int = 8192,
-    spread: Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]] = map,
+    spread: Spread | None = None,
     drafter: Drafter | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source the best that can be written, in the order of the sources.
 
     Sources of like length go together, about so many `tokens` of all beams at once. `numbers` are
     those of the sources in the whole input, by which each draws. `special` are the tokens
-    around what is read and what is written. `spread` may share the groups among processes.
+    around what is read and what is written. `spread` may share the groups among processes;
+    otherwise the threads of a CPU do.
     """
     network.eval()
     reads, writes = special
@@ -58,6 +61,7 @@ def write_targets(
     else:
         refuse_parallel(how)
 
+    @torch.no_grad()  # also in a thread of its own
     def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
@@ -85,7 +89,11 @@ def write_targets(
     several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
     # What is drafted is written by itself.
     together = 1 if drafter is not None else tokens // max(1, several)
-    return map_alike(write, sources, together, spread)
+    threads = torch.get_num_threads() if device.type not in RECORDED_ON else 1
+    if spread is None and drafter is None and threads > 1:
+        spread, share = map_in_threads, sum(map(len, sources)) // threads
+        together = min(together, max(share, FEWEST // max(1, several)))
+    return map_alike(write, sources, together, spread or map)
 
 
 def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
