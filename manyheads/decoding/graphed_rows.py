@@ -73,7 +73,7 @@ class GraphedRows:
         weight = next(decoder.parameters())
         rows, slots, tokens = size
         blocks = cast(list[Block], decoder.stack.blocks)
-        self.alone = rows == 1 and has_lanes(decoder) and slots < find_room(decoder)
+        self.alone = can_be_laned(decoder, size)
         lanes = LANES if self.alone else rows
 
         def make_buffers(parts: list[Any], count: int) -> dict[int, KeyValue]:
@@ -92,10 +92,12 @@ class GraphedRows:
         self.lengths = torch.ones(lanes, **whole)
         self.cache = Static(line(slots, device=weight.device))
         self.cache.own = make_buffers([block.self_attention for block in blocks], slots)
-        self.cache.memory = make_buffers([block.cross_attention for block in blocks], tokens)
+        across = [one.cross_attention for one in blocks if one.cross_attention is not None]
+        self.cache.memory = make_buffers(across, tokens)
         # Its keys and values are in the cache: the states themselves are not read again.
         states = weight.new_zeros(1, 1, decoder.stack.width).expand(lanes, tokens, -1)
-        self.memory = Memory(states, line(tokens, device=weight.device), Lengths(self.lengths))
+        at = line(tokens, device=weight.device)
+        self.memory = Memory(states, at, Lengths(self.lengths)) if across else None
         self.at = Grid(self.place, (self.place,), (slots,))
         self.source = weight.new_zeros(1, tokens, decoder.stack.width)
         self.states = self.logits = weight.new_zeros(0)
@@ -103,7 +105,7 @@ class GraphedRows:
         self.by_lineage = reads_by_lineage(decoder, lanes, self.at, self.cache.places, self.kernel)
         self.play = self.record(self.compute)
         self.move = self.record(self.reorder)
-        if self.alone:
+        if self.alone and across:
             self.remember = self.record(self.remember_source)
 
     @property
@@ -187,19 +189,24 @@ class GraphedRows:
 
     def remember_source(self) -> None:
         """What each layer knows of a source, into every lane."""
+        assert self.memory is not None
         known = remember(self.decoder, self.source, self.memory.at)
         for layer, pair in known.items():
             for kept, new in zip(self.cache.memory[layer], pair, strict=True):
                 kept.copy_(new.expand_as(kept))
 
-    def begin(self, memory: Memory) -> None:
+    def begin(self, memory: Memory | None) -> None:
         """With a source, and nothing written."""
+        if memory is None:
+            return
         tokens = memory.states.shape[1]
         self.source[:, :tokens] = memory.states
         self.lengths.copy_(lengths_of(memory, 1).expand_as(self.lengths))
         self.remember()
 
-    def fill(self, own: Any, memory: Any, lengths: Tensor, rows: Tensor, length: int) -> None:
+    def fill(
+        self, own: Any, memory: Any, lengths: Tensor | None, rows: Tensor, length: int
+    ) -> None:
         """These rows of what another cache holds, into the first rows of this one; what there is
         of one sequence into every lane."""
         rows = rows.expand(LANES) if self.alone else rows
@@ -210,8 +217,9 @@ class GraphedRows:
                     tokens = length if mine is self.cache.own else held.shape[2]
                     tokens = min(tokens, slots.shape[2])
                     slots[: len(rows), :, :tokens] = held[:, :, :tokens].index_select(0, rows)
-        self.lengths.fill_(1)
-        self.lengths[: len(rows)] = lengths.index_select(0, rows)
+        if lengths is not None:
+            self.lengths.fill_(1)
+            self.lengths[: len(rows)] = lengths.index_select(0, rows)
 
     def take(self, rows: Tensor) -> None:
         """These rows in this order become the first; who is left over goes on unread."""
@@ -267,3 +275,8 @@ def has_lanes(decoder: Any) -> bool:
         at, slots = Grid(place, (place,), (SLOTS,)), line(SLOTS, device=device)
         LANED[decoder] = device, reads_by_lineage(decoder, LANES, at, slots, kernel)
     return LANED[decoder][1]
+
+
+def can_be_laned(decoder: Decoder, size: StepSize) -> bool:
+    """A sequence by itself, with room for lanes that run idle behind its last place."""
+    return size.rows == 1 and has_lanes(decoder) and size.slots < find_room(decoder)

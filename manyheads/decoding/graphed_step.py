@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from manyheads.attention.cache import Growing
 from manyheads.attention.patterns import Everything, Lengths
 from manyheads.decoding.bounds import find_room
-from manyheads.decoding.graphed_rows import LANES, GraphedRows, StepSize, lengths_of, remember
+from manyheads.decoding.graphed_rows import (
+    LANES,
+    GraphedRows,
+    StepSize,
+    can_be_laned,
+    lengths_of,
+    remember,
+)
 from manyheads.decoding.step import CachedStep
 from manyheads.devices import send
 from manyheads.modules.stack import Memory
@@ -29,7 +36,7 @@ SHARE = 8  # of the device's memory, one part is for what recordings keep
 class GraphedStep(CachedStep):
     """A step that is recorded; what a start has before its last token is read at once."""
 
-    def __init__(self, decoder: Decoder, memory: Memory, longest: int, drafted: int = 0):
+    def __init__(self, decoder: Decoder, memory: Memory | None, longest: int, drafted: int = 0):
         """Where `longest` are the tokens that it will read, those of the start among them; after
         a start of `drafted` tokens several come at once."""
         super().__init__(decoder, memory)
@@ -65,9 +72,8 @@ class GraphedStep(CachedStep):
     def guess(self, new: Sequence[int], most: int) -> Tensor:
         """What it finds likeliest after these tokens, one after another (most,): on the device, so
         that nobody waits for it."""
-        assert self.memory is not None
-        start = send(torch.tensor([new]), self.memory.states.device)
         graphed = self.graphed or self.begin(1, guesses=True)
+        start = send(torch.tensor([new]), graphed.ids.device)
         if len(new) > 1:
             self.read(start[:, :-1])
         graphed.put(start[:, -1:], self.length)
@@ -80,27 +86,36 @@ class GraphedStep(CachedStep):
     def begin(self, rows: int, guesses: bool = False) -> GraphedRows:
         """From the cache that grew, if anything was read, into one that a recording reads."""
         self.rows, grown = rows, cast(Growing, self.cache)
-        assert self.memory is not None
         own = {i: (key.held(), value.held()) for i, (key, value) in grown.own.items()}
-        lengths = lengths_of(self.memory, rows)
-        graphed = self.find(rows, self.memory.states.shape[1])
+        memory = self.memory
+        graphed = self.find(rows, 0 if memory is None else memory.states.shape[1])
         if self.drafted or guesses:  # before there is something in the cache
             _ = graphed.guess_on if guesses else graphed.alike
         self.graphed = graphed
         if graphed.alone and not self.length:
-            graphed.begin(self.memory)
+            graphed.begin(memory)
             return graphed
-        every = torch.arange(rows, device=lengths.device)
-        known = grown.memory or remember(graphed.decoder, *self.memory[:2])
+        every = torch.arange(rows, device=graphed.ids.device)
+        known, lengths = grown.memory, None
+        if memory is not None:
+            known = known or remember(graphed.decoder, *memory[:2])
+            lengths = lengths_of(memory, rows)
         graphed.fill(own, known, lengths, every, self.length)
         return graphed
 
     def find(self, rows: int, tokens: int) -> GraphedRows:
-        decoder = cast(Decoder, self.decoder)
+        return find_recording(cast(Decoder, self.decoder), self.find_size(rows, tokens))
+
+    def find_size(self, rows: int, tokens: int) -> StepSize:
         spare = LANES - 1 if rows == 1 else 0  # where lanes that run idle write
         size = StepSize.around(rows, self.longest + spare, tokens)
-        slots = min(size.slots, find_room(decoder))  # learned places end
-        return find_recording(decoder, size._replace(slots=slots))
+        slots = min(size.slots, find_room(cast(Decoder, self.decoder)))  # learned places end
+        return size._replace(slots=slots)
+
+    @property
+    def takes_guesses(self) -> bool:
+        """Whether several tokens of one sequence are read at once, and not one after another."""
+        return can_be_laned(cast(Decoder, self.decoder), self.find_size(1, 0))
 
     def select(self, rows: Tensor) -> None:
         self.rows, graphed = len(rows), self.graphed

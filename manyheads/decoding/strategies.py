@@ -62,7 +62,7 @@ def decode(
         there = ", ".join(STRATEGIES)
         raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
     numbers = number_rows(numbers, len(start))
-    if drafter is not None:
+    if drafter is not None and getattr(step, "takes_guesses", True):
         rewinds = cast(RewindableStep, step)
         return [[write_drafted(rewinds, start, bounds, how, drafter, source, numbers[0], over)]]
     return STRATEGIES[how.chosen](step, start, bounds, how, numbers, over)

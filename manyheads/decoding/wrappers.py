@@ -20,6 +20,11 @@ class Wrapped:
         self.step = step
         self.ids: Tensor | None = None  # (B, tokens), all that were read
 
+    @property
+    def alike(self) -> bool:
+        """Whether a token is scored to the bit alike, by itself and among others."""
+        return getattr(self.step, "alike", False)
+
     def change(self, logits: Tensor, ids: Tensor) -> Tensor:
         """Logits (B, V) of what follows these tokens (B, all that were read), to write over."""
         return logits

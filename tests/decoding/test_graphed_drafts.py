@@ -8,13 +8,15 @@ import pytest
 import torch
 from writers import SOURCES, STOP, begin, translator
 
-from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
+from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, TransformerConfig, greedy
 from manyheads.decoding.drafters import GraphedDraft, LastPass, NgramLookup, Smaller
 from manyheads.decoding.drafts import DraftCounts, Drafter, write_drafted
 from manyheads.decoding.graphed_encoder import encode_one
 from manyheads.decoding.graphed_rows import LANES, GraphedRows, StepSize, has_lanes
 from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.sample import sample
+from manyheads.decoding.strategies import decode
+from manyheads.modules.build import build_decoder
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, Tokens
 
@@ -28,6 +30,13 @@ def on(device: str, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[
     network = copy.deepcopy(translator(seed)).to(device, dtype).eval()
     memory = network.encode(SOURCES.to(device)).select(torch.tensor([1], device=device))
     return cast(Decoder, network.decoder), memory
+
+
+def author_network(**options: Any) -> Decoder:
+    """One that reads no source."""
+    torch.manual_seed(0)
+    config = TransformerConfig(width=16, depth=2, heads=2, ffn_width=32, **options)
+    return cast(Decoder, build_decoder(config, 12)).eval()
 
 
 def guess_for(decoder: Decoder, memory: Memory) -> Drafter:
@@ -147,3 +156,29 @@ def test_a_source_of_a_length_that_was_met_before_is_read_to_the_bit_alike(devic
     kept = before.clone()
     encode_one(network, Tokens.padded([[7, 6, 5]]).to(device))
     assert torch.equal(before, kept)
+
+
+def test_text_without_a_source_is_drafted_too() -> None:
+    network = author_network()
+    start, bounds = torch.tensor([[3, 4, 5]]), Bounds(None, 20)
+    wanted = greedy(CachedStep(network), start, bounds)[0]
+    assert greedy(GraphedStep(network, None, 23), start, bounds)[0].ids == wanted.ids
+    drafter = Smaller(lambda source: (GraphedStep(network, None, 23, drafted=1), [3, 4, 5]))
+    step, counts = GraphedStep(network, None, 23, drafted=3), DraftCounts()
+    assert step.takes_guesses
+    found = write_drafted(step, start, bounds, DecodingConfig(), drafter, counts=counts)
+    assert found.ids == wanted.ids
+    assert counts.passes < 20
+
+
+def test_where_places_end_nothing_is_guessed() -> None:
+    """Idle lanes would write behind the last place there is."""
+    network = author_network(position="Learned(24)")
+    step, bounds, start = (
+        GraphedStep(network, None, 23, 3),
+        Bounds(None, 20),
+        torch.tensor([[3, 4, 5]]),
+    )
+    assert not step.takes_guesses
+    ((found,),) = decode(step, start, bounds, DecodingConfig(), drafter=NgramLookup())
+    assert found.ids == greedy(CachedStep(network), start, bounds)[0].ids

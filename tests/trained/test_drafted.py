@@ -44,6 +44,7 @@ def test_translations_are_the_same(
     assert translator.translate(SOURCES, draft=draft, **how) == wanted
 
 
+@pytest.mark.parametrize("recorded", ["cuda", "cpu"])
 @pytest.mark.parametrize("draft", ["again", "lookup", "model"])
 @pytest.mark.parametrize(
     "how",
@@ -55,8 +56,9 @@ def test_translations_are_the_same(
     ],
 )
 def test_texts_are_the_same_at_once_and_in_pieces(
-    author: LanguageModel, draft: str, how: Any
+    author: LanguageModel, draft: str, how: Any, recorded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", (recorded,))
     author.add_drafter("model", author)
     wanted = author.generate("the old dog", **how)
     assert author.generate("the old dog", draft=draft, **how) == wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Detokenizer
 from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.graphed_rows import has_lanes
+from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
@@ -127,8 +129,7 @@ def write_on(
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
             written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
-            step = make_step(author, how)
-            source = begun[rows[0]]
+            step, source = make_step(author, how, start), begun[rows[0]]
             written = decode(step, start, bounds, how, numbers, ended, drafter, source)
         for i, hypotheses in zip(rows, written, strict=True):
             found[i] = [detokenize(codec, prompts[i], one, how.stop) for one in hypotheses]
@@ -169,13 +170,30 @@ def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecodi
     return torch.tensor(read, device=next(author.network.parameters()).device)
 
 
-def make_step(author: Author[Text], how: LanguageDecoding) -> RewindableStep:
-    step, penalty = (
-        Moving(lambda: CachedStep(author.network), author.context),
-        how.repetition_penalty,
-    )
+def make_step(
+    author: Author[Text], how: LanguageDecoding, start: Tensor | None = None
+) -> RewindableStep:
+    """One that is recorded, where it is to go on from one start and stays within the context."""
+    step, penalty = make_plain_step(author, how, start), how.repetition_penalty
     spared = author.codec.special_tokens.all_eos
     return step if penalty == 1 else Repeats(step, penalty, spared=spared)
+
+
+def make_plain_step(
+    author: Author[Text], how: LanguageDecoding, start: Tensor | None
+) -> RewindableStep:
+    network, _, context = author
+    if start is not None and len(start) == 1 and how.beam == 1 and is_recorded(network):
+        longest, drafted = start.shape[1] + how.max_new_tokens, start.shape[1] if how.draft else 0
+        if longest <= context:
+            return GraphedStep(network, None, longest, drafted)
+    return Moving(lambda: CachedStep(network), context)
+
+
+def is_recorded(network: Any) -> bool:
+    on = next(network.parameters()).device.type
+    plain = on in RECORDED_ON and isinstance(network, Decoder) and network.causal
+    return plain and has_lanes(network)
 
 
 def make_bounds(codec: Text, how: LanguageDecoding) -> Bounds:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 from torch import nn
 
 from manyheads.data.sources import whole
+from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
@@ -17,7 +18,7 @@ from manyheads.inspect.long import Part
 from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
-from manyheads.tasks.language.generate import Continuation, generate, make_step, stream
+from manyheads.tasks.language.generate import Continuation, generate, is_recorded, make_step, stream
 from manyheads.tasks.language.inspection import inspect_text
 from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
@@ -88,7 +89,10 @@ class LanguageModel(DraftedModel):
         return [self.task.codec.tokenizer.get_vocab()]
 
     def begin_draft(self, source: Sequence[int]) -> tuple[RewindableStep, list[int]]:
-        return make_step(self.task.author(self.network), LanguageDecoding()), [*source]
+        author = self.task.author(self.network)
+        if is_recorded(author.network):
+            return GraphedStep(author.network, None, author.context, drafted=1), [*source]
+        return make_step(author, LanguageDecoding()), [*source]
 
     def asked(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""
