@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from manyheads.cli.live import load_live, serve_live
@@ -36,6 +37,10 @@ def inspect_once(
     model: Any, options: InspectOptions, what_if: Sequence[Intervention] = ()
 ) -> AttentionPage:
     own = {name: value for name, value in asdict(options).items() if name not in COMMON}
+    if not signature(model.inspect).parameters.keys() >= own.keys():  # of one to compare with
+        raise ValueError(
+            f"pages of one task are compared: {model.name} is a model for {model.kind}"
+        )
     page: AttentionPage = model.inspect(options.text, what_if=what_if, **own)
     return page
 

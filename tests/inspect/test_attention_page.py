@@ -175,3 +175,5 @@ def test_the_command_compares_with_another_text_or_another_model(tmp_path: Path)
     assert "a difference is shown by a page in a file" in str(result.exception)
     result = CliRunner().invoke(app, [*typed, "--versus", "Ja", "--versus-model", "en-de"])
     assert "compared with one other" in str(result.exception)
+    result = CliRunner().invoke(app, [*typed, "--versus-model", "digits"])
+    assert str(result.exception) == "pages of one task are compared: digits is a model for image"
