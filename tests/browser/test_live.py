@@ -60,7 +60,8 @@ def test_a_person_asks_what_if(visit: Open, server: PageServer, tmp_path: Path) 
         page.click("#save")
     download.value.save_as(tmp_path / "kept.html")
     kept = visit((tmp_path / "kept.html").as_uri())
-    assert kept.locator("#tried-list dt").count() == 3
+    assert kept.locator("#tried-list dt").count() == 4
+    assert kept.inner_text("#tried-list dt:first-child") == "as it is"
     page.click("#edits button:first-child")
     page.wait_for_selector("#edits button:nth-child(3)", state="detached")
     settled(page)

@@ -134,6 +134,11 @@ def test_several_heads_are_chosen_with_the_keyboard(visit: Open, page_file: Path
         *["head 0.0", "head 0.1", "head 0.2", "head 1.2"]
     ]
     assert page.inner_text("#grid-said").startswith("head 1.2: without it, the output is ")
+    page.focus(BOUGHT)
+    said = r"“bought” reads .+ % \(head 0\.0\), .+ % \(head 0\.1\), .+ % \(head 0\.2\), .+ % \(head"
+    assert re.match(said, page.inner_text("#said"))
+    starts = page.evaluate("[0, 4].map((shift) => manyheads.lines.anchor('keys', 0, shift)[0])")
+    assert starts[1] - starts[0] == 4, "no head hides another"
 
 
 def test_what_is_walked_to_is_in_sight_and_in_a_table(visit: Open, page_file: Path) -> None:

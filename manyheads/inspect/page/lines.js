@@ -61,11 +61,11 @@ export class Lines {
   }
 
   // Where lines of a token begin: below those above, above those below.
-  anchor(side, at) {
+  anchor(side, at, shift) {
     const place = this.places[side][at], [x, y] = [this.scroll.scrollLeft, this.scroll.scrollTop];
     const first = side === "keys";
-    if (this.upright) return [place.left + place.width / 2 - x, place.top - y + (first ? place.height + 3 : -3)];
-    return [place.left - x + (first ? place.width + 3 : -3), place.top + place.height / 2 - y];
+    if (this.upright) return [place.left + place.width / 2 - x + shift, place.top - y + (first ? place.height + 3 : -3)];
+    return [place.left - x + (first ? place.width + 3 : -3), place.top + place.height / 2 - y + shift];
   }
 
   // shown: { maps, looked: { side, at } | null, pinned, colours }
@@ -80,10 +80,11 @@ export class Lines {
   drawLines(surface) {
     const { maps, looked, colours } = this.shown;
     maps.forEach(({ map, colour }, number) => {
+      const shift = 6 * (number - (maps.length - 1) / 2); // side by side: none hides another
       const only = looked && { [looked.side === "keys" ? "column" : "row"]: looked.at, least: 0.015 };
       const lines = only ? strongest(map, only) : (map.lines ??= strongest(map, { least: map.signed ? LEAST / 3 : LEAST, most: ALL }));
       for (const [row, column, share] of lines.toReversed()) {
-        const [from, to] = [this.anchor("keys", column), this.anchor("queries", row)];
+        const [from, to] = [this.anchor("keys", column, shift), this.anchor("queries", row, shift)];
         if (Math.max(from[1], to[1]) < -200 || Math.min(from[1], to[1]) > this.size[1] + 200) continue;
         surface.curve(from, to, this.upright, {
           stroke: colours.heads[share < 0 ? 1 : colour], dash: maps.length > 1 || share < 0 ? DASHES[share < 0 ? 1 : number] : [],
@@ -148,11 +149,12 @@ export class Lines {
   }
 }
 
-// "“dog” reads “Hund” 71 %, “Ein” 12 %"
-export function sayLooked({ side, at }, map, units) {
-  const name = (unit) => (unit.sign ? unit.text : `“${unit.text}”`);
-  const rows = strongest(map, { [side === "keys" ? "column" : "row"]: at, least: 0.01, most: 3 });
-  const others = rows.map(([row, column]) => `${name(side === "keys" ? units.queries[row] : units.keys[column])} ${sayShare(map, row, column)}`);
+// "“dog” reads “Hund” 71 %, “Ein” 12 %", or of several heads "“dog” reads “Hund” 71 % (head 0.3), …"
+export function sayLooked({ side, at }, maps, units) {
+  const name = (unit) => (unit.sign ? unit.text : `“${unit.text}”`), [, ...more] = maps;
+  const rows = maps.flatMap(({ map, name: head }) => strongest(map, { [side === "keys" ? "column" : "row"]: at, least: 0.01, most: more.length ? 1 : 3 })
+    .map(([row, column]) => [row, column, map, more.length ? ` (${head})` : ""]));
+  const others = rows.map(([row, column, map, head]) => `${name(side === "keys" ? units.queries[row] : units.keys[column])} ${sayShare(map, row, column)}${head}`);
   const verb = side === "keys" ? "is read by" : "reads";
   return `${name(units[side][at])} ${verb} ${others.join(", ") || "nothing much"}`;
 }

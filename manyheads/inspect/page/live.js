@@ -97,7 +97,8 @@ class Live {
     this.edits = edits;
     const found = await this.ask();
     if (!found) { this.edits = before; return; }
-    if (edits.length) this.tried.push({ what: edits.map((edit) => edit.said).join("; "), wrote: found.header.wrote, log: found.header.numbers ? null : total(found) });
+    if (!this.tried.length) this.tried.push(sayTried("as it is", this.base));
+    if (edits.length) this.tried.push(sayTried(edits.map((edit) => edit.said).join("; "), found));
     keepFocus(() => this.show(found));
     if (!document.activeElement.checkVisibility() || document.activeElement === document.body) find("edits").lastChild?.focus();
   }
@@ -202,6 +203,7 @@ class Live {
   }
 }
 
+const sayTried = (what, one) => ({ what, wrote: one.header.wrote, log: one.header.numbers ? null : total(one) });
 const shortName = (name) => name.split(/[\\/]/).filter(Boolean).at(-1) ?? name;
 const total = (attention) => (attention.header.candidates ?? []).reduce((sum, one) => sum + one.log, 0);
 

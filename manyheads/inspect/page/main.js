@@ -204,9 +204,10 @@ export class Page {
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
     byId("only").parentElement.hidden = this.order.length < 2;
-    const { read, wrote } = this.attention.header;
+    const { read, wrote, note } = this.attention.header;
+    document.querySelector(".told .exports").hidden = !!roll; // it has its own
     byId("both").hidden = this.differs || !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
-    byId("both").textContent = read ? `${read} → ${wrote}` : wrote;
+    byId("both").textContent = (read ? `${read} → ${wrote}` : wrote) + (roll && note ? ` · ${note}` : "");
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
     byId("maps-are").textContent = this.attention.header.picture
@@ -268,7 +269,7 @@ export class Page {
     else this.lines.draw({ maps, looked, pinned, colours });
     this.large.mark(this.large.here ?? null, this.looked?.side === "queries" ? this.looked.at : null);
     const chosen = this.pinned || (at ?? null) !== null ? "" : "The model was least sure here: "; // of a picture
-    byId("said").textContent = looked ? chosen + sayLooked(looked, maps[0].map, units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
+    byId("said").textContent = looked ? chosen + sayLooked(looked, maps, units) : `Point at a ${this.attention.header.unit ?? "word"} to see what it reads.`;
     this.beside();
   }
 
@@ -414,12 +415,12 @@ export class Page {
 }
 
 function showTried(tried) {
-  byId("tried").hidden = !Array.isArray(tried) || !tried.length;
-  if (byId("tried").hidden) return;
-  byId("tried-list").replaceChildren(...tried.flatMap(({ what, wrote, log }) => {
+  const known = [tried ?? []].flat().filter((one) => one?.what);
+  byId("tried").hidden = !known.length;
+  byId("tried-list").replaceChildren(...known.flatMap(({ what, wrote, log }) => {
     const [term, said] = ["dt", "dd"].map((tag) => document.createElement(tag));
     term.textContent = String(what);
-    said.textContent = log === null ? String(wrote) : `${wrote}  (${Number(log).toFixed(2)})`;
+    said.textContent = log === null ? String(wrote) : `${wrote} (log-probability ${Number(log).toFixed(2)})`;
     return [term, said];
   }));
 }

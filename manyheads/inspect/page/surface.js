@@ -157,7 +157,7 @@ export class CanvasSurface extends Surface {
     context.globalAlpha = alpha;
     context.strokeStyle = stroke;
     context.lineWidth = width;
-    context.lineCap = "round";
+    context.lineCap = dash.length ? "butt" : "round"; // round ends would fill the gaps
     context.setLineDash(dash);
     context.beginPath();
     context.moveTo(x, y);
@@ -215,7 +215,7 @@ export class SvgSurface extends Surface {
   bezier([x, y], [c, d, e, f], [a, b], { stroke, width, alpha = 1, dash = [] }) {
     this.add("path", {
       d: `M ${x} ${y} C ${c} ${d}, ${e} ${f}, ${a} ${b}`, fill: "none", stroke, "stroke-width": width,
-      "stroke-linecap": "round", opacity: alpha, "stroke-dasharray": dash.join(" ") || "none",
+      "stroke-linecap": dash.length ? "butt" : "round", opacity: alpha, "stroke-dasharray": dash.join(" ") || "none",
     });
   }
 
