@@ -140,7 +140,8 @@ class Growing:
 
     def recall(self, layer: int, make: Callable[[], KeyValue]) -> KeyValue:
         if layer not in self.memory:
-            self.memory[layer] = make()
+            key, value = make()
+            self.memory[layer] = key.contiguous(), value.contiguous()  # read at every step
         return self.memory[layer]
 
     def select(self, rows: Tensor) -> None:

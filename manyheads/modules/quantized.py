@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads.attention.kernels.padded import Padded
 from manyheads.attention.layer import ALL
+from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tied
 
 HIGHEST = 127  # -128 is left out: what is as far below 0 as above it is rounded alike
@@ -93,6 +95,8 @@ def add_up(x: Tensor, levels: Tensor) -> Tensor:
 def quantize(network: Network) -> Network:
     """The same network, its linear layers in 8 bits from now on."""
     for module in list(network.modules()):
+        if isinstance(module, Stack):
+            module.kernel = Padded(module.kernel)
         for name, part in module.named_children():
             if type(part) is Tied:
                 setattr(module, name, Tied8(part))

@@ -1,0 +1,74 @@
+"""Attention of many short sequences on a CPU, its scores padded to whole vectors of the machine.
+
+Torch's fused kernel takes the exponentials of what is left over of a vector one by one: 9 keys take
+it twice as long as 16. Here they are as many as fit, and the products are small matrices.
+
+B batch, H heads, Q queries, K keys, P keys with the padding, C channels of one head.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.attention.evaluate import evaluate
+from manyheads.attention.kernels.base import (
+    Kernel,
+    Plan,
+    Scoring,
+    Work,
+    lacks,
+    make_plan,
+    repeat_heads,
+)
+
+VECTOR = 16  # numbers of 32 bits
+MOST = 128  # keys; of more, the fused kernel takes less time
+
+
+class Padded:
+    """Where it can, without gradients; otherwise another kernel does the work."""
+
+    name = "padded"
+
+    def __init__(self, otherwise: Kernel):
+        self.otherwise = otherwise
+
+    def unfit(self, work: Work) -> str:
+        if reason := lacks(work, frozenset()):
+            return reason
+        if work.device.type != "cpu" or work.dtype != torch.float32:
+            return f"it computes in 32 bits on a CPU, not with {work.dtype} on {work.device.type}"
+        keys = len(work.pairs.keys)
+        return f"it takes {MOST} keys at most, {keys} came" if keys > MOST else ""
+
+    def refuses(self, work: Work) -> str:
+        return self.unfit(work) and self.otherwise.refuses(work)
+
+    def cost(self, work: Work) -> float:
+        return self.otherwise.cost(work) if self.unfit(work) else 0.5
+
+    def prepare(self, work: Work) -> Plan | tuple[Tensor, Tensor]:
+        """What is added to the scores, (B, 1 or H, Q, P), and the queries that see nothing."""
+        if self.unfit(work):
+            return make_plan(self.otherwise, work)
+        allowed = evaluate(work.pattern, work.pairs.everywhere())
+        empty = ~allowed.any(-1, keepdim=True)
+        hidden = F.pad(~(allowed | empty), (0, -allowed.shape[-1] % VECTOR), value=True)
+        return torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf), empty
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
+    ) -> Tensor:
+        (added, empty), scale = plan.form, how.score.scale(key.shape[-1])
+        query = how.score.query(query)
+        key, value = (repeat_heads(x, plan.groups).flatten(0, 1) for x in (key, value))
+        nothing, count = query.new_zeros(()), key.shape[1]
+        scores = torch.baddbmm(
+            nothing, query.flatten(0, 1), key.transpose(1, 2), beta=0, alpha=scale
+        )
+        padded = F.pad(scores, (0, -count % VECTOR)).unflatten(0, query.shape[:2]).add_(added)
+        weights = torch.softmax(padded, -1, out=padded).flatten(0, 1)
+        mixed = torch.bmm(weights[:, :, :count], value).view(query.shape)
+        return mixed.masked_fill_(empty, 0) if bool(empty.any()) else mixed
