@@ -63,6 +63,8 @@ class TokenRow:
     tokens: Sequence[str]
     words: Sequence[int]  # the number of each token's word; -1 for a sign, which stands alone
     signs: Sequence[bool]
+    # The texts of words that tokens make together, where one is a part of a character: {4: "猫"}
+    spelled: Mapping[int, str] = field(default_factory=dict)
 
     def count_words(self) -> int:
         """A sign is one by itself."""
@@ -70,7 +72,8 @@ class TokenRow:
         return sum(word < 0 or word != before for before, word in pairs)
 
     def describe(self) -> dict[str, Any]:
-        return {"tokens": list(self.tokens), "words": list(self.words), "signs": list(self.signs)}
+        told = {"tokens": list(self.tokens), "words": list(self.words), "signs": list(self.signs)}
+        return {**told, "spelled": dict(self.spelled)} if self.spelled else told
 
 
 @dataclass(frozen=True, eq=False)

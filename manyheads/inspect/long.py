@@ -93,6 +93,7 @@ def join_row(row: TokenRow, spans: Sequence[range], size: int) -> TokenRow:
         [join_tokens(row, span) for span in spans],
         [row.words[span[0]] for span in spans] if size == 1 else range(len(spans)),
         [all(row.signs[i] for i in span) for span in spans],
+        row.spelled if size == 1 else {},
     )
 
 

@@ -5,6 +5,7 @@ V vocabulary, T tokens that are wanted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,9 +21,10 @@ from manyheads.inspect.interventions import Intervention, intervening, shorten
 from manyheads.inspect.lens import find_last_stack, leaving_early
 from manyheads.inspect.long import MOST_TOKENS
 from manyheads.inspect.record import recording
-from manyheads.tasks.words import units
+from manyheads.tasks.words import HALF, units
 
 START, STOP = "▸", "■"
+UNSEEN = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 CANDIDATES = 6
 AT_ONCE = 4096  # tokens of copies, each without one head
 # The name of a layer -> its part, whose tokens ask, whose answer, the first query
@@ -164,18 +166,23 @@ def make_row(
     label: str, codec: Text, ids: Sequence[int], before: int = 0, after: int = 0
 ) -> TokenRow:
     """The pieces of a text, with so many signs at its start and at its end."""
-    words, _ = units(codec, ids)
+    words, names = units(codec, ids)
+    pieces = [name_piece(piece) for piece in codec.pieces(ids)]
+    parts = {word for word, piece in zip(words, pieces, strict=True) if HALF in piece and word >= 0}
     return TokenRow(
         label,
-        [*[START] * before, *map(name_piece, codec.pieces(ids)), *[STOP] * after],
+        [*[START] * before, *pieces, *[STOP] * after],
         [*[-1] * before, *words, *[-1] * after],
         [*[True] * before, *[False] * len(ids), *[True] * after],
+        {word: name_piece(names[word]) for word in sorted(parts)},
     )
 
 
 def name_piece(piece: str) -> str:
-    """Spaces are seen where there is nothing else; a line break is no line break."""
-    return piece.strip(" ").replace("\n", "↵") or "␣"
+    """Spaces are seen where there is nothing else; a line break is no line break, and what would
+    turn the text around it is shown as a sign.
+    """
+    return UNSEEN.sub(HALF, piece.strip(" ").replace("\n", "↵")) or "␣"
 
 
 def round_rows(table: Tensor) -> list[list[float]]:

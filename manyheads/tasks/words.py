@@ -45,5 +45,5 @@ def pieces_of(pieces: Sequence[str]) -> tuple[list[int], list[str]]:
     that the next one completes. ["猫", "", "が"] -> [0, 1, 1], ["猫", "が"]
     """
     names = [piece for piece in pieces if piece]
-    before = [0, *accumulate(map(bool, pieces))][:-1]
+    before = [*accumulate((1 if piece else 0 for piece in pieces), initial=0)][:-1]
     return [number if number < len(names) else -1 for number in before], names

@@ -295,6 +295,10 @@ def test_hostile_text_stays_text(visit: Open, model: Translator, tmp_path: Path)
     page = visit((tmp_path / "page.html").as_uri())
     assert page.locator("img").count() == 0
     assert "<img" in page.inner_text(".keys")
+    model.inspect(HOSTILE, "猫").save(tmp_path / "short.html")
+    short = visit((tmp_path / "short.html").as_uri())
+    assert "�כלב" in short.inner_text(".keys"), "a word, of pieces that are parts of its letters"
+    assert short.inner_text(".queries").split() == ["猫", "■"]
     with page.expect_download() as download:
         page.click("[aria-label='save lines as SVG']")
     text = Path(download.value.path()).read_text("utf-8")

@@ -102,6 +102,7 @@ export class Attention {
         units.push({ text, sign: side.signs[i], joins, begin: i, end: i + 1 });
       }
     });
+    if (words) for (const unit of units) unit.text = side.spelled?.[side.words[unit.begin]] ?? unit.text; // pieces may be parts of characters
     return units;
   }
 
