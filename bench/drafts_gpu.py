@@ -189,7 +189,7 @@ def measure(asked: Any, data: Path, told: dict[str, Any]) -> None:
                 of_text(model, how)(text, way)
     keep(parts=measure_parts(model, other, ordered[len(ordered) // 2], asked.device))
     keep(moves=measure_moves(model, texts[:40]))
-    keep(lanes_alike=[one.alike for one in KEPT[model.network.decoder].held.values() if one.alone])
+    keep(lanes_alike=[one.alike for one in KEPT[model.network.decoder].held if one.alone])
     print(
         json.dumps(
             {name: told[name] for name in ("bleu", "parts", "moves", "lanes_alike")}, indent=1

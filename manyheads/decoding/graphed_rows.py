@@ -70,6 +70,7 @@ class GraphedRows:
 
     def __init__(self, decoder: Decoder, size: StepSize):
         self.decoder, self.size = decoder, size
+        self.owner: Callable[[], Any] = lambda: None  # the step that writes into them
         weight = next(decoder.parameters())
         rows, slots, tokens = size
         blocks = cast(list[Block], decoder.stack.blocks)
@@ -113,11 +114,20 @@ class GraphedRows:
         held = [*self.cache.own.values(), *self.cache.memory.values()]
         return sum(x.numel() * x.element_size() for pair in held for x in pair)
 
+    def is_free(self, step: Any) -> bool:
+        """Whether no other step that is still wanted writes into these buffers."""
+        owner = self.owner()
+        return owner is None or owner is step or owner.graphed is not self
+
     def compute(self) -> None:
+        self.states, self.logits = self.score()
+
+    def score(self) -> tuple[Tensor, Tensor]:
+        """States and logits: every recording has its own."""
         self.lineage.index_copy_(1, self.place.flatten(), self.writers)
         tokens = self.ids, self.at, Everything()
-        self.states = self.decoder.states(*tokens, None, self.memory, self.cache)
-        self.logits = self.decoder.head(self.states)[:, -1]
+        states = self.decoder.states(*tokens, None, self.memory, self.cache)
+        return states, self.decoder.head(states)[:, -1]
 
     def put(self, ids: Tensor, place: int) -> None:
         """Tokens (B, 1), or those of the lanes (1, T), from this place on."""
@@ -163,8 +173,7 @@ class GraphedRows:
         return self.record(self.guess_next)
 
     def guess_next(self) -> None:
-        self.compute()
-        token = self.logits[:1].argmax(-1)
+        token = self.score()[1][:1].argmax(-1)
         self.guesses.index_copy_(0, self.count % LANES, token)  # warming up goes past the last
         self.ids.copy_(token.expand_as(self.ids))
         self.count.add_(1)

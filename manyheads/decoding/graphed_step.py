@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -104,7 +104,11 @@ class GraphedStep(CachedStep):
         return graphed
 
     def find(self, rows: int, tokens: int) -> GraphedRows:
-        return find_recording(cast(Decoder, self.decoder), self.find_size(rows, tokens))
+        """One that no other step writes into: a model may guess for itself."""
+        size = self.find_size(rows, tokens)
+        found = find_recording(cast(Decoder, self.decoder), size, self)
+        found.owner = ref(self)
+        return found
 
     def find_size(self, rows: int, tokens: int) -> StepSize:
         spare = LANES - 1 if rows == 1 else 0  # where lanes that run idle write
@@ -160,29 +164,31 @@ class Recordings:
 
     def __init__(self, places: tuple[int, ...]):
         self.places = places
-        self.held: dict[StepSize, GraphedRows] = {}  # the last one used at the end
+        self.held: list[GraphedRows] = []  # the last one used at the end
 
-    def find(self, decoder: Decoder, size: StepSize) -> GraphedRows:
-        found = self.held.pop(size, None)
-        if found is None:
+    def find(self, decoder: Decoder, size: StepSize, step: Any) -> GraphedRows:
+        free = (one for one in self.held if one.size == size and one.is_free(step))
+        found = next(free, None)
+        if found is not None:
+            self.held.remove(found)
+        else:
             found = GraphedRows(decoder, size)
-            while (
-                self.held and found.bytes + sum(x.bytes for x in self.held.values()) > most_bytes()
-            ):
-                self.held.pop(next(iter(self.held)))
-        self.held[size] = found
+            while self.held and found.bytes + sum(x.bytes for x in self.held) > most_bytes():
+                del self.held[0]
+        self.held.append(found)
         return found
 
 
 KEPT: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
 
 
-def find_recording(decoder: Decoder, size: StepSize) -> GraphedRows:
-    """The one for this size; made anew when the weights are elsewhere, as after `.to()`."""
+def find_recording(decoder: Decoder, size: StepSize, step: Any = None) -> GraphedRows:
+    """One of this size that is free for this step; made anew when the weights are elsewhere, as
+    after `.to()`."""
     places = list_weights(decoder)
     if decoder not in KEPT or KEPT[decoder].places != places:
         KEPT[decoder] = Recordings(places)
-    return KEPT[decoder].find(decoder, size)
+    return KEPT[decoder].find(decoder, size, step)
 
 
 def list_weights(network: nn.Module) -> tuple[int, ...]:

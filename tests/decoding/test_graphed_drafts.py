@@ -9,11 +9,12 @@ import torch
 from writers import SOURCES, STOP, begin, translator
 
 from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, TransformerConfig, greedy
+from manyheads.decoding.cuda_graph import WARM_UPS
 from manyheads.decoding.drafters import GraphedDraft, LastPass, NgramLookup, Smaller
 from manyheads.decoding.drafts import DraftCounts, Drafter, write_drafted
 from manyheads.decoding.graphed_encoder import encode_one
 from manyheads.decoding.graphed_rows import LANES, GraphedRows, StepSize, has_lanes
-from manyheads.decoding.graphed_step import GraphedStep
+from manyheads.decoding.graphed_step import GraphedStep, find_recording
 from manyheads.decoding.sample import sample
 from manyheads.decoding.strategies import decode
 from manyheads.modules.build import build_decoder
@@ -81,6 +82,62 @@ def test_who_guesses_by_the_model_itself_is_right(device: str) -> None:
     assert found.ids == greedy(plain, start, bounds)[0].ids
     assert counts.passes <= (LONGEST - 1) // 3 + counts.unsure * LONGEST
     assert isinstance(drafter.start([]), GraphedDraft)
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA: what is recorded runs a few times before, and writes to where it first did."""
+
+    def record(rows: GraphedRows, run: Any) -> Any:
+        for _ in range(WARM_UPS):
+            rows.run_plainly(run)
+        outputs = rows.states, rows.logits
+
+        def play() -> None:
+            before = rows.states, rows.logits
+            rows.run_plainly(run)
+            for output, new in zip(outputs, (rows.states, rows.logits), strict=True):
+                output.copy_(new)
+            rows.states, rows.logits = before
+
+        return torch.no_grad()(play)
+
+    monkeypatch.setattr(GraphedRows, "record", torch.no_grad()(record))
+
+
+@pytest.mark.parametrize("name", ["itself", "other"])
+@pytest.mark.parametrize("how", [DecodingConfig(), DRAWN], ids=["greedy", "drawn"])
+def test_a_guesser_has_buffers_of_its_own(replayed: None, how: Any, name: str) -> None:
+    test_every_drafter_leaves_the_text_as_it_is("cpu", name, how, torch.float32)
+
+
+def test_a_model_guesses_for_itself_after_a_long_start(replayed: None) -> None:
+    test_text_without_a_source_is_drafted_too()
+
+
+def test_who_guessed_may_read_afterwards(replayed: None) -> None:
+    """What it guessed by is recorded apart from what it reads by."""
+    decoder, memory = on("cpu")
+    step = GraphedStep(decoder, memory, LONGEST, drafted=1)
+    step.guess([1], 3)
+    step.crop(1)
+    wanted = CachedStep(decoder, memory).read(torch.tensor([[1, 5]]))[:, -1:]
+    torch.testing.assert_close(step.read(torch.tensor([[5]])), wanted)
+
+
+def test_two_texts_are_written_in_turn(replayed: None) -> None:
+    decoder, memory = on("cpu")
+    memories = [memory, memory._replace(states=-memory.states)]
+    steps = [GraphedStep(decoder, memory, LONGEST) for memory in memories]
+    plain = [CachedStep(decoder, memory) for memory in memories]
+    for token in (1, 5, 3, 7):
+        for step, other in zip(steps, plain, strict=True):
+            ids = torch.tensor([[token]])
+            torch.testing.assert_close(step.read(ids), other.read(ids))
+    kept = [cast(GraphedRows, step.graphed) for step in steps]
+    del step
+    steps.clear()
+    assert find_recording(decoder, kept[0].size) in kept  # who is done leaves it to others
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -168,6 +225,7 @@ def test_text_without_a_source_is_drafted_too() -> None:
     assert step.takes_guesses
     found = write_drafted(step, start, bounds, DecodingConfig(), drafter, counts=counts)
     assert found.ids == wanted.ids
+    assert found.logs == pytest.approx(wanted.logs, abs=1e-4)
     assert counts.passes < 20
 
 

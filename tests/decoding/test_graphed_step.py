@@ -82,8 +82,8 @@ def test_of_many_sizes_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("manyheads.decoding.graphed_step.most_bytes", lambda: 2 * one)
     for rows in sizes:
         find_recording(decoder, StepSize(rows, 128, 32))
-    assert [size.rows for size in KEPT[decoder].held] == [2, 4] or len(KEPT[decoder].held) < 4
-    assert [*KEPT[decoder].held][-1].rows == 4
+    assert [one.size.rows for one in KEPT[decoder].held] == [2, 4] or len(KEPT[decoder].held) < 4
+    assert KEPT[decoder].held[-1].size.rows == 4
 
 
 def test_it_reads_a_token_at_a_time_to_its_end() -> None:
