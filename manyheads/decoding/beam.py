@@ -38,10 +38,11 @@ class Candidates(NamedTuple):
     def of(totals: Tensor, logs: Tensor) -> Candidates:
         """Twice the width, so that enough go on even if every sequence may stop here.
 
-        totals (S, W) of what was written, logs (S W, V) of what may come next
+        totals (S, W) of what was written, logs (S W, V) of what may come next; or of the first
+        sequences of each sentence alone, where the others are not alive
         """
         (sentences, width), vocabulary = totals.shape, logs.shape[1]
-        among = blockwise_topk(totals, logs)
+        among = blockwise_topk(totals[:, : len(logs) // sentences], logs, 2 * width)
         alone = logs.view(sentences, -1).gather(1, among)
         total = alone + totals.gather(1, among // vocabulary)
         total, index = total.topk(min(2 * width, total.shape[1]))
@@ -79,10 +80,12 @@ class Search:
         width = self.how.beam
         if not self.open:
             return
-        logits = step(start).repeat_interleave(width, 0)  # the start is read once for all beams
+        logits = step(start)  # the start is read once for all beams
+        alive = 1 if logits.shape[1] >= 2 * width else width
+        logits = logits.repeat_interleave(alive, 0)
         step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
         while True:
-            rows = [sentence for sentence in self.sentences for _ in range(width)]
+            rows = [sentence for sentence in self.sentences for _ in range(alive)]
             logs = self.bounds.rule_out(to_log_probs(logits), self.count, rows)
             parents = self.advance(Candidates.of(self.totals, logs))
             if not self.open:
@@ -91,7 +94,7 @@ class Search:
                 step.select(self.leave(parents))
             else:
                 step.reorder(parents.flatten())
-            logits = step(self.ids[:, -1:])
+            logits, alive = step(self.ids[:, -1:]), width
 
     def advance(self, best: Candidates) -> Tensor:
         """Take what stops out, let the best others go on; the rows (S, W) that they continue."""

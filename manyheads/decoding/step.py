@@ -143,8 +143,8 @@ def to_log_probs(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1, dtype=torch.float32)
 
 
-def blockwise_topk(totals: Tensor, logs: Tensor) -> Tensor:
-    """Numbers w V + v of continuations (S, ...), the best 2 W of each sentence among them.
+def blockwise_topk(totals: Tensor, logs: Tensor, best: int = 2) -> Tensor:
+    """Numbers w V + v of continuations (S, ...), so many best of each sentence among them.
 
     To sort a whole vocabulary takes long. The best are in the blocks of tokens whose best are best.
     """
@@ -152,8 +152,8 @@ def blockwise_topk(totals: Tensor, logs: Tensor) -> Tensor:
     block = min(BLOCK, vocabulary)
     count, rest = divmod(vocabulary, block)
     tops = logs[:, : vocabulary - rest].unflatten(1, (count, block)).amax(-1)  # (S W, count)
-    tops = (tops + totals.view(-1, 1)).view(sentences, -1)
-    chosen = tops.topk(min(2 * width, tops.shape[1])).indices
+    tops = (tops + totals.reshape(-1, 1)).view(sentences, -1)
+    chosen = tops.topk(min(best, tops.shape[1])).indices
     starts = chosen // count * vocabulary + chosen % count * block
     tokens = torch.arange(vocabulary, device=logs.device)
     within = (starts[..., None] + tokens[:block]).flatten(1)
