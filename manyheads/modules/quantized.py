@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from manyheads.attention.kernels.padded import Padded
 from manyheads.attention.layer import ALL
+from manyheads.devices import keep_freed_memory
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tied
 
@@ -74,16 +75,22 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 def multiply(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
     """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
     rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
-    found = rows.new_empty(len(rows), len(levels))
-    for first in range(0, len(rows), some):
-        out = found[first : first + some]
-        rounded, own = round_rows(rows[first : first + some])
-        out.copy_(add_up(rounded, levels)).mul_(steps)
-        if bias is None:
-            out.mul_(own)
-        else:
-            torch.addcmul(bias.detach(), out, own, out=out)
+    if len(rows) <= some:
+        found = multiply_rows(rows, levels, steps)
+    else:
+        found = rows.new_empty(len(rows), len(levels))
+        for part, out in zip(rows.split(some), found.split(some), strict=True):
+            multiply_rows(part, levels, steps, out)
+    if bias is not None:
+        found.add_(bias.detach())
     return found.view(*x.shape[:-1], len(levels))
+
+
+def multiply_rows(x: Tensor, levels: Tensor, steps: Tensor, out: Tensor | None = None) -> Tensor:
+    rounded, own = round_rows(x)
+    sums = add_up(rounded, levels)
+    found = sums.float() if out is None else out.copy_(sums)
+    return found.mul_(steps).mul_(own)
 
 
 def add_up(x: Tensor, levels: Tensor) -> Tensor:
@@ -94,6 +101,7 @@ def add_up(x: Tensor, levels: Tensor) -> Tensor:
 
 def quantize(network: Network) -> Network:
     """The same network, its linear layers in 8 bits from now on."""
+    keep_freed_memory()
     for module in list(network.modules()):
         if isinstance(module, Stack):
             module.kernel = Padded(module.kernel)

@@ -1,10 +1,13 @@
 """Products in 8 bits: near those of floats, and the same for a row alone as among others."""
 
+import resource
+
 import pytest
 import torch
 from torch import nn
 
 from manyheads import DecodingConfig, Embedding, Tied
+from manyheads.devices import keep_freed_memory
 from manyheads.modules import quantized
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig
@@ -68,6 +71,16 @@ def test_what_is_saved_of_a_network_in_8_bits_are_its_weights(network: EncoderDe
     kinds = {type(module) for module in network.modules()}
     assert {Linear8, Tied8} <= kinds
     assert not {nn.Linear, Tied} & kinds
+
+
+def test_what_is_freed_is_used_again_without_new_pages() -> None:
+    if not keep_freed_memory():
+        pytest.skip("there is no glibc")
+    counts = []
+    for _ in range(3):
+        torch.ones(2**22)
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    assert counts[2] - counts[1] < 100  # of 4,096 pages
 
 
 def test_sequences_of_like_length_are_written_alike_alone_and_together(
