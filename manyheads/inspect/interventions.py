@@ -52,8 +52,13 @@ class Overwritten:
 
     def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
         # By their places and not their rows: with a cache one row is here, with a beam several.
-        sides = work.pairs.queries, work.pairs.keys
-        row, column = (side.axes[0].expand(len(weights), -1) for side in sides)
+        # Nodes of a graph have no places: their rows.
+        sides = zip((work.pairs.queries, work.pairs.keys), weights.shape[2:], strict=True)
+        places = (
+            side.axes[0] if side.axes else torch.arange(count, device=weights.device)
+            for side, count in sides
+        )
+        row, column = (place.expand(len(weights), -1) for place in places)
         told = torch.zeros_like(column, dtype=weights.dtype)
         for place, weight in self.weights.items():
             told = told.masked_fill(column == place, weight)

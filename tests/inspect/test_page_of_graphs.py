@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from manyheads import Off
+from manyheads import Off, Overwritten
 from manyheads.cli.app import app
 from manyheads.inspect.attention_page import read_payload
 from manyheads.inspect.record import recording
@@ -97,6 +97,12 @@ def test_worth_is_how_far_a_number_moves(esol: Path) -> None:
     moved = float(header["wrote"].split()[1]) - float(without["wrote"].split()[1])
     (spread,) = (scale[1] for scale in model.task.schema.scales)
     assert header["costs"]["0.self/1"] == [pytest.approx(moved / spread, abs=1e-3)]
+
+
+def test_a_node_reads_what_it_is_told(esol: Path) -> None:
+    told = Overwritten("0.self", 1, place=2, weights={0: 1.0})
+    _, maps = read_page(load(esol, "cpu"), "CCO", what_if=[told])
+    assert maps[0][1, 2].tolist() == [1, 0, 0]
 
 
 def test_the_command_writes_the_page_of_a_molecule(esol: Path, tmp_path: Path) -> None:
