@@ -106,5 +106,6 @@ def test_nothing_is_there_before_a_text_is_typed(browser: Any, model: Translator
         page.select_option("#model", "mol")
         page.wait_for_selector("#grid-title", state="hidden")
         assert page.inner_text("#wrong") == "this is no molecule"
+        assert page.inner_text("#title") == "What mol looks at"
         page.close()
         server.shutdown()

@@ -211,8 +211,10 @@ def test_it_fits_its_window_and_anyone_can_read_it(
 
 
 def test_notes_are_walked_through_and_heard(visit: Open, tmp_path: Path) -> None:
-    tunes.singer().inspect(tunes.chorale(8)).save(tmp_path / "page.html")
+    cut = {"note": "the first 512 of 640 tokens are shown"}
+    tunes.singer().inspect(tunes.chorale(8)).with_about(**cut).save(tmp_path / "page.html")
     page = visit((tmp_path / "page.html").as_uri())
+    assert page.inner_text("#long") == cut["note"]
     page.focus("#roll canvas")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")

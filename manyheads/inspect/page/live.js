@@ -16,7 +16,6 @@ class Live {
     find("live").hidden = find("save").hidden = false;
     document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     this.models = JSON.parse(find("live").dataset.models);
-    find("title").textContent = `What ${shortName(this.models[0].name)} looks at`;
     find("model").replaceChildren(...this.models.map(({ name }) => make("option", shortName(name), { value: name })));
     find("model").hidden = this.models.length < 2;
     find("model").addEventListener("change", () => this.choose());
@@ -40,8 +39,15 @@ class Live {
     if (this.page) Object.assign(this.page.state, { part: "", heads: "mean" });
     [text.hidden, text.disabled] = [asks !== "text", asks !== "text"];
     find("seconds").hidden = asks !== "seconds";
-    if (asks !== "text" || text.value.trim()) this.begin();
-    else text.focus();
+    if (asks !== "text" || text.value.trim()) { this.begin(); return; }
+    this.clear();
+    text.focus();
+  }
+
+  // What is there is of another model.
+  clear() {
+    find("title").textContent = `What ${shortName(this.model.name)} looks at`;
+    delete document.body.dataset.ready;
   }
 
   get sent() {
@@ -75,7 +81,7 @@ class Live {
     const found = await this.ask();
     if (!found) {
       [this.text, this.tokens, this.edits, this.tried] = before;
-      if (this.name !== name) delete document.body.dataset.ready; // what is there is of another model
+      if (this.name !== name) this.clear();
       return;
     }
     [this.base, this.name, find("tokens").value] = [found, name, ""];

@@ -77,9 +77,10 @@ export class Page {
     byId("title").textContent = name ? `What ${name} looked at` : "What the model looked at";
     document.title = byId("title").textContent;
     const { note, long } = attention.header;
-    byId("made").textContent = [task, long ? "" : note].filter(Boolean).join(" · ");
-    byId("long").hidden = !long;
-    byId("long-about").textContent = long ? note : "";
+    byId("made").textContent = task ?? "";
+    byId("long").hidden = !note;
+    byId("long-about").textContent = note ?? "";
+    document.querySelector(".ask-part").hidden = !long;
     this.order = ["cross", "encoder", "decoder"].filter((part) => attention.parts.includes(part));
     this.order.push(...attention.parts.filter((part) => !this.order.includes(part)));
     if (!this.order.includes(this.state.part)) this.state.part = this.order[0];
@@ -204,10 +205,10 @@ export class Page {
     byId("theme").textContent = this.theme === "dark" ? "light" : "dark";
     byId("only").value = this.state.only;
     byId("only").parentElement.hidden = this.order.length < 2;
-    const { read, wrote, note } = this.attention.header;
+    const { read, wrote } = this.attention.header;
     document.querySelector(".told .exports").hidden = !!roll; // it has its own
     byId("both").hidden = this.differs || !wrote || (read && wrote.startsWith(read)) || this.state.part === "cross" || read.length + wrote.length > 300;
-    byId("both").textContent = (read ? `${read} → ${wrote}` : wrote) + (roll && note ? ` · ${note}` : "");
+    byId("both").textContent = read ? `${read} → ${wrote}` : wrote;
     byId("keys-label").textContent = columns;
     byId("queries-label").textContent = rows;
     byId("maps-are").textContent = this.attention.header.picture

@@ -76,7 +76,8 @@ export class Roll {
     const { given } = this.shown.roll;
     if (given > 0 && given < this.seconds) {
       surface.line([this.x(given), ABOVE / 2], [this.x(given), this.size[1]], { stroke: colours.accent, width: 1.5, dash: [4, 4] });
-      surface.text(this.x(given) + 6, ABOVE / 2 - 2, "written from here on", { fill: colours.accent, size: 12 });
+      const late = this.x(given) > this.size[0] - 130; // no room to the right
+      surface.text(this.x(given) + (late ? -6 : 6), ABOVE / 2 - 2, late ? "written after this" : "written from here on", { fill: colours.accent, size: 12, align: late ? "right" : "left" });
     }
     const from = looked?.side === "queries" ? written[looked.at] : null;
     if (!from) return;
