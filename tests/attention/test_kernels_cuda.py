@@ -35,12 +35,7 @@ from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Grid, Places
 from manyheads.attention.positions import Relative
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # Torch looks at the gradient of what it compiles for, and hides its own warning only if that
-    # is not an error.
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
-]
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 B, H, T, C = 2, 4, 300, 32
 

@@ -84,7 +84,6 @@ def test_in_16_bits_keys_and_values_are_kept_in_16_bits() -> None:
     assert {tensor.dtype for pair in kept.own.values() for tensor in pair} == {torch.bfloat16}
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.parametrize("whole", [True, False])
 def test_compiled_it_is_the_same(whole: bool) -> None:
     network = decoder(**ALL).train()

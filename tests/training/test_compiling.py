@@ -27,10 +27,6 @@ from manyheads.attention import layer
 from manyheads.attention.kernels import varlen
 from manyheads.training.compiling import compiled
 
-# Torch looks at the gradient of what it compiles for, and hides its own warning only if that is
-# not an error.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
