@@ -76,21 +76,20 @@ def multiply(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> T
     """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
     rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
     if len(rows) <= some:
-        found = multiply_rows(rows, levels, steps)
-    else:
-        found = rows.new_empty(len(rows), len(levels))
-        for part, out in zip(rows.split(some), found.split(some), strict=True):
-            multiply_rows(part, levels, steps, out)
-    if bias is not None:
-        found.add_(bias.detach())
+        return multiply_rows(rows, levels, steps, bias).view(*x.shape[:-1], len(levels))
+    found = rows.new_empty(len(rows), len(levels))
+    for part, out in zip(rows.split(some), found.split(some), strict=True):
+        multiply_rows(part, levels, steps, bias, out)
     return found.view(*x.shape[:-1], len(levels))
 
 
-def multiply_rows(x: Tensor, levels: Tensor, steps: Tensor, out: Tensor | None = None) -> Tensor:
+def multiply_rows(
+    x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None, out: Tensor | None = None
+) -> Tensor:
     rounded, own = round_rows(x)
     sums = add_up(rounded, levels)
-    found = sums.float() if out is None else out.copy_(sums)
-    return found.mul_(steps).mul_(own)
+    found = (sums.float() if out is None else out.copy_(sums)).mul_(steps)
+    return found.mul_(own) if bias is None else torch.addcmul(bias.detach(), found, own, out=found)
 
 
 def add_up(x: Tensor, levels: Tensor) -> Tensor:

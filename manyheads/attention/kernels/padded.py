@@ -49,14 +49,15 @@ class Padded:
     def cost(self, work: Work) -> float:
         return self.otherwise.cost(work) if self.unfit(work) else 0.5
 
-    def prepare(self, work: Work) -> Plan | tuple[Tensor, Tensor]:
+    def prepare(self, work: Work) -> Plan | tuple[Tensor, Tensor | None]:
         """What is added to the scores, (B, 1 or H, Q, P), and the queries that see nothing."""
         if self.unfit(work):
             return make_plan(self.otherwise, work)
         allowed = evaluate(work.pattern, work.pairs.everywhere())
-        empty = ~allowed.any(-1, keepdim=True)
-        hidden = F.pad(~(allowed | empty), (0, -allowed.shape[-1] % VECTOR), value=True)
-        return torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf), empty
+        sees = allowed.any(-1, keepdim=True)
+        empty = None if bool(sees.all()) else ~sees
+        added = torch.where(allowed if empty is None else allowed | empty, 0.0, -torch.inf)
+        return F.pad(added, (0, -added.shape[-1] % VECTOR), value=-torch.inf), empty
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
@@ -64,11 +65,12 @@ class Padded:
         (added, empty), scale = plan.form, how.score.scale(key.shape[-1])
         query = how.score.query(query)
         key, value = (repeat_heads(x, plan.groups).flatten(0, 1) for x in (key, value))
-        nothing, count = query.new_zeros(()), key.shape[1]
-        scores = torch.baddbmm(
-            nothing, query.flatten(0, 1), key.transpose(1, 2), beta=0, alpha=scale
-        )
-        padded = F.pad(scores, (0, -count % VECTOR)).unflatten(0, query.shape[:2]).add_(added)
+        count = key.shape[1]
+        scores = torch.bmm(query.flatten(0, 1), key.transpose(1, 2))
+        if count % VECTOR:
+            scores = F.pad(scores, (0, -count % VECTOR))
+        padded = scores.unflatten(0, query.shape[:2])
+        torch.add(added, padded, alpha=scale, out=padded)
         weights = torch.softmax(padded, -1, out=padded).flatten(0, 1)
         mixed = torch.bmm(weights[:, :, :count], value).view(query.shape)
-        return mixed.masked_fill_(empty, 0) if bool(empty.any()) else mixed
+        return mixed if empty is None else mixed.masked_fill_(empty, 0)

@@ -61,7 +61,6 @@ def write_targets(
     else:
         refuse_parallel(how)
 
-    @torch.no_grad()  # also in a thread of its own
     def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
@@ -93,7 +92,9 @@ def write_targets(
     if spread is None and drafter is None and threads > 1:
         spread, share = map_in_threads, sum(map(len, sources)) // threads
         together = min(together, max(share, FEWEST // max(1, several)))
-    return map_alike(write, sources, together, spread or map)
+    # Also in a thread of its own. What is recorded is written to again later, by whomever.
+    quiet = torch.no_grad() if device.type in RECORDED_ON else torch.inference_mode()
+    return map_alike(quiet(write), sources, together, spread or map)
 
 
 def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
