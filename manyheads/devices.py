@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -38,11 +39,17 @@ def said() -> bool:
     return any(os.environ.get(name) for name in SAID)
 
 
+WORK: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()  # of networks that were asked
+
+
 def work_of(network: object) -> float:
     """Multiplications for one token in a product of this network, on the average."""
-    parameters = network.parameters() if isinstance(network, nn.Module) else ()
-    sizes = [weight.numel() for weight in parameters if weight.dim() > 1]
-    return sum(sizes) / max(1, len(sizes))
+    if not isinstance(network, nn.Module):
+        return 0.0
+    if network not in WORK:
+        sizes = [weight.numel() for weight in network.parameters() if weight.dim() > 1]
+        WORK[network] = sum(sizes) / max(1, len(sizes))
+    return WORK[network]
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, get_type_hints
 
@@ -83,9 +84,13 @@ class Settings:
         yield from ()
 
 
+# Of a class: worked out from words, which takes long.
+TYPES_OF: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+
+
 def check_types(settings: Any) -> None:
     """Refuse beam="3", as from Python anything may come: beam is a whole number, got '3'"""
-    declared = get_type_hints(type(settings))
+    declared = TYPES_OF(type(settings))
     for one in fields(settings):
         kind, value = declared[one.name], getattr(settings, one.name)
         allowed, named = TYPES.get(kind, (object, ""))

@@ -59,10 +59,15 @@ class HeadDrafter:
     def __init__(self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE):
         self.head, self.entries, self.pace = head.eval(), known, DraftPace()
         embedding = network.decoder.embedding
+        by_state, by_word, by_memory = head.think.weight.detach().split(
+            head.norm.weight.shape[0], 1
+        )
         with torch.no_grad():  # all words as they are read, and those it knows as they are scored
             every = torch.arange(embedding.table.num_embeddings, device=head.words.device)
             self.read = embedding(every[None])[0].float()
-            self.scored = embedding.table.weight[head.words].float()  # (N, D)
+            self.thought = F.linear(self.read, by_word, head.think.bias)  # (V, hidden)
+            self.scored = embedding.table.weight[head.words].float().T  # (D, N)
+        self.by_state, self.by_memory = by_state.T, by_memory.T
         self.known = head.words.tolist()
         self.states = self.memory = self.read[:0]
         network.encoder.register_forward_hook(self.keep_memory)
@@ -74,13 +79,6 @@ class HeadDrafter:
     def keep_states(self, module: Any, given: tuple[Tensor, ...]) -> None:
         self.states = given[0][0]  # (T, D)
 
-    def think(self, state: Tensor, tokens: Sequence[int]) -> tuple[Tensor, Entry]:
-        """The state after these tokens, and the word it is likeliest followed by."""
-        for token in tokens:
-            state = self.head(state, self.read[token : token + 1], self.memory)
-        best = (state @ self.scored.T).softmax(-1)[0].max(-1)
-        return state, (self.known[int(best.indices)], float(best.values))
-
     def start(self, source: Sequence[int]) -> Draft:
         return HeadDraft(self, self.entries.prepare(source))
 
@@ -91,10 +89,27 @@ class HeadDraft:
     def __init__(self, known: HeadDrafter, parts: list[int]):
         self.known, self.parts = known, parts
         self.state: Tensor | None = None  # that the last token was chosen by
+        with torch.no_grad():  # of the memory what every token takes
+            look, memory = known.head.look.weight, known.memory
+            self.keys = (memory @ look).T / memory.shape[-1] ** 0.5  # (D, S)
+            self.values = memory @ known.by_memory  # (S, hidden)
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
         at = len(self.known.states) - 1 - len(beyond)
         self.state = self.known.states[at : at + 1].float() if ids else None
+
+    def think(self, state: Tensor, tokens: Sequence[int]) -> tuple[Tensor, Entry]:
+        """The state after these tokens, and the word it is likeliest followed by: what
+        `DraftHead.forward` finds, with the products that do not change made before."""
+        known, head = self.known, self.known.head
+        for token in tokens:
+            here = slice(token, token + 1)
+            seen = ((state + known.read[here]) @ self.keys).softmax(-1)
+            thought = torch.addmm(known.thought[here], state, known.by_state)
+            thought = thought.addmm_(seen, self.values).relu_()
+            state = head.norm(state + head.say(thought))
+        best = (state @ known.scored).softmax(-1)[0].max(-1)
+        return state, (known.known[int(best.indices)], float(best.values))
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
@@ -104,7 +119,7 @@ class HeadDraft:
             found = self.known.entries.look_up(self.parts, [*ids, *guessed])
             token, share = max(found, key=lambda one: one[1], default=(0, 0.0))
             if state is not None and share < ENOUGH:  # a table costs less than a product
-                state, own = self.known.think(state, unread)
+                state, own = self.think(state, unread)
                 unread = []
                 token, share = max((token, share), own, key=lambda one: one[1])
             likely *= share

@@ -39,6 +39,14 @@ class Mask:
     empty: Tensor  # broadcasts to (B, H, Q, 1)
 
 
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What is added to the scores of a few queries at the end of their keys, each of which sees one
+    key more than the one before it."""
+
+    hidden: Tensor  # (Q, K): 0, or minus infinity
+
+
 def mask_of(allowed: Tensor) -> Mask:
     empty = ~allowed.any(-1, keepdim=True)
     return Mask(allowed | empty, empty)
@@ -60,16 +68,18 @@ class Sdpa:
         form = plain_form(work)
         return 2.0 if form is None else 0.6 if form.causal else 1.0
 
-    def prepare(self, work: Work) -> Plain | Mask:
-        form = plain_form(work)
+    def prepare(self, work: Work) -> Plain | Steps | Mask:
+        form = plain_form(work) or steps_form(work)
         if form is not None:
             return form
         return mask_of(evaluate(work.pattern, work.pairs.everywhere()))
 
-    def bare(self, form: Plain | Mask) -> Bare | None:
+    def bare(self, form: Plain | Steps | Mask) -> Bare | None:
         """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
         if isinstance(form, Plain):
             return partial(F.scaled_dot_product_attention, is_causal=form.causal)
+        if isinstance(form, Steps):
+            return partial(F.scaled_dot_product_attention, attn_mask=form.hidden)
         return None
 
     def __call__(
@@ -91,6 +101,9 @@ class Sdpa:
             allowed = form.allowed
             hidden = allowed if added is None else added.masked_fill(~allowed, -torch.inf)
             return attend(prepared, key, value, attn_mask=hidden).masked_fill(form.empty, 0)
+        if isinstance(form, Steps):
+            hidden = form.hidden if added is None else added + form.hidden
+            return attend(prepared, key, value, attn_mask=hidden)
         if isinstance(form, Plain) and not form.causal:
             return attend(prepared, key, value, attn_mask=added)
         raise unknown(self, form)
@@ -106,6 +119,23 @@ def plain_form(work: Work) -> Plain | None:
     if pattern == Causal() and aligned and not biased:
         return Plain(causal=True)
     return None
+
+
+def steps_form(work: Work) -> Steps | None:
+    """Of a few queries that a CPU checks at once; None: they are others, or see something else.
+
+    Torch makes this of a mask of yes and no in every layer anew.
+    """
+    queries, keys = work.pairs.queries, work.pairs.keys
+    if work.device.type != "cpu" or len(queries) > FEW or not (is_run(queries) and is_run(keys)):
+        return None
+    if simplify(work.pattern, work.pairs) != Causal():
+        return None
+    assert queries.first is not None
+    assert keys.first is not None
+    seen = queries.first - keys.first + 1  # keys that the first of them sees
+    hidden = torch.full((len(queries), len(keys)), -torch.inf, dtype=work.dtype)
+    return Steps(hidden.triu_(seen)) if seen > 0 else None
 
 
 def bias_scores(bias: Bias, scale: float, pairs: Pairs) -> Tensor:

@@ -51,7 +51,8 @@ def write_targets(
     around what is read and what is written. `spread` may share the groups among processes;
     otherwise the threads of a CPU do.
     """
-    network.eval()
+    if any(part.training for part in network.modules()):  # to ask takes less time than to say
+        network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
     if device.type in RECORDED_ON and not reads_ahead(network.decoder):
@@ -105,9 +106,8 @@ def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
 
 
 def refuse_parallel(how: DecodingConfig) -> None:
-    plain = DecodingConfig()
     for name in ("passes", "lengths"):
-        if getattr(how, name) != getattr(plain, name):
+        if getattr(how, name) != getattr(DecodingConfig, name):
             raise ValueError(
                 f"{name} are for a model that writes in parallel (mask-predict), this one writes "
                 "token by token; leave it out"
