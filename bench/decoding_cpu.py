@@ -267,13 +267,13 @@ def exported(
 
         return translate
 
-    made = {}
+    made, workers = {}, torch.get_num_threads()
     for numbers in EXPORTS:
         place = folder / numbers
         CTranslate2().export(model.portable(), place, numbers)
-        workers = torch.get_num_threads()
         translator = ctranslate2.Translator(str(place), inter_threads=workers, intra_threads=1)
         made[f"ours, {name}, CTranslate2 {numbers}"] = running(translator)
+    torch.set_num_threads(workers)  # what intra_threads says, it says to torch, too
     return made
 
 

@@ -65,10 +65,13 @@ def write_targets(
     def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
-        with using(sharing(work, read.ids)):
+        with using(sharing(work, read.ids)):  # what chooses among scores as well
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
                 return [[one] for one in network.write(memory, lengths_of(read), how)]
+            return write_about(memory, rows)
+
+    def write_about(memory: Memory, rows: list[int]) -> list[list[Hypothesis]]:
         start = torch.tensor([writes.bos] * len(rows), device=device)
         prefix = [prefixes[i] if prefixes else () for i in rows]
         longest = [
