@@ -215,18 +215,17 @@ def compare(
 
 
 def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
-    scores = [line["valid"] for line in run.lines(METRICS) if "valid" in line]
+    found = [line for line in run.lines(METRICS) if "valid" in line]
+    best = max(found, key=lambda one: recipe.training.judge(one["valid"], one["step"]))
     noted = [one for line in run.lines(TIMES) for one in line.items()]
     speeds = sorted((speed, name) for name, speed in noted if name.endswith(SPEED))
     speed, name = speeds[len(speeds) // 2]
-    by_loss = recipe.training.best_by == "loss"
-    first = next(iter(scores[0]))
     return Compared(
         recipe.network.kind,
         count_parameters(open_task(recipe, run).network()),
         speed,
         name.removesuffix(SPEED),
-        max(scores, key=lambda one: -one["loss"] if by_loss else one[first]),
+        best["valid"],
         layer,
         length,
     )

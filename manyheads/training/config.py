@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -111,8 +111,9 @@ class Training(Settings):
     validate_every: int = setting(500, "Steps between validations.", least=1)
     checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
     log_every: int = setting(50, "Steps between lines of the log.", least=1)
-    best_by: Literal["score", "loss"] = setting(
-        "score", "Which number of a validation says which weights are the best."
+    best_by: Literal["score", "loss", "last"] = setting(
+        "score",
+        "Which number of a validation says which weights are the best; last: none, the last are.",
     )
     patience: int = setting(
         0, "Stop after this many validations without a better one; 0: never.", least=0
@@ -134,3 +135,8 @@ class Training(Settings):
     def rate(self, step: int) -> float:
         """A factor of the learning rate; a warm-up takes half of all steps at most."""
         return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
+
+    def judge(self, scores: Mapping[str, float], step: int) -> float:
+        """How good the weights of a step are: more is better."""
+        by = {"loss": -scores["loss"], "last": float(step)}
+        return by.get(self.best_by, next(iter(scores.values())))

@@ -285,9 +285,8 @@ class Trainer:
             self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
             self.log_time(validated=scores)
             self.run.write(SAMPLES, format_validation(self.learner.taken, scores, samples))
-            by_loss = self.training.best_by == "loss"
             if counted:
-                self.rank(-scores["loss"] if by_loss else next(iter(scores.values())))
+                self.rank(self.training.judge(scores, self.learner.taken))
             self.callback.on_validate(self.learner.taken, scores, samples)
             if words := describe_stuck_score([*self.validations().values()]):
                 self.callback.say(words)

@@ -384,10 +384,10 @@ def test_the_logs_are_plain_json(unbroken: Run) -> None:
         assert json.loads(line)["step"] <= 25
 
 
-def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
+def test_the_best_may_be_chosen_by_the_loss_or_be_the_last(tmp_path: Path) -> None:
     """The toy's score and its loss do not agree which moment is best."""
     chosen: dict[str, int] = {}
-    for by in ("score", "loss"):
+    for by in ("score", "loss", "last"):
         run = Run(tmp_path / by)
         run.create()
         training = replace(OFTEN, best_by=by, average=1)  # type: ignore[arg-type]
@@ -396,6 +396,7 @@ def test_the_best_may_be_chosen_by_the_loss(tmp_path: Path) -> None:
     losses = {line["step"]: line["valid"]["loss"] for line in run.lines(METRICS) if "valid" in line}
     assert chosen["loss"] == min(losses, key=lambda step: losses[step])
     assert chosen["loss"] != chosen["score"]
+    assert chosen["last"] == max(losses) == OFTEN.steps
 
 
 class Heavy(Weighing):

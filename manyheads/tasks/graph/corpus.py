@@ -13,6 +13,7 @@ from manyheads.tasks.graph.schema import RawGraph
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
 from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_nodes
 
+GRAPHS_HELD_OUT, NODES_HELD_OUT = 0.05, 0.1  # shares, where none is said
 WANTED = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
 
 
@@ -53,7 +54,7 @@ def gather_graphs(recipe: GraphRecipe) -> GraphCorpus:
     if other is not None:
         valid = read_many(other, data, left_out)
     else:
-        train, valid = split_graphs(train, data.held_out, recipe.training.seed)
+        train, valid = split_graphs(train, data.held_out or GRAPHS_HELD_OUT, recipe.training.seed)
     known = {one.name for one in valid if one.name}
     kept = leave_out(train, known, "also among those to validate on", left_out)
     return GraphCorpus(kept, valid, [], left_out)
@@ -105,7 +106,7 @@ def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
 
 def draw_split(whole: RawGraph, data: GraphData, seed: int) -> list[str]:
     labelled = [i for i, label in enumerate(whole.targets) if label]
-    few = max(1, round(data.held_out * len(labelled)))
+    few = max(1, round((data.held_out or NODES_HELD_OUT) * len(labelled)))
     some = set(random.Random(seed).sample(labelled, min(few, len(labelled))))
     return ["valid" if i in some else "train" for i in range(len(whole))]
 

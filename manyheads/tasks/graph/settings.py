@@ -34,8 +34,12 @@ class GraphData(Settings):
     split: str = setting(
         "split", "The column of nodes that says train, valid or test, where there is one."
     )
-    held_out: float = setting(
-        0.1, "Share to validate on, where no file or column says which.", above=0, below=1
+    held_out: float | None = setting(
+        None,
+        "Share to validate on, where no file or column says which; null: a twentieth of graphs, a "
+        "tenth of nodes.",
+        above=0,
+        below=1,
     )
 
     def misfits(self) -> Iterator[str]:
@@ -91,6 +95,7 @@ OF_NODES = Preset(
         "ema": 0.0,
         "validate_every": 5,
         "checkpoint_every": 100,
+        "best_by": "score",
     },
 )
 MANY = 50_000  # atoms from which a wider network learns more
@@ -121,6 +126,8 @@ class GraphRecipe(Recipe):
             "schedule": "cosine",
             "ema": 0.99,
             "weight_decay": 0.05,
+            # Few are held out, as each of few teaches something: too few to choose weights by.
+            "best_by": "last",
             "precision": "float32",  # networks are small, and numbers are to be exact
             "compile": False,
         },
