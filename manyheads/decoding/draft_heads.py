@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.decoding.draft_table import NO_TABLE, DraftTable, Entry
+from manyheads.decoding.draft_table import NO_TABLE, DraftTable, Entry, Ids
 from manyheads.decoding.drafters import STILL, SURE
 from manyheads.decoding.drafts import Draft, DraftPace
 
 HIDDEN = 384
-ENOUGH = 0.6  # how sure a table must be for the head not to be asked
+ENOUGH = 0.7  # how sure a table must be for the head not to be asked
 
 
 class DraftHead(nn.Module):
@@ -56,8 +56,11 @@ class HeadDrafter:
     """Guesses by the states of a network while it writes one sequence after another, and by a
     table where that is surer."""
 
-    def __init__(self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE):
-        self.head, self.entries, self.pace = head.eval(), known, DraftPace()
+    def __init__(
+        self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE, stops: Ids = ()
+    ):
+        """Nothing is guessed after one of the `stops`."""
+        self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
         embedding = network.decoder.embedding
         by_state, by_word, by_memory = head.think.weight.detach().split(
             head.norm.weight.shape[0], 1
@@ -115,7 +118,7 @@ class HeadDraft:
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         guessed, likely, state = list[int](), 1.0, self.state
         unread = [*ids[-1:]]
-        while len(guessed) < most:
+        while len(guessed) < most and not (guessed and guessed[-1] in self.known.stops):
             found = self.known.entries.look_up(self.parts, [*ids, *guessed])
             token, share = max(found, key=lambda one: one[1], default=(0, 0.0))
             if state is not None and share < ENOUGH:  # a table costs less than a product

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -237,7 +238,11 @@ class DraftedWriting:
         # A long start is read by itself, so that it need not be read again.
         if room < 1 or self.pace.resting > 0 or (not ids and before > 1):
             return []
-        return self.draft.propose(ids, room)[:room]
+        guess = self.draft.propose(ids, room)[:room]
+        if isinstance(guess, Tensor):
+            return guess
+        # A stop that is guessed need not be read: the model says it itself, and nothing follows.
+        return [*takewhile(lambda token: token not in self.bounds.stop_set, guess)]
 
     def take(self, logits: Tensor, guess: Guesses) -> bool:
         """Write what the model chooses after each right guess; whether it was sure to the end."""

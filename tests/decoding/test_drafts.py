@@ -86,6 +86,20 @@ def test_what_is_guessed_right_takes_fewer_passes() -> None:
     assert counts.margin > 1
 
 
+def test_a_stop_is_not_read_nor_what_is_guessed_after_it() -> None:
+    class Watched(Scripted):
+        def read(self, ids: torch.Tensor) -> torch.Tensor:
+            seen.append(ids[0].tolist())
+            return super().read(ids)
+
+    seen: list[list[int]] = []
+    told = Told([3, 4, STOP, 5, 6, 7])
+    step: Any = Watched([3, 4, STOP])
+    found = write_drafted(step, begin(1), Bounds(STOP, 20), DecodingConfig(), told)
+    assert found.ids == [3, 4]
+    assert seen == [[*begin(1)[0].tolist(), 3, 4]]
+
+
 def test_where_two_are_near_all_is_read_as_without_a_draft() -> None:
     """One token at a time and several are rounded differently: what was read so decides."""
 

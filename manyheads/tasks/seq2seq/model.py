@@ -216,7 +216,8 @@ class Translator(DraftedModel):
                 f"{self.name} has no {DRAFTS} with heads; `manyheads train drafts --model "
                 f"{self.name} --out {self.name}` makes them"
             )
-        return HeadDrafter(known.head.to(self.device), self.network, known.table)
+        stops = self.special_tokens[1].all_eos
+        return HeadDrafter(known.head.to(self.device), self.network, known.table, stops)
 
     def vocabularies(self) -> list[Any]:
         both = self.task.codecs.source, self.task.codecs.target
