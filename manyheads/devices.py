@@ -28,9 +28,9 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device)
 
 
-# Multiplications of a product that one core has done in about a millisecond. Two threads gain
+# Multiplications of a product that one core has done in less than a millisecond. Two threads gain
 # half of that; where others have one of their cores, each product waits up to 25 ms for it.
-LIGHT = 2**26
+LIGHT = 2**23
 SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -66,10 +66,10 @@ def using(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def sharing(work: float, tokens: Tensor) -> int:
+def sharing(work: float, tokens: Tensor, light: float | None = None) -> int:
     """One thread for light products, all for heavy ones: by their size, never by a clock."""
-    light = tokens.is_cpu and work * tokens.numel() < LIGHT
-    return 1 if light and not said() else torch.get_num_threads()
+    few = tokens.is_cpu and work * tokens.numel() < (LIGHT if light is None else light)
+    return 1 if few and not said() else torch.get_num_threads()
 
 
 def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:

@@ -35,8 +35,9 @@ HOW = {
 
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
-    learned: tuple[EncoderDecoder, Text], how: DecodingConfig
+    learned: tuple[EncoderDecoder, Text], how: DecodingConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("manyheads.tasks.seq2seq.writing.HEAVY", 1)  # threads share it
     network, codec = learned
     ids = codec.encode_all(SOURCES)
     alone = [write_targets(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]

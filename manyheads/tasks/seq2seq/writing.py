@@ -28,7 +28,9 @@ Ids = Sequence[int]
 Spread = Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]]
 LOOP = 64  # tokens that only repeat each other end a text
 RECORDED_ON = ("cuda",)  # devices
-FEWEST = 1024  # tokens of all beams that are worth a thread of their own
+# Multiplications of a product that is worth a thread of its own: those of lighter ones wait for
+# Python, and for each other. Two that share a product wait at every step, and gain by larger ones.
+HEAVY, SHARED = 2**26, 2**28
 
 
 @torch.no_grad()
@@ -62,10 +64,13 @@ def write_targets(
     else:
         refuse_parallel(how)
 
+    several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
+
     def write(rows: list[int]) -> list[list[Hypothesis]]:
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
-        with using(sharing(work, read.ids)):  # what chooses among scores as well
+        beams = read.ids[:, :1].expand(-1, several)
+        with using(sharing(work, beams, SHARED)):  # what chooses among scores as well
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
                 return [[one] for one in network.write(memory, lengths_of(read), how)]
@@ -89,13 +94,13 @@ def write_targets(
         own = rows if numbers is None else [numbers[i] for i in rows]
         return decode(step, start, bounds, how, own, drafter=drafter, source=sources[rows[0]])
 
-    several = network.candidates(how) if isinstance(network, ParallelNetwork) else how.beam
     # What is drafted is written by itself.
     together = 1 if drafter is not None else tokens // max(1, several)
     threads = torch.get_num_threads() if device.type not in RECORDED_ON else 1
-    if spread is None and drafter is None and threads > 1:
-        spread, share = map_in_threads, sum(map(len, sources)) // threads
-        together = min(together, max(share, FEWEST // max(1, several)))
+    heavy = work * len(sources) * several >= HEAVY * threads
+    if spread is None and drafter is None and heavy and threads > 1:
+        spread = map_in_threads
+        together = min(together, sum(map(len, sources)) // threads + 1)
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
     quiet = torch.no_grad() if device.type in RECORDED_ON else torch.inference_mode()
     return map_alike(quiet(write), sources, together, spread or map)
