@@ -10,7 +10,7 @@ from tunes import pianist, singer
 from typed import learned
 
 from manyheads.cli.drafts import train_drafts
-from manyheads.decoding.draft_heads import DraftHead
+from manyheads.decoding.draft_heads import DraftHead, HeadDraft, HeadDrafter
 from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.models import load
 from manyheads.tasks.language.decoding import LanguageDecoding
@@ -143,3 +143,24 @@ def test_a_head_that_knows_nothing_changes_nothing(translator: Translator, tmp_p
     for how in ({"temperature": 0.0}, {"temperature": 2.0, "seed": 1}):
         wanted = saved.translate(SOURCES, beam=1, **how)
         assert saved.translate(SOURCES, draft="heads", **how) == wanted
+
+
+def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> None:
+    """The products that are made once a sentence change nothing but the time."""
+    width = translator.network.decoder.stack.width
+    torch.manual_seed(0)
+    head = DraftHead(width, torch.arange(3, 9), hidden=8)
+    torch.nn.init.normal_(head.say.weight)
+    drafter = HeadDrafter(head, translator.network)
+    translator.translate(SOURCES[0], beam=1)  # so that there is a memory
+    state = torch.randn(1, width)
+    with torch.no_grad():
+        found, (token, share) = HeadDraft(drafter, []).think(state, [4, 7])
+        for word in (4, 7):
+            state = head(state, drafter.read[word : word + 1], drafter.memory)
+        scores = (state @ translator.network.decoder.embedding.table.weight[3:9].T).softmax(-1)
+    assert torch.allclose(found, state, atol=1e-5)
+    assert (token, share) == (
+        3 + int(scores.argmax()),
+        pytest.approx(float(scores.max()), abs=1e-5),
+    )
