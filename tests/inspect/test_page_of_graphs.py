@@ -43,7 +43,7 @@ def read_page(model: GraphModel, *given: Any, **more: Any) -> tuple[dict[str, An
 
 
 def test_cells_are_what_the_network_computed_and_distances_are_edges() -> None:
-    model = make_model({"y": "red"})
+    model = make_model({"y": "red"}, readout="mean")
     header, maps = read_page(model, CHAIN)
     with recording(model.network) as seen:
         model.network(model.task.encode([parse_graph(CHAIN)]).lay_out([0]))
@@ -102,7 +102,7 @@ def test_worth_is_how_far_a_number_moves(esol: Path) -> None:
 def test_a_node_reads_what_it_is_told(esol: Path) -> None:
     told = Overwritten("0.self", 1, place=2, weights={0: 1.0})
     _, maps = read_page(load(esol, "cpu"), "CCO", what_if=[told])
-    assert maps[0][1, 2].tolist() == [1, 0, 0]
+    assert maps[0][1, 2].tolist() == [1, 0, 0, 0]  # and the node for the whole
 
 
 def test_the_command_writes_the_page_of_a_molecule(esol: Path, tmp_path: Path) -> None:

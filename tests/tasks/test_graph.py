@@ -12,6 +12,7 @@ from manyheads.learn import Request, begin, go_on, resolve
 from manyheads.metrics.labels import roc_auc
 from manyheads.models import load
 from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk, write_graphs
+from manyheads.tasks.graph.checks import compare_ways
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
@@ -31,10 +32,10 @@ NEAR = replace(SMALL, pattern="Window(1)")
 OTHERS: list[dict[str, Any]] = [
     {},
     {"readout": "sum"},
-    {"readout": "node"},
+    {"readout": "mean"},
     {"distance": "walks"},
     {"network": NEAR},
-    {"network": NEAR, "readout": "node"},
+    {"network": NEAR, "readout": "mean"},
     {"network": NEAR, "rounds": 3},
     {"rounds": 3},
 ]
@@ -68,7 +69,20 @@ def test_a_graph_is_the_same_however_its_nodes_are_numbered_and_whatever_lies_be
     assert (together[0] - together[1]).abs().max() > 1e-5
 
 
-@pytest.mark.parametrize("others", [{}, {"readout": "node"}, {"rounds": 3}], ids=str)
+@pytest.mark.parametrize(("readout", "ways"), [("mean", 3), ("node", 2)])
+def test_graphs_packed_into_a_row_are_the_same_where_no_node_is_one_of_a_row(
+    readout: Any, ways: int
+) -> None:
+    recipe = GraphRecipe("graph", DATA, network=SMALL, readout=readout)
+    schema = Schema.learn([CHAIN, RING], ["y"], None)
+    made = GraphNetwork(recipe, schema, of_nodes=False)
+    batches = GraphBatches([schema.encode(one) for one in (CHAIN, RING)], recipe, 99)
+    found = dict(compare_ways(made, batches))
+    assert len(found) == ways
+    assert max(found.values()) < 1e-5
+
+
+@pytest.mark.parametrize("others", [{}, {"readout": "mean"}, {"rounds": 3}], ids=str)
 def test_a_graph_by_its_edges_is_the_same_as_by_all_pairs(others: dict[str, Any]) -> None:
     recipe = GraphRecipe("graph", DATA, network=NEAR, **others)
     schema = Schema.learn([CHAIN, RING], ["y"], None)

@@ -153,7 +153,7 @@ class GraphRecipe(Recipe):
         "of up to so many hops comes from one to the other (walks).",
     )
     readout: Readout = setting(
-        "mean",
+        "node",
         "What stands for a graph: the mean or the sum of its nodes, or a node of its own that is "
         "joined to all.",
     )
