@@ -72,12 +72,13 @@ def test_what_is_said_stands_beside_its_probability(targets: Any, said: list[str
 
 def test_a_node_for_the_whole_graph_is_a_sign_beside_it() -> None:
     header, maps = read_page(make_model({"y": "red"}, readout="node"), CHAIN)
+    assert header["note"] == "◎ is a node that stands for the whole graph"
     assert header["sides"]["nodes"]["signs"] == [False, False, False, False, True]
     assert len(header["graph"]["spots"]) == maps[0].shape[1] == 5
 
 
 def test_of_several_networks_the_first_is_shown() -> None:
-    header, maps = read_page(make_model({"y": "red"}, members=3), CHAIN)
+    header, maps = read_page(make_model({"y": "red"}, members=3, readout="sum"), CHAIN)
     assert len(maps) == 2
     assert header["note"] == "the first of 3 networks that answer together"
 

@@ -68,8 +68,11 @@ def inspect_graph(
             "edges": graph.edges,
         },
     }
+    notes = [f"{HUB} is a node that stands for the whole graph"] if batches.hub else []
     if (count := len(model.network.members)) > 1:
-        about["note"] = f"the first of {count} networks that answer together"
+        notes.append(f"the first of {count} networks that answer together")
+    if notes:
+        about["note"] = "; ".join(notes)
     one = choose_graph_pass(model, member, run, said, len(hops))
     rows = [name_nodes(graph.columns[kind], batches.hub)]
     page = inspect_pass(
