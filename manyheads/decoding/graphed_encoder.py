@@ -6,7 +6,8 @@ CUDA the same code runs as it stands.
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from typing import cast
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +27,13 @@ class GraphedEncoder:
     """For sources of one length."""
 
     def __init__(self, encoder: Encoder, ids: Tensor):
-        self.encoder, self.ids, self.states = encoder, ids.clone(), torch.zeros(0)
+        self.find_encoder = ref(encoder)  # it goes when nobody else needs it
+        self.ids, self.states = ids.clone(), torch.zeros(0)
         self.tokens = Tokens(self.ids, line(ids.shape[1], device=ids.device))
         self.play = capture(self.compute) if ids.is_cuda else self.compute
 
     def compute(self) -> None:
-        self.states = self.encoder.forward(self.tokens)
+        self.states = cast(Encoder, self.find_encoder()).forward(self.tokens)
 
     def encode(self, ids: Tensor) -> Tensor:
         self.ids.copy_(ids)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ class GraphedRows:
     """The buffers of a recording, and the recording."""
 
     def __init__(self, decoder: Decoder, size: StepSize):
-        self.decoder, self.size = decoder, size
+        self.find_decoder, self.size = ref(decoder), size  # it goes when nobody else needs it
         self.owner: Callable[[], Any] = lambda: None  # the step that writes into them
         weight = next(decoder.parameters())
         rows, slots, tokens = size
@@ -108,6 +108,10 @@ class GraphedRows:
         self.move = self.record(self.reorder)
         if self.alone and across:
             self.remember = self.record(self.remember_source)
+
+    @property
+    def decoder(self) -> Decoder:
+        return cast(Decoder, self.find_decoder())
 
     @property
     def bytes(self) -> int:
@@ -272,17 +276,18 @@ def reads_by_lineage(
     return own and all(choose(work, kernel.kernels()).kernel is kernel.single for work in works)
 
 
-LANED: WeakKeyDictionary[nn.Module, tuple[torch.device, bool]] = WeakKeyDictionary()
+LANED: WeakKeyDictionary[nn.Module, tuple[Any, bool]] = WeakKeyDictionary()
 
 
 def has_lanes(decoder: Any) -> bool:
-    """Whether a sequence by itself reads several tokens at once; asked once."""
-    device = next(decoder.parameters()).device
-    if decoder not in LANED or LANED[decoder][0] != device:
+    """Whether a sequence by itself reads several tokens at once; asked once of what it is now."""
+    weight = next(decoder.parameters())
+    device, now = weight.device, (weight.device, weight.dtype, type(decoder.stack.kernel))
+    if decoder not in LANED or LANED[decoder][0] != now:
         place = torch.zeros(LANES, 1, dtype=torch.long, device=device)
         kernel = FastestStep(place.expand(-1, SLOTS))
         at, slots = Grid(place, (place,), (SLOTS,)), line(SLOTS, device=device)
-        LANED[decoder] = device, reads_by_lineage(decoder, LANES, at, slots, kernel)
+        LANED[decoder] = now, reads_by_lineage(decoder, LANES, at, slots, kernel)
     return LANED[decoder][1]
 
 

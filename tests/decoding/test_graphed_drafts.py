@@ -1,14 +1,17 @@
 """Drafts over a step that is recorded; on a CPU the same code runs unrecorded."""
 
 import copy
+import gc
 from collections.abc import Sequence
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 import torch
 from writers import SOURCES, STOP, begin, translator
 
 from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, TransformerConfig, greedy
+from manyheads.attention.kernels import kernel
 from manyheads.decoding.cuda_graph import WARM_UPS
 from manyheads.decoding.drafters import GraphedDraft, LastPass, NgramLookup, Smaller
 from manyheads.decoding.drafts import DraftCounts, Drafter, write_drafted
@@ -213,6 +216,35 @@ def test_a_source_of_a_length_that_was_met_before_is_read_to_the_bit_alike(devic
     kept = before.clone()
     encode_one(network, Tokens.padded([[7, 6, 5]]).to(device))
     assert torch.equal(before, kept)
+
+
+def test_a_network_that_was_recorded_goes_when_nobody_needs_it() -> None:
+    network = copy.deepcopy(translator(0)).float().eval()
+    read = Tokens.padded([[5, 6, 7]])
+    for _ in range(3):
+        memory = encode_one(network, read)
+    step = GraphedStep(cast(Decoder, network.decoder), memory, LONGEST, drafted=1)
+    step.read(torch.tensor([[1, 5]]))
+    sides = ref(network.encoder), ref(network.decoder)
+    del network, step
+    gc.collect()
+    assert [side() for side in sides] == [None, None]
+
+
+@pytest.mark.parametrize("change", ["type", "kernel"])
+def test_lanes_are_looked_for_anew_where_the_network_is_another(change: str) -> None:
+    decoder, memory = on("cpu")
+    assert has_lanes(decoder)
+    if change == "type":
+        decoder.double()
+        memory = memory._replace(states=memory.states.double())
+    else:
+        decoder.stack.kernel = kernel("sdpa")
+    tokens = torch.tensor([[1, 5, 3, 7]])
+    wanted = CachedStep(decoder, memory).read(tokens)
+    found = GraphedStep(decoder, memory, LONGEST, drafted=1).read(tokens)
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    assert not has_lanes(decoder)
 
 
 def test_text_without_a_source_is_drafted_too() -> None:
