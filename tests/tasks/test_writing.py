@@ -6,10 +6,12 @@ import pytest
 import torch
 from small import begun, pairs, recipe_in, trainer_of
 
+from manyheads import off
 from manyheads.codecs.text import Text
 from manyheads.data.batches import alike
 from manyheads.decoding.config import DecodingConfig
 from manyheads.devices import map_in_threads, using
+from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
 
@@ -53,6 +55,31 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
                 [h.log_prob for h in theirs], abs=1e-4
             )
     assert len({tuple(best[0].ids) for best in alone}) > 3
+
+
+def test_a_head_that_is_off_is_off_in_every_thread_and_in_what_is_recorded(
+    learned: tuple[EncoderDecoder, Text], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, codec = learned
+    ids = codec.encode_all(SOURCES)
+
+    def write() -> tuple[list[list[int]], list[list[int]], list[str]]:
+        with recording(network) as seen:
+            shown = write_targets(network, ids, DecodingConfig(beam=2), tokens=30)
+        plain = write_targets(network, ids, DecodingConfig(beam=2), tokens=30)
+        both = ([best[0].ids for best in each] for each in (plain, shown))
+        return *both, [one.layer for one in seen]
+
+    whole = write()
+    with off(network, "decoder.0.cross", head=0):
+        wanted = write()
+    assert wanted[0] == wanted[1] != whole[0] == whole[1]
+    for name, value in (("HEAVY", 1), ("RECORDED_ON", ("cpu",))):
+        monkeypatch.setattr(f"manyheads.tasks.seq2seq.writing.{name}", value)
+        with using(4):
+            assert write() == whole
+            with off(network, "decoder.0.cross", head=0):
+                assert write() == wanted
 
 
 def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> None:

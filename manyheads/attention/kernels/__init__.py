@@ -2,7 +2,7 @@
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work, finite
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
-from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen
+from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, is_wrapped
 
 __all__ = [
     "KERNELS",
@@ -18,6 +18,7 @@ __all__ = [
     "Work",
     "choose",
     "finite",
+    "is_wrapped",
     "kernel",
     "plan",
 ]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.cache import Ring
+from manyheads.attention.kernels import is_wrapped
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
@@ -74,7 +75,7 @@ def draw_images(
     recorder: ImageRecorder | None = None
     for i, some, kept in split_batch(given, condition):
         numbers = range(first + i, first + i + len(some))
-        if some.is_cuda and isinstance(network.writer, Decoder):
+        if some.is_cuda and isinstance(network.writer, Decoder) and not is_wrapped(network):
             if recorder is None or len(recorder.canvas) != len(some):
                 recorder = ImageRecorder(network, codec, kept, how, len(some))
             parts.append(recorder.draw(some, kept, numbers, told))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from manyheads.attention.kernels import is_wrapped
 from manyheads.codecs.text import Text
 from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
@@ -149,9 +150,8 @@ def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) 
     """
     free = how.chosen == "sample" and not how.stop and how.repetition_penalty == 1
     fits = start.shape[1] + how.max_new_tokens <= author.context
-    return (
-        free and fits and start.device.type in RECORDED_ON and isinstance(author.network, Decoder)
-    )
+    plain = isinstance(author.network, Decoder) and not is_wrapped(author.network)
+    return free and fits and start.device.type in RECORDED_ON and plain
 
 
 def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
@@ -193,7 +193,7 @@ def make_plain_step(
 def is_recorded(network: Any) -> bool:
     on = next(network.parameters()).device.type
     plain = on in RECORDED_ON and isinstance(network, Decoder) and network.causal
-    return plain and has_lanes(network)
+    return plain and has_lanes(network) and not is_wrapped(network)
 
 
 def make_bounds(codec: Text, how: LanguageDecoding) -> Bounds:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from manyheads.attention.kernels import is_wrapped
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
@@ -96,7 +97,8 @@ def write_targets(
 
     # What is drafted is written by itself.
     together = 1 if drafter is not None else tokens // max(1, several)
-    threads = torch.get_num_threads() if device.type not in RECORDED_ON else 1
+    alone = device.type != "cpu" or device.type in RECORDED_ON or is_watched(network)
+    threads = 1 if alone else torch.get_num_threads()
     heavy = work * len(sources) * several >= HEAVY * threads
     if spread is None and drafter is None and heavy and threads > 1:
         spread = map_in_threads
@@ -104,6 +106,12 @@ def write_targets(
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
     quiet = torch.no_grad() if device.type in RECORDED_ON else torch.inference_mode()
     return map_alike(quiet(write), sources, together, spread or map)
+
+
+def is_watched(network: Any) -> bool:
+    """Whether somebody looks at its parts while they run: in their order, and in one thread."""
+    parts = network.modules()
+    return is_wrapped(network) or any(x._forward_hooks or x._forward_pre_hooks for x in parts)
 
 
 def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
