@@ -43,6 +43,8 @@ def fit_page(page: AttentionPage, part: Part | None = None) -> AttentionPage:
     shortest = min(len(row.tokens) for row in page.rows)
     told = describe_part(about["long"], last, shortest)
     about["note"] = "; ".join(filter(None, [about.get("note"), told]))
+    if "roll" in about:
+        about["roll"] |= join_spots(about["roll"], spans, size)
     for row in page.rows:
         if row.label == "written":
             about |= join_output(about, row, spans[row.label])
@@ -120,6 +122,18 @@ def join_output(about: Mapping[str, Any], row: TokenRow, spans: Sequence[range])
         },
         "lens": [[layer[at] for at in least] for layer in about["lens"]],
     }
+
+
+def join_spots(
+    roll: Mapping[str, Any], spans: Mapping[str, Sequence[range]], size: int
+) -> dict[str, Any]:
+    """A group of notes lies where its first does; all that are written can still be pointed at."""
+    sides = {"written": spans["written"], "read": spans["so far"]}
+    joined: dict[str, Any] = {
+        side: [next((roll[side][i] for i in span if roll[side][i]), None) for span in some]
+        for side, some in sides.items()
+    }
+    return joined if size == 1 else {**joined, "each": roll["written"]}
 
 
 def join_candidates(

@@ -7,6 +7,7 @@ import books
 import numpy as np
 import pytest
 import torch
+import tunes
 from typed import trained
 from typer.testing import CliRunner
 
@@ -17,6 +18,7 @@ from manyheads.models import load
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import MaskedLM
+from manyheads.tasks.music.model import Musician
 
 LETTERS = 1201  # each a token
 STEP = 3  # tokens of a group
@@ -141,3 +143,27 @@ def test_a_masked_model_reads_as_much_as_it_has_room_for(
     assert result.exit_code == 0, result.output
     assert out.stat().st_size > 10_000
     assert "from 0:" in str(CliRunner().invoke(app, [*typed, "1:400"]).exception)
+
+
+@pytest.fixture(scope="module")
+def singer() -> Musician:
+    return tunes.singer(context=1024)
+
+
+def test_notes_of_a_long_piece_stand_in_groups_and_each_can_be_pointed_at(singer: Musician) -> None:
+    header, maps = read_payload(singer.inspect(tunes.chorale(200)).payload())
+    roll, count = header["roll"], 4 * 200
+    assert header["long"] == {"tokens": count, "first": 0, "group": 2}
+    assert maps[0].shape[1:] == (count // 2, count // 2)
+    assert len(roll["written"]) == len(roll["read"]) == count // 2
+    assert len(roll["each"]) == count
+    pairs = zip(roll["each"][::2], roll["each"][1::2], strict=True)
+    assert roll["written"] == [one or other for one, other in pairs]
+
+
+def test_a_part_of_a_long_piece_is_shown_in_full(singer: Musician) -> None:
+    whole = singer.inspect(tunes.chorale(100))
+    page = singer.inspect(tunes.chorale(100), tokens=(100, 300))
+    assert torch.equal(page.maps[0].weights, whole.maps[0].weights[:, 100:300, 100:300])
+    assert len(page.about["roll"]["written"]) == 200
+    assert "each" not in page.about["roll"]

@@ -55,12 +55,12 @@ export class Roll {
 
   // The token that was written for the note there.
   tokenAt(x, y) {
-    const { notes, written } = this.shown.roll, pitch = this.high - Math.floor((y - ABOVE) / this.row);
+    const { notes, written, each = written } = this.shown.roll, pitch = this.high - Math.floor((y - ABOVE) / this.row);
     const seconds = ((x - LABELS) * this.seconds) / (this.size[0] - LABELS - 8);
     const note = notes.find(([start, end, high]) => Math.abs(high - pitch) <= 0.5 && start <= seconds && seconds < end);
     if (!note) return null;
-    const at = written.findIndex((spot) => spot && spot[1] === note[2] && spot[0] >= note[0] - 1e-3 && spot[0] < note[1]);
-    return at < 0 ? null : at;
+    const at = each.findIndex((spot) => spot && spot[1] === note[2] && spot[0] >= note[0] - 1e-3 && spot[0] < note[1]);
+    return at < 0 ? null : Math.floor(at / Math.ceil(each.length / written.length)); // its group
   }
 
   export(surface) {

@@ -167,7 +167,7 @@ def look(model: Musician, options: LookOptions) -> None:
 def inspect(model: Musician, options: InspectMusicOptions) -> None:
     piece = None if options.music is None else load_midi(options.music)
     if piece is not None and options.out is not None:
-        model.inspect(piece).save(options.out)
+        model.inspect(piece, tokens=options.tokens).save(options.out)
         print(f"page: {options.out}")
         return
     own = LiveModel(str(model.name), partial(model.inspect_live, piece=piece), model.asks)

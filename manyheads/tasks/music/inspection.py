@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.inspect.attention_page import AttentionPage, TokenRow
 from manyheads.inspect.interventions import Intervention
-from manyheads.inspect.long import MOST_TOKENS
+from manyheads.inspect.long import LONGEST, Part, fit_page
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.inspection import START, Pass, inspect_pass, note_cut
 from manyheads.tasks.music.compose import render_like
@@ -24,19 +24,23 @@ PARTS = {"decoder": ["each note is written from those before it", "piece", "writ
 
 
 def inspect_piece(
-    model: Musician, piece: Piece, what_if: Sequence[Intervention] = (), given: float = 0.0
+    model: Musician,
+    piece: Piece,
+    what_if: Sequence[Intervention] = (),
+    given: float = 0.0,
+    tokens: Part | None = None,
 ) -> AttentionPage:
-    """One pass over a piece, as far as the context and the page go; from `given` seconds on it was
-    written by the model.
+    """One pass over a piece, as far as the context goes; from `given` seconds on it was written by
+    the model.
     """
     codec = model.task.codec
     whole = encode_piece(piece, codec).tolist()
-    most = min(MOST_TOKENS, model.task.context)
+    most = min(LONGEST, model.task.context)
     most -= most % codec.beat
-    bos, tokens = [*codec.special_tokens.bos], whole[:most]
-    if not tokens:
+    bos, played = [*codec.special_tokens.bos], whole[:most]
+    if not played:
         raise ValueError("what is looked at is a piece with a note or more, this one has none")
-    ids, first = [*bos, *tokens], max(0, len(bos) - 1)
+    ids, first = [*bos, *played], max(0, len(bos) - 1)
     read, wanted = ids[:-1], ids[first + 1 :]
 
     def run(copies: int) -> Tensor:
@@ -59,12 +63,13 @@ def inspect_piece(
             "read": round_spots(spots[:-1]),
             "given": round(given, 3),
         },
-        **note_cut(whole),
+        **note_cut(whole, most=most),
     }
     one = Pass(model.network, run, wanted, lambda token: codec.pieces([token])[0], len(read))
-    return inspect_pass(
+    page = inspect_pass(
         one, rows, lambda layer: ("decoder", "written", "so far", first), about, what_if
     )
+    return fit_page(page, tokens)
 
 
 def name_notes(label: str, codec: Any, ids: Sequence[int], signs: int) -> TokenRow:

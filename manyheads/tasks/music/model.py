@@ -15,6 +15,7 @@ from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
+from manyheads.inspect.long import Part
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.drafted import DraftedModel
@@ -204,16 +205,23 @@ class Musician(DraftedModel):
         )
 
     @torch.no_grad()
-    def inspect(self, piece: Piece, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
+    def inspect(
+        self, piece: Piece, *, what_if: Sequence[Intervention] = (), tokens: Part | None = None
+    ) -> AttentionPage:
         """What every head looked at while it read a piece, as a page: notes with arcs, to be heard.
 
-        A notebook shows it, `.save("page.html")` keeps it.
+        A notebook shows it, `.save("page.html")` keeps it; `tokens=(600, 1100)` shows that part of
+        a long piece in full.
         """
-        return inspect_piece(self, piece, what_if)
+        return inspect_piece(self, piece, what_if, tokens=tokens)
 
     @torch.no_grad()
     def inspect_live(
-        self, asked: str, what_if: Sequence[Intervention] = (), piece: Piece | None = None
+        self,
+        asked: str,
+        what_if: Sequence[Intervention] = (),
+        piece: Piece | None = None,
+        tokens: Part | None = None,
     ) -> AttentionPage:
         """A piece, and so many seconds that are written after its beginning; 0: all of it as it is.
 
@@ -221,12 +229,12 @@ class Musician(DraftedModel):
         """
         seconds = read_seconds(asked)
         if piece is not None and not seconds:
-            return inspect_piece(self, piece, what_if)
+            return inspect_piece(self, piece, what_if, tokens=tokens)
         prime = None if piece is None else cut_piece(piece, PRIME_SECONDS)
         with intervening(self.network, what_if):
             (written,) = self.compose(prime, seconds or PRIME_SECONDS, seed=0, truncate=True)
         given = 0.0 if prime is None else prime.seconds
-        return inspect_piece(self, written.piece, what_if, given)
+        return inspect_piece(self, written.piece, what_if, given, tokens)
 
     def portable(self) -> Portable:
         raise ValueError(

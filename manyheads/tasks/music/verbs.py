@@ -154,6 +154,7 @@ class InspectMusicOptions(PageOptions):
     """
 
     music: Path | None = setting(None, "The piece, a MIDI file.", instead="the model writes one")
+    tokens: str | None = setting(None, "Of a long piece, show tokens FIRST:LAST one by one.")
 
     def __post_init__(self) -> None:
         self.check_page(
