@@ -193,7 +193,7 @@ def nothing_left(row: int, written: int) -> ValueError:
     )
 
 
-def find_room(side: nn.Module) -> int:
+def find_room(side: nn.Module | None) -> int:
     """How many tokens a network can read or write: a learned position knows only so many places."""
     position = getattr(getattr(side, "stack", None), "position", None)
     return position.sizes[0] if isinstance(position, Learned) else sys.maxsize

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from manyheads.decoding.bounds import find_room
 from manyheads.decoding.config import DRAFTERS
 from manyheads.decoding.draft_table import NO_TABLE, DraftTable
 from manyheads.decoding.drafts import Draft, Drafter, DraftPace
 from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.step import RewindableStep
+from manyheads.devices import send
 
 ORDERS = 4, 3, 2, 1  # tokens by which what follows is looked up, the most first
 SURE = 0.3  # how likely the first guess must be, for a pass of several to be worth it
@@ -144,42 +147,51 @@ def likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
 class Smaller:
     """Another model with the same vocabulary, which writes what it finds likeliest.
 
-    `begin` gives its step for a source, and the token that writing starts from.
+    `begin` gives its step for a source, and the tokens that writing starts from; `device` says
+    where it reads them.
     """
 
-    def __init__(self, begin: BeginDraft):
-        self.begin, self.pace = begin, DraftPace()
+    def __init__(self, begin: BeginDraft, device: Callable[[], Any] = lambda: "cpu"):
+        self.begin, self.device, self.pace = begin, device, DraftPace()
 
     def start(self, source: Sequence[int]) -> Draft:
         step, begun = self.begin(source)
         if isinstance(step, GraphedStep):
             return GraphedDraft(step, begun, self.pace)
-        return SmallerDraft(step, begun)
+        return SmallerDraft(step, begun, self.device())
 
 
 class SmallerDraft:
     """Of one sequence."""
 
-    def __init__(self, step: RewindableStep, begun: list[int]):
-        self.step, self.begun = step, begun
+    def __init__(self, step: RewindableStep, begun: list[int], device: torch.device | str):
+        self.step, self.begun, self.device = step, begun, device
+        self.room = find_room(getattr(step, "decoder", None))
         self.read: list[int] = []  # all that its step has read
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         wanted = [*self.begun, *ids]
+        most = min(most, self.room - len(wanted) + 1)  # its places may end before those it helps
         same = count_same(self.read, wanted[:-1])  # the last one is always read anew
         if same < len(self.read):
             self.step.crop(same)
         self.read = self.read[:same]
         guessed, new, likely = list[int](), wanted[same:], 1.0
         while len(guessed) < most and likely >= SURE:
-            scores = self.step(torch.tensor([new]))[0]
-            self.read += new
+            scores = self.score(new)
             token = int(scores.argmax())
             likely *= float((scores[token] - scores.logsumexp(0)).exp())
             guessed.append(token)
             new = [token]
         return guessed
+
+    def score(self, new: list[int]) -> Tensor:
+        """Of what follows these tokens (V,); no more are read at once than its context holds."""
+        for part in torch.tensor([new]).split(getattr(self.step, "context", len(new)), 1):
+            scores = self.step(send(part, self.device))[0]
+        self.read += new
+        return scores
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
         """It sees what was kept when it is asked next."""

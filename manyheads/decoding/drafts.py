@@ -196,7 +196,7 @@ class DraftedWriting:
         if new:
             parts.append(send(torch.tensor([new]), start.device))
         if isinstance(guess, Tensor):
-            parts.append(guess[None])
+            parts.append(send(guess[None], start.device))
         return torch.cat(parts, 1) if len(parts) > 1 else start[:, self.read :]
 
     def pass_over(self, ids: Tensor, guessed: int) -> Tensor:

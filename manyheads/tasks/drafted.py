@@ -36,7 +36,7 @@ class DraftedModel(Model):
                 f"{other.name} cannot guess for {self.name}: it is no model of the same kind with "
                 "the same vocabulary"
             )
-        self.drafters[name] = Smaller(other.begin_draft)
+        self.drafters[name] = Smaller(other.begin_draft, lambda: other.device)
 
     def vocabularies(self) -> list[Any]:
         """What tokens mean: equal where those of two models mean the same."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from writers import SOURCES, STOP, TRANSFORMERS, Chain, Fixed, Scripted, begin, model_of, translator
 
-from manyheads import Bounds, CachedStep, DecodingConfig, Sampling, greedy
+from manyheads import Bounds, CachedStep, DecodingConfig, Learned, Sampling, greedy
 from manyheads.decoding.drafters import LastPass, NgramLookup, Smaller, make_drafter
 from manyheads.decoding.drafts import (
     Draft,
@@ -70,6 +70,25 @@ def test_every_drafter_leaves_the_text_as_it_is(name: str, kind: str) -> None:
             assert found.ids == wanted.ids
             assert found.logs == pytest.approx(wanted.logs, abs=1e-9)
             assert found.finished == wanted.finished
+
+
+def test_who_has_fewer_places_guesses_as_far_as_they_go() -> None:
+    """And reads what it is to go on from where it lies itself."""
+    seen: list[tuple[str, int]] = []
+
+    class Elsewhere(CachedStep):
+        def read(self, ids: torch.Tensor) -> torch.Tensor:
+            seen.append((ids.device.type, self.length + ids.shape[1]))
+            logits = super().read(torch.ones(ids.shape, dtype=torch.long))
+            return 0 * logits + 100 * torch.eye(12)[7]  # always sure
+
+    memory, other = memories()[0], translator(1, position=Learned(16, 6)).decoder
+    drafter = Smaller(lambda source: (Elsewhere(other, memory), [1]), lambda: "meta")
+    bounds, step = Bounds(None, 20), CachedStep(translator(0).decoder, memory)
+    found = write_drafted(step, begin(1), bounds, DecodingConfig(), drafter)
+    assert found.ids == greedy(CachedStep(translator(0).decoder, memory), begin(1), bounds)[0].ids
+    assert {device for device, _ in seen} == {"meta"}
+    assert max(length for _, length in seen) == 6
 
 
 def test_what_is_guessed_right_takes_fewer_passes() -> None:

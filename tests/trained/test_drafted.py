@@ -50,6 +50,7 @@ def test_translations_are_the_same(
     "how",
     [
         {"seed": 3, "max_new_tokens": 50},  # past the context
+        {"seed": 3, "max_new_tokens": 9, "truncate": True, "prompt": "the old dog " * 9},
         {"temperature": 0, "max_new_tokens": 20},
         {"stop": ("s", "e"), "max_new_tokens": 20},
         {"repetition_penalty": 1.5, "top_p": 0.9, "max_new_tokens": 20},
@@ -60,10 +61,12 @@ def test_texts_are_the_same_at_once_and_in_pieces(
 ) -> None:
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", (recorded,))
     author.add_drafter("model", author)
-    wanted = author.generate("the old dog", **how)
-    assert author.generate("the old dog", draft=draft, **how) == wanted
+    prompt = how.get("prompt", "the old dog")
+    how = {name: value for name, value in how.items() if name != "prompt"}
+    wanted = author.generate(prompt, **how)
+    assert author.generate(prompt, draft=draft, **how) == wanted
     drafted = LanguageDecoding(draft=draft, **how)
-    assert "".join(author.stream("the old dog", drafted)) == wanted
+    assert "".join(author.stream(prompt, drafted)) == wanted
 
 
 @pytest.mark.parametrize("make", [singer, pianist])
