@@ -5,7 +5,7 @@ M rows, K numbers that each of them has, N outputs.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,9 @@ class Linear8(nn.Linear):
         nn.Module.__init__(self)
         self.weight, self.bias = linear.weight, linear.bias
         self.out_features, self.in_features = self.weight.shape
+        self.hold()
+
+    def hold(self) -> None:
         hold(self, self.weight)
 
     def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
@@ -53,7 +56,10 @@ class Tied8(Tied):
     def __init__(self, tied: Tied):
         nn.Module.__init__(self)
         self.read_backwards, self.bias = tied.read_backwards, tied.bias
-        hold(self, tied.read_backwards[0].table.weight)
+        self.hold()
+
+    def hold(self) -> None:
+        hold(self, self.read_backwards[0].table.weight)
 
     def forward(self, states: Tensor) -> Tensor:
         return multiply(states, self.levels, self.steps, self.bias)
@@ -109,4 +115,12 @@ def quantize(network: Network) -> Network:
                 setattr(module, name, Tied8(part))
             elif isinstance(part, nn.Linear) and not isinstance(part, Linear8):
                 setattr(module, name, Linear8(part))
+    network.register_load_state_dict_post_hook(hold_again)
     return network
+
+
+def hold_again(network: nn.Module, *_: Any) -> None:
+    """The levels of weights that were loaded after they were rounded."""
+    for part in network.modules():
+        if isinstance(part, Linear8 | Tied8):
+            part.hold()

@@ -1,6 +1,8 @@
 """Products in 8 bits: near those of floats, and the same for a row alone as among others."""
 
+import copy
 import resource
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,6 +73,41 @@ def test_what_is_saved_of_a_network_in_8_bits_are_its_weights(network: EncoderDe
     kinds = {type(module) for module in network.modules()}
     assert {Linear8, Tied8} <= kinds
     assert not {nn.Linear, Tied} & kinds
+
+
+def test_weights_that_are_loaded_later_are_those_it_multiplies_by(network: EncoderDecoder) -> None:
+    ids = torch.tensor([[3, 4, 5]])
+    other = copy.deepcopy(network)
+    for weight in other.parameters():
+        torch.nn.init.normal_(weight)
+    first, second = quantize(copy.deepcopy(network)), quantize(copy.deepcopy(other))
+    with torch.no_grad():
+        assert not torch.equal(first(ids, ids), second(ids, ids))
+        first.load_state_dict(other.state_dict())
+        assert torch.equal(first(ids, ids), second(ids, ids))
+
+
+@pytest.mark.parametrize(
+    ("most", "kept"), [(2**30, {-1: 2**30, -3: 2**30}), (2**25, {-1: 2**30, -3: 2**25}), (0, {})]
+)
+def test_memory_is_kept_as_far_as_the_library_lets_us(
+    most: int, kept: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older ones refuse a gigabyte of one request, others than glibc know nothing of it."""
+    found: dict[int, int] = {}
+
+    def mallopt(what: int, size: int) -> int:
+        if what == -3 and size > most:
+            return 0
+        found[what] = size
+        return 1
+
+    library = SimpleNamespace(mallopt=mallopt) if most else SimpleNamespace()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("os.environ", {})
+    assert keep_freed_memory() == bool(most)
+    assert found == kept
 
 
 def test_what_is_freed_is_used_again_without_new_pages() -> None:
