@@ -61,28 +61,39 @@ class HeadDrafter:
     ):
         """Nothing is guessed after one of the `stops`."""
         self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
-        embedding = network.decoder.embedding
-        by_state, by_word, by_memory = head.think.weight.detach().split(
-            head.norm.weight.shape[0], 1
-        )
-        with torch.no_grad():  # all words as they are read, and those it knows as they are scored
-            every = torch.arange(embedding.table.num_embeddings, device=head.words.device)
-            self.read = embedding(every[None])[0].float()
-            self.thought = F.linear(self.read, by_word, head.think.bias)  # (V, hidden)
-            self.scored = embedding.table.weight[head.words].float().T  # (D, N)
-        self.by_state, self.by_memory = by_state.T, by_memory.T
-        self.known = head.words.tolist()
+        self.embedding, self.known = network.decoder.embedding, head.words.tolist()
+        self.prepare()
         self.states = self.memory = self.read[:0]
         network.encoder.register_forward_hook(self.keep_memory)
         network.decoder.head.register_forward_pre_hook(self.keep_states)
 
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """All words as they are read, those it knows as they are scored, by the weights as they
+        are now and where they lie."""
+        self.made_of = self.find_weights()
+        head, table = self.head.to(self.embedding.table.weight.device), self.embedding.table
+        by_state, by_word, by_memory = head.think.weight.split(head.norm.weight.shape[0], 1)
+        every = torch.arange(table.num_embeddings, device=head.words.device)
+        self.read = self.embedding(every[None])[0].float()
+        self.thought = F.linear(self.read, by_word, head.think.bias)  # (V, hidden)
+        self.scored = table.weight[head.words].float().T  # (D, N)
+        self.by_state, self.by_memory = by_state.T, by_memory.T
+
+    def find_weights(self) -> tuple[int, int]:
+        """Where those of the words lie, and how often they were changed."""
+        weight = self.embedding.table.weight
+        return weight.data_ptr(), 0 if weight.is_inference() else weight._version
+
     def keep_memory(self, module: Any, given: Any, states: Tensor) -> None:
-        self.memory = states[0].float()
+        self.memory = states[0].detach().float()
 
     def keep_states(self, module: Any, given: tuple[Tensor, ...]) -> None:
-        self.states = given[0][0]  # (T, D)
+        self.states = given[0][0].detach()  # (T, D)
 
     def start(self, source: Sequence[int]) -> Draft:
+        if self.made_of != self.find_weights():  # moved, or trained
+            self.prepare()
         return HeadDraft(self, self.entries.prepare(source))
 
 

@@ -1,5 +1,6 @@
 """Whoever guesses for a model, it writes what it writes alone."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from manyheads.cli.drafts import train_drafts
 from manyheads.decoding.draft_heads import DraftHead, HeadDraft, HeadDrafter
 from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.models import load
+from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, write_drafts
@@ -167,3 +169,18 @@ def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> 
         3 + int(scores.argmax()),
         pytest.approx(float(scores.max()), abs=1e-5),
     )
+
+
+def test_a_head_reads_the_words_of_weights_that_were_changed(translator: Translator) -> None:
+    """As when a network is trained on, or moved to another device, after it has written."""
+    network = copy.deepcopy(translator.network)
+    drafter = HeadDrafter(DraftHead(network.decoder.stack.width, torch.arange(3, 9)), network)
+    assert network.encode(Tokens.padded([[5, 6, 2]])).states.requires_grad
+    assert not drafter.memory.requires_grad  # it would keep what a step of training has computed
+    before = drafter.scored.clone()
+    drafter.start([5, 6])
+    assert torch.equal(drafter.scored, before)
+    with torch.no_grad():
+        network.decoder.embedding.table.weight.mul_(2)
+    drafter.start([5, 6])
+    assert torch.equal(drafter.scored, 2 * before)

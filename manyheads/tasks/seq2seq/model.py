@@ -217,7 +217,7 @@ class Translator(DraftedModel):
                 f"{self.name} --out {self.name}` makes them"
             )
         stops = self.special_tokens[1].all_eos
-        return HeadDrafter(known.head.to(self.device), self.network, known.table, stops)
+        return HeadDrafter(known.head, self.network, known.table, stops)
 
     def vocabularies(self) -> list[Any]:
         both = self.task.codecs.source, self.task.codecs.target
