@@ -80,9 +80,15 @@ def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[
     threads = torch.get_num_threads()
     if min(threads, len(items)) < 2:
         return [work(item) for item in items]
+    dtype, rounded = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+
+    def work_alike(item: Item) -> Made:
+        with torch.autocast("cpu", dtype, rounded):  # a thread has its own
+            return work(item)
+
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        return [*pool.map(work, items)]
+        return [*pool.map(work_alike, items)]
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # a thread says it for all that come after it

@@ -89,6 +89,9 @@ def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> Non
             (1, 1),
             (2, 1),
         ]
+        with torch.autocast("cpu", torch.bfloat16):  # which is a thread's own
+            found = map_in_threads(lambda n: (torch.ones(n, n) @ torch.ones(n)).dtype, [3, 1, 2])
+        assert found == [torch.bfloat16] * 3
         with pytest.raises(ZeroDivisionError):
             map_in_threads(lambda n: 1 // n, [1, 0, 2])
         assert torch.get_num_threads() == 2
