@@ -85,12 +85,12 @@ class Settings:
 
 
 # Of a class: worked out from words, which takes long.
-TYPES_OF: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+find_types: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def check_types(settings: Any) -> None:
     """Refuse beam="3", as from Python anything may come: beam is a whole number, got '3'"""
-    declared = TYPES_OF(type(settings))
+    declared = find_types(type(settings))
     for one in fields(settings):
         kind, value = declared[one.name], getattr(settings, one.name)
         allowed, named = TYPES.get(kind, (object, ""))

@@ -74,7 +74,7 @@ class GraphedRows:
         weight = next(decoder.parameters())
         rows, slots, tokens = size
         blocks = cast(list[Block], decoder.stack.blocks)
-        self.alone = can_be_laned(decoder, size)
+        self.alone = has_room_for_lanes(decoder, size)
         lanes = LANES if self.alone else rows
 
         def make_buffers(parts: list[Any], count: int) -> dict[int, KeyValue]:
@@ -291,6 +291,6 @@ def has_lanes(decoder: Any) -> bool:
     return LANED[decoder][1]
 
 
-def can_be_laned(decoder: Decoder, size: StepSize) -> bool:
+def has_room_for_lanes(decoder: Decoder, size: StepSize) -> bool:
     """A sequence by itself, with room for lanes that run idle behind its last place."""
     return size.rows == 1 and has_lanes(decoder) and size.slots < find_room(decoder)

@@ -22,7 +22,7 @@ from manyheads.decoding.graphed_rows import (
     LANES,
     GraphedRows,
     StepSize,
-    can_be_laned,
+    has_room_for_lanes,
     lengths_of,
     remember,
 )
@@ -120,7 +120,7 @@ class GraphedStep(CachedStep):
     @property
     def takes_guesses(self) -> bool:
         """Whether several tokens of one sequence are read at once, and not one after another."""
-        return can_be_laned(cast(Decoder, self.decoder), self.find_size(1, 0))
+        return has_room_for_lanes(cast(Decoder, self.decoder), self.find_size(1, 0))
 
     def select(self, rows: Tensor) -> None:
         self.rows, graphed = len(rows), self.graphed
