@@ -5,6 +5,8 @@
     python bench/drafts.py ... --summaries runs/dialogsum --dialogues test.jsonl   what is copied
     python bench/drafts.py ... --pairs train.tsv    a base model and a small one that guesses for
                                                     it, both trained here, two minutes each
+    python bench/drafts.py --sentences test.de --together --json results/drafts-together.json
+                                                    several texts at once, with guesses and without
     python bench/drafts.py --quick                  toy sizes, to see that it runs
 
 Two claims: every output is the one that is written without a draft, and it is written sooner. One
@@ -22,8 +24,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 
@@ -34,6 +38,7 @@ from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.model import Translator
+from manyheads.tasks.seq2seq.writing import write_targets
 
 DRAWN = {"temperature": 1.0, "seed": 1}
 GREEDY = {"temperature": 0.0}
@@ -126,6 +131,35 @@ def measure_text(asked: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def measure_together(asked: Any) -> list[dict[str, Any]]:
+    """So many texts at once: with guesses, and without."""
+    rows: list[dict[str, Any]] = []
+    texts = [*lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    for size, name in product((1, 2, 3, 4, 8, 64), ("lookup", "heads")):
+        model = cast(Translator, opened("de-en", asked))  # heads leave something in a network
+        ids = sorted(model.task.codecs.source.encode_all(texts), key=len)
+        groups = [ids[i : i + size] for i in range(0, len(ids), size)]
+        write_groups(model, groups[:1], "")  # what is made once
+        plain, wanted = write_groups(model, groups, "")
+        with patch("manyheads.tasks.seq2seq.writing.MOST_DRAFTED", size):
+            drafted, found = write_groups(model, groups, name)
+        alike = sum(one == two for one, two in zip(wanted, found, strict=True))
+        row = {"together": size, "draft": name, "texts": len(ids), "alike": alike}
+        rows.append({**row, "plain_cpu_s": plain, "drafted_cpu_s": drafted})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def write_groups(model: Translator, groups: Sequence[Any], draft: str) -> tuple[float, list[Any]]:
+    """The processor's seconds, and what was written."""
+    drafter, special, found = model.find_drafter(draft), model.special_tokens, list[Any]()
+    began = time.process_time()
+    for group in groups:
+        written = write_targets(model.network, group, special=special, drafter=drafter)
+        found += [best.ids for best, *_ in written]
+    return time.process_time() - began, found
+
+
 def measure_music(asked: Any) -> list[dict[str, Any]]:
     model = cast(Musician, opened("chorales", asked))
     seeds, title = range(asked.pieces), f"chorales, {asked.seconds:g} s, drawn"
@@ -181,10 +215,11 @@ def main() -> None:
     options.add_argument("--dialogues", type=Path, help="what it is to summarize, JSON lines")
     options.add_argument("--pairs", type=Path, help="what a base and a small model learn from")
     options.add_argument("--minutes", type=float, default=2, help="that each of them learns")
+    options.add_argument("--together", action="store_true", help="only several texts at once")
     asked = options.parse_args()
     if asked.quick:
         asked.count, asked.pieces, asked.seconds, asked.turns, asked.minutes = 2, 1, 1, 1, 0.1
-    parts = [measure_text, measure_music]
+    parts = [measure_together] if asked.together else [measure_text, measure_music]
     parts += [measure_summaries] * bool(asked.summaries) + [measure_models] * bool(asked.pairs)
     on = torch.cuda.get_device_name() if asked.device == "cuda" else f"{os.cpu_count()} CPU cores"
     machine = (

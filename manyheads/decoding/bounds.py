@@ -132,16 +132,20 @@ class Bounds:
         logs[at, token] = own
         return logs
 
-    def rule_out_line(self, logs: Tensor, written: int) -> Tensor:
+    def rule_out_line(self, logs: Tensor, written: int, row: int = 0) -> Tensor:
         """The same for one sequence, logs (T, V) of the token after so many, after one more, ..."""
-        placed = self.forced or self.forbidden or (self.prefix and self.prefix[0])
-        if written >= self.shortest and not placed:
+        if self.is_free(written):
             if not written:
                 self.check(logs.shape[1])
             return forbid(logs, self.never)
         for i in range(len(logs)):
-            self.rule_out(logs[i : i + 1], written + i, [0])
+            self.rule_out(logs[i : i + 1], written + i, [row])
         return logs
+
+    def is_free(self, written: int) -> bool:
+        """Whether all places from so many tokens on are alike, in all sequences."""
+        placed = self.forced or self.forbidden or any(self.prefix)
+        return written >= self.shortest and not placed
 
     def check(self, vocabulary: int) -> None:
         named = {"stop": self.stops, "never": self.never}

@@ -16,9 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads.attention.places import line
 from manyheads.decoding.draft_table import NO_TABLE, DraftTable, Entry, Ids
 from manyheads.decoding.drafters import STILL, SURE
 from manyheads.decoding.drafts import Draft, DraftPace
+from manyheads.decoding.graphed_rows import lengths_of
+from manyheads.modules.stack import Memory
 
 HIDDEN = 384
 ENOUGH = 0.7  # how sure a table must be for the head not to be asked
@@ -63,7 +66,8 @@ class HeadDrafter:
         self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
         self.embedding, self.known = network.decoder.embedding, head.words.tolist()
         self.prepare()
-        self.states = self.memory = self.read[:0]
+        self.states, self.begun = self.read[:0], 0  # so many of the sources that were read last
+        self.memory = Memory(self.read[None, :0], line(0))
         network.encoder.register_forward_hook(self.keep_memory)
         network.decoder.head.register_forward_pre_hook(self.keep_states)
 
@@ -86,30 +90,33 @@ class HeadDrafter:
         return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
     def keep_memory(self, module: Any, given: Any, states: Tensor) -> None:
-        self.memory = states[0].detach().float()
+        self.memory, self.begun = Memory(states.detach(), given[0].at, given[0].seen), 0
 
     def keep_states(self, module: Any, given: tuple[Tensor, ...]) -> None:
         self.states = given[0][0].detach()  # (T, D)
 
     def start(self, source: Sequence[int]) -> Draft:
+        """The next of the sources that were read."""
         if self.made_of != self.find_weights():  # moved, or trained
             self.prepare()
-        return HeadDraft(self, self.entries.prepare(source))
+        (states, _, _), rows = self.memory, len(self.memory.states)
+        row, self.begun = self.begun % rows, self.begun + 1
+        length = lengths_of(self.memory, rows)[row] if rows > 1 else None
+        return HeadDraft(self, self.entries.prepare(source), states[row, :length].float())
 
 
 class HeadDraft:
     """Of one sequence."""
 
-    def __init__(self, known: HeadDrafter, parts: list[int]):
+    def __init__(self, known: HeadDrafter, parts: list[int], memory: Tensor):
         self.known, self.parts = known, parts
         self.state: Tensor | None = None  # that the last token was chosen by
         with torch.no_grad():  # of the memory what every token takes
-            look, memory = known.head.look.weight, known.memory
-            self.keys = (memory @ look).T / memory.shape[-1] ** 0.5  # (D, S)
+            self.keys = (memory @ known.head.look.weight).T / memory.shape[-1] ** 0.5  # (D, S)
             self.values = memory @ known.by_memory  # (S, hidden)
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
-        at = len(self.known.states) - 1 - len(beyond)
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
+        at = len(self.known.states) - 1 - len(beyond) - after
         self.state = self.known.states[at : at + 1].float() if ids else None
 
     def think(self, state: Tensor, tokens: Sequence[int]) -> tuple[Tensor, Entry]:

@@ -45,7 +45,7 @@ class LastPassDraft:
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         return self.beyond or [*ids[-1:]]
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         self.beyond = [*beyond]
 
 
@@ -70,7 +70,7 @@ class BeatDraft:
         whole = len(last) == self.beat
         return [last[i % self.beat] for i in range(most)] if whole else []
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         """It sees what was kept when it is asked next."""
 
 
@@ -117,7 +117,7 @@ class LookupDraft:
             if (found := likeliest(table, ids)) is not None:
                 yield found
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         learn_from(self.known.written, ids, self.learned)
         beat = self.known.beat
         for at in range(max(beat, self.learned), len(ids)) if beat > 1 else ():
@@ -193,7 +193,7 @@ class SmallerDraft:
         self.read += new
         return scores
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         """It sees what was kept when it is asked next."""
 
 
@@ -214,7 +214,7 @@ class GraphedDraft:
         self.asked = True
         return self.step.guess(wanted[self.step.length :], most)
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         if self.asked:  # the last token that was kept is another than it guessed
             self.right = min(self.step.length, len(self.begun) + len(ids) - 1)
             self.asked = False

@@ -29,6 +29,7 @@ from manyheads.devices import send
 AHEAD = 7  # tokens that are guessed at most
 WORTH = 0.35  # tokens that are kept of a guess, for a pass of several to pay
 RECENT = 0.2  # that the last guess counts among all before it
+MOST_DRAFTED = 3  # sequences at most that a CPU writes sooner with guesses than together without
 REST = 64  # tokens at most that are written without a guess, before another is tried
 # How far apart the log-probabilities of the first and the second must be for rounding not to
 # decide: some times what was seen between one token at a time and several.
@@ -79,8 +80,9 @@ class Draft(Protocol):
     def propose(self, ids: Sequence[int], most: int) -> Guesses:
         """What may follow these tokens: as many as it is sure enough of, or none."""
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
-        """What the sequence has come to, and what the model said after the first wrong guess."""
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
+        """What the sequence has come to, and what the model said after the first wrong guess;
+        so many tokens of other sequences were read `after` its own."""
 
 
 class Drafter(Protocol):
@@ -98,6 +100,9 @@ class DraftChoices(NamedTuple):
     tokens: list[int]
     logs: list[float]
     margins: list[float]
+
+    def part(self, begin: int, end: int) -> DraftChoices:
+        return DraftChoices(self[0][begin:end], self[1][begin:end], self[2][begin:end])
 
 
 # Log-probabilities (T, V) of the token after so many, after one more, ... -> the choices.
@@ -122,9 +127,15 @@ class Drawn:
         self.shares: list[float] = []
 
     def __call__(self, logs: Tensor, written: int) -> DraftChoices:
-        while len(self.shares) < written + len(logs):
+        return self.choose(logs, self.draw(written, len(logs)))
+
+    def draw(self, written: int, count: int) -> list[float]:
+        """The shares of so many places after those that were written."""
+        while len(self.shares) < written + count:
             self.shares.append(self.chance.random())
-        shares = self.shares[written : written + len(logs)]
+        return self.shares[written : written + count]
+
+    def choose(self, logs: Tensor, shares: Sequence[float]) -> DraftChoices:
         weights = weigh_tokens(logs, self.how)
         tokens = pick(weights, shares)[:, None]
         behind = weights.double().cumsum(-1)
@@ -153,7 +164,64 @@ class Drawn:
         return found
 
 
-class DraftedWriting:
+class DraftedSequence:
+    """What was written of one sequence: what is guessed for it, and what of that is kept."""
+
+    def __init__(
+        self,
+        paper: Paper,
+        drafter: Drafter,
+        source: Sequence[int] = (),
+        *,
+        row: int = 0,
+        over: Over | None = None,
+        counts: DraftCounts | None = None,
+    ):
+        self.paper, self.row, self.over = paper, row, over
+        self.draft, self.pace = drafter.start(source), drafter.pace
+        self.counts = counts or drafter.pace.counts
+
+    def guess(self, before: int) -> Guesses:
+        """After a start of `before` tokens, and what was written."""
+        ids = self.paper.ids
+        room = min(AHEAD, self.paper.limit - len(ids) - 1)
+        # A long start is read by itself, so that it need not be read again.
+        if room < 1 or self.pace.resting > 0 or (not ids and before > 1):
+            return []
+        guess = self.draft.propose(ids, room)[:room]
+        if isinstance(guess, Tensor):
+            return guess
+        # A stop that is guessed need not be read: the model says it itself, and nothing follows.
+        return [*takewhile(lambda token: token not in self.paper.bounds.stop_set, guess)]
+
+    def keep(
+        self, choices: DraftChoices, guess: Sequence[int], bound: float | None, after: int = 0
+    ) -> bool:
+        """Write what the model chooses after each right guess; whether it was sure to the end.
+
+        It is sure of margins over the `bound`, or, where that is None, of all.
+        """
+        paper, kept, sure = self.paper, 0, True
+        for token, log, margin, guessed in zip(*choices, [*guess, None], strict=True):
+            sure = bound is None or not margin <= bound
+            if not sure:
+                break
+            if guess or bound is not None:
+                self.counts.margin = min(self.counts.margin, margin)
+            paper.take(self.row, [token], [log])
+            kept += 1
+            if paper.going and self.over is not None:
+                paper.going = not self.over(self.row, token)
+            if not paper.going or token != guessed:
+                break
+        self.counts.tokens += kept
+        self.counts.drafted += bool(guess)
+        self.pace.note(len(guess), kept - 1)
+        self.draft.tell(paper.ids, choices.tokens[kept:], after)
+        return sure
+
+
+class DraftedWriting(DraftedSequence):
     """One sequence that is written as far at a time as its guesses are right."""
 
     def __init__(
@@ -167,10 +235,9 @@ class DraftedWriting:
         over: Over | None = None,
         counts: DraftCounts | None = None,
     ):
+        paper = Paper(bounds.limits(1)[0], bounds)
+        super().__init__(paper, drafter, source, over=over, counts=counts)
         self.step, self.bounds, self.choose = step, bounds, choose
-        self.draft, self.pace = drafter.start(source), drafter.pace
-        self.over, self.counts = over, counts or drafter.pace.counts
-        self.paper = Paper(bounds.limits(1)[0], bounds)
         self.read = self.exact = 0  # tokens that were read; of them those read as without a draft
 
     @torch.no_grad()
@@ -232,43 +299,12 @@ class DraftedWriting:
             self.step.crop(length)
         self.read, self.exact = length, min(length, self.exact)
 
-    def guess(self, before: int) -> Guesses:
-        ids = self.paper.ids
-        room = min(AHEAD, self.paper.limit - len(ids) - 1)
-        # A long start is read by itself, so that it need not be read again.
-        if room < 1 or self.pace.resting > 0 or (not ids and before > 1):
-            return []
-        guess = self.draft.propose(ids, room)[:room]
-        if isinstance(guess, Tensor):
-            return guess
-        # A stop that is guessed need not be read: the model says it itself, and nothing follows.
-        return [*takewhile(lambda token: token not in self.bounds.stop_set, guess)]
-
     def take(self, logits: Tensor, guess: Guesses) -> bool:
         """Write what the model chooses after each right guess; whether it was sure to the end."""
-        paper, exact = self.paper, self.read == self.exact
-        had = len(paper.ids)
+        had, exact = len(self.paper.ids), self.read == self.exact
         logs = self.bounds.rule_out_line(to_log_probs(logits.contiguous()), had)
-        tokens, found, margins = self.choose(logs, had)
         guess = guess.tolist() if isinstance(guess, Tensor) else guess
-        bound, kept, sure = MARGINS[logits.dtype], 0, True
-        for token, log, margin, guessed in zip(tokens, found, margins, [*guess, None], strict=True):
-            sure = exact or not margin <= bound
-            if not sure:
-                break
-            if guess or not exact:
-                self.counts.margin = min(self.counts.margin, margin)
-            paper.take(0, [token], [log])
-            kept += 1
-            if paper.going and self.over is not None:
-                paper.going = not self.over(0, token)
-            if not paper.going or token != guessed:
-                break
-        self.counts.tokens += kept
-        self.counts.drafted += bool(guess)
-        self.pace.note(len(guess), kept - 1)
-        self.draft.tell(paper.ids, tokens[kept:])
-        return sure
+        return self.keep(self.choose(logs, had), guess, None if exact else MARGINS[logits.dtype])
 
 
 def write_drafted(

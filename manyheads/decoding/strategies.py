@@ -13,8 +13,10 @@ from torch import Tensor
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds, Hypothesis
 from manyheads.decoding.config import DecodingConfig, Sampling
+from manyheads.decoding.draft_batch import DraftedBatch
 from manyheads.decoding.drafts import DraftedWriting, Drafter, choose_as, write_drafted
 from manyheads.decoding.greedy import Over, choose_likeliest, greedy, number_rows, write_rounds
+from manyheads.decoding.packed import PackedStep
 from manyheads.decoding.sample import choose_by_chance, sample
 from manyheads.decoding.step import RewindableStep, Step
 
@@ -45,27 +47,31 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 def decode(
-    step: Step,
+    step: Step | PackedStep,
     start: Tensor,
     bounds: Bounds,
     how: Sampling,
     numbers: Sequence[int] | None = None,
     over: Over | None = None,
     drafter: Drafter | None = None,
-    source: Sequence[int] = (),
+    sources: Sequence[Sequence[int]] = ((),),
 ) -> Found:
     """Write on from `start` (B, T) by the strategy that the config names, or implies.
 
-    A `drafter` guesses ahead, for one sequence that is written from `source`.
+    A `drafter` guesses ahead for sequences that are written from `sources`: one, or several where
+    they are packed.
     """
     if how.chosen not in STRATEGIES:
         there = ", ".join(STRATEGIES)
         raise ValueError(f"there is no strategy {how.chosen!r}; there are {there} and auto")
     numbers = number_rows(numbers, len(start))
     if drafter is not None and getattr(step, "takes_guesses", True):
-        rewinds = cast(RewindableStep, step)
+        if isinstance(step, PackedStep):
+            batch = DraftedBatch(step, start, bounds, how, drafter, sources, numbers, over)
+            return [[one] for one in batch.write()]
+        rewinds, (source,) = cast(RewindableStep, step), sources
         return [[write_drafted(rewinds, start, bounds, how, drafter, source, numbers[0], over)]]
-    return STRATEGIES[how.chosen](step, start, bounds, how, numbers, over)
+    return STRATEGIES[how.chosen](cast(Step, step), start, bounds, how, numbers, over)
 
 
 def stream(

@@ -34,7 +34,7 @@ class Told(LastPass):
     def start(self, source: Sequence[int]) -> Draft:
         return self
 
-    def tell(self, ids: Sequence[int], beyond: Sequence[int]) -> None:
+    def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         pass
 
     def propose(self, ids: Sequence[int], most: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Whoever guesses for a model, it writes what it writes alone."""
 
 import copy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typed import learned
 from manyheads.cli.drafts import train_drafts
 from manyheads.decoding.draft_heads import DraftHead, HeadDraft, HeadDrafter
 from manyheads.decoding.draft_table import DraftTable, make_table
+from manyheads.decoding.packed import PackedStep
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.decoding import LanguageDecoding
@@ -44,6 +46,29 @@ def test_translations_are_the_same(
     translator.add_drafter("model", translator)
     wanted = translator.translate(SOURCES, beam=1, **how)
     assert translator.translate(SOURCES, draft=draft, **how) == wanted
+    assert [translator.translate(one, draft=draft, **how) for one in SOURCES] == wanted
+
+
+@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+def test_a_few_texts_are_drafted_together_and_many_are_not(
+    translator: Translator, draft: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+
+    class Watched(PackedStep):
+        def read(self, new: Mapping[int, Sequence[int]]) -> torch.Tensor:
+            batches.append(len(new))
+            return super().read(new)
+
+    monkeypatch.setattr("manyheads.tasks.seq2seq.writing.PackedStep", Watched)
+    translator.add_drafter("model", translator)
+    for prefix in ("", "ki"):
+        wanted = translator.translate(SOURCES, beam=1, prefix=prefix)
+        assert translator.translate(SOURCES, draft=draft, prefix=prefix) == wanted
+        assert not batches  # without guesses they take less time
+        assert translator.translate(SOURCES[:3], draft=draft, prefix=prefix) == wanted[:3]
+        assert batches[0] == 2  # nothing is written for an empty one
+        batches.clear()
 
 
 @pytest.mark.parametrize("recorded", ["cuda", "cpu"])
@@ -76,7 +101,7 @@ def test_texts_are_the_same_at_once_and_in_pieces(
 def test_music_is_the_same(make: Any, draft: str) -> None:
     model = make()
     model.add_drafter("model", model)
-    for count, how in ((2, {"seed": 4}), (1, {"temperature": 0.0})):
+    for count, how in ((2, {"seed": 4}), (4, {"seed": 4}), (1, {"temperature": 0.0})):
         wanted = model.compose(seconds=1.0, count=count, **how)
         found = model.compose(seconds=1.0, count=count, draft=draft, **how)
         assert [one.ids for one in found] == [one.ids for one in wanted]
@@ -160,9 +185,11 @@ def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> 
     translator.translate(SOURCES[0], beam=1)  # so that there is a memory
     state = torch.randn(1, width)
     with torch.no_grad():
-        found, (token, share) = HeadDraft(drafter, []).think(state, [4, 7])
+        found, (token, share) = HeadDraft(drafter, [], drafter.memory.states[0]).think(
+            state, [4, 7]
+        )
         for word in (4, 7):
-            state = head(state, drafter.read[word : word + 1], drafter.memory)
+            state = head(state, drafter.read[word : word + 1], drafter.memory.states[0])
         scores = (state @ translator.network.decoder.embedding.table.weight[3:9].T).softmax(-1)
     assert torch.allclose(found, state, atol=1e-5)
     assert (token, share) == (
@@ -176,7 +203,9 @@ def test_a_head_reads_the_words_of_weights_that_were_changed(translator: Transla
     network = copy.deepcopy(translator.network)
     drafter = HeadDrafter(DraftHead(network.decoder.stack.width, torch.arange(3, 9)), network)
     assert network.encode(Tokens.padded([[5, 6, 2]])).states.requires_grad
-    assert not drafter.memory.requires_grad  # it would keep what a step of training has computed
+    assert (
+        not drafter.memory.states.requires_grad
+    )  # it would keep what a step of training has computed
     before = drafter.scored.clone()
     drafter.start([5, 6])
     assert torch.equal(drafter.scored, before)

@@ -14,7 +14,7 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
 from manyheads.decoding.detokenize import Detokenizer
-from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.drafts import MOST_DRAFTED, Drafter
 from manyheads.decoding.graphed_rows import has_lanes
 from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.step import CachedStep, RewindableStep
@@ -110,9 +110,11 @@ def write_on(
     first: int = 0,
     drafter: Drafter | None = None,
 ) -> list[list[Continuation]]:
-    """Prompts of one length go together; what is drafted is written by itself."""
+    """Prompts of one length go together; what is drafted is written by itself: on a CPU, a few."""
     network, codec, context = author
     network.eval()
+    if len(prompts) > MOST_DRAFTED and next(network.parameters()).device.type not in RECORDED_ON:
+        drafter = None
     found: dict[int, list[Continuation]] = {}
     begun = [add_starts(codec, ids, how) for ids in prompts]
     together = 1 if drafter is not None else max(1, AT_ONCE // (context * how.beam))
@@ -130,8 +132,8 @@ def write_on(
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
             written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
-            step, source = make_step(author, how, start), begun[rows[0]]
-            written = decode(step, start, bounds, how, numbers, ended, drafter, source)
+            step, read = make_step(author, how, start), [begun[i] for i in rows]
+            written = decode(step, start, bounds, how, numbers, ended, drafter, read)
         for i, hypotheses in zip(rows, written, strict=True):
             found[i] = [detokenize(codec, prompts[i], one, how.stop) for one in hypotheses]
     return [found[i] for i in range(len(prompts))]

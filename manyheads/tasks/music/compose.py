@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.decoding.bounds import Bounds, fit_context
-from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.drafts import MOST_DRAFTED, Drafter
 from manyheads.decoding.smc import FREE, sample_around
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
@@ -80,6 +80,7 @@ def compose(
     begin = encode_prime(author, prime)
     start = make_start(author, begin, how)
     longest = min(author.context, start.shape[1] + bounds.limits(1)[0])
+    drafter = drafter if count <= MOST_DRAFTED or start.is_cuda else None
     at_once = 1 if drafter is not None else max(1, AT_ONCE // longest)
     before = 0.0 if prime is None else prime.seconds
     found: list[Composed] = []
@@ -88,7 +89,7 @@ def compose(
         step, rows = make_step(author, how), start.expand(len(numbers), -1)
         over = end_after(codec, seconds, begin, len(numbers))
         over = tell_seconds(over, seconds_of_numbers(codec, prime), told)
-        for one, *_ in decode(step, rows, bounds, how, numbers, over, drafter, begin):
+        for one, *_ in decode(step, rows, bounds, how, numbers, over, drafter, [begin]):
             piece = play_on(codec, begin, one.ids, prime)
             new = max(0.0, piece.seconds - before)
             found.append(Composed(piece, one.ids, one.logs, one.finished, new))

@@ -13,10 +13,11 @@ from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
-from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.drafts import MOST_DRAFTED, Drafter
 from manyheads.decoding.graphed_encoder import encode_one
 from manyheads.decoding.graphed_rows import has_lanes
 from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
+from manyheads.decoding.packed import PackedStep, can_be_packed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
@@ -58,8 +59,11 @@ def write_targets(
         network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
-    if device.type in RECORDED_ON and not reads_ahead(network.decoder):
-        drafter = None  # a recorded step is faster than the fewest passes that are not
+    if device.type in RECORDED_ON:
+        # A recorded step is faster than the fewest passes that are not.
+        drafter = drafter if reads_ahead(network.decoder) else None
+    elif len(sources) > 1 and drafter is not None:
+        drafter = drafter if are_drafted(network.decoder, len(sources), how) else None
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
     else:
@@ -85,7 +89,9 @@ def write_targets(
             for i, begun in zip(rows, prefix, strict=True)
         ]
         drafted = start.shape[1] if drafter is not None else 0
-        step = make_step(network.decoder, memory, how, start.shape[1] + max(longest), drafted)
+        step: Any = make_step(network.decoder, memory, how, start.shape[1] + max(longest), drafted)
+        if drafter is not None and len(rows) > 1:
+            step = PackedStep(network.decoder, memory)
         if how.repetition_penalty != 1:
             step = Repeats(step, how.repetition_penalty, spared=writes.all_eos)
         loop = LOOP if max(how.min_new_tokens, *map(len, prefix)) < LOOP else 0
@@ -93,18 +99,21 @@ def write_targets(
             writes.all_eos, longest, how.min_new_tokens, prefix, never=writes.never, loop=loop
         )
         own = rows if numbers is None else [numbers[i] for i in rows]
-        return decode(step, start, bounds, how, own, drafter=drafter, source=sources[rows[0]])
+        return decode(
+            step, start, bounds, how, own, drafter=drafter, sources=[sources[i] for i in rows]
+        )
 
-    # What is drafted is written by itself.
-    together = 1 if drafter is not None else tokens // max(1, several)
-    alone = device.type != "cpu" or device.type in RECORDED_ON or is_watched(network)
+    # On a GPU what is drafted is written by itself.
+    recorded = device.type in RECORDED_ON
+    together = 1 if recorded and drafter is not None else tokens // max(1, several)
+    alone = device.type != "cpu" or recorded or is_watched(network)
     threads = 1 if alone else torch.get_num_threads()
     heavy = work * len(sources) * several >= HEAVY * threads
     if spread is None and drafter is None and heavy and threads > 1:
         spread = map_in_threads
         together = min(together, sum(map(len, sources)) // threads + 1)
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
-    quiet = torch.no_grad() if device.type in RECORDED_ON else torch.inference_mode()
+    quiet = torch.no_grad() if recorded else torch.inference_mode()
     return map_alike(quiet(write), sources, together, spread or map)
 
 
@@ -150,6 +159,13 @@ def make_draft_step(decoder: Any, memory: Memory, source: int) -> RewindableStep
         longest = min(find_longest(DecodingConfig(), source), find_room(decoder))
         return GraphedStep(decoder, memory, longest, drafted=1)
     return CachedStep(decoder, memory)
+
+
+def are_drafted(decoder: Any, sources: int, how: DecodingConfig) -> bool:
+    """Whether a CPU writes for so many sources sooner with guesses: few texts, and none drawn, of
+    which too much is read twice. The texts are the same."""
+    plain = how.chosen == "greedy" and how.repetition_penalty == 1
+    return sources <= MOST_DRAFTED and plain and can_be_packed(decoder)
 
 
 def reads_ahead(decoder: Any) -> bool:
