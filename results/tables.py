@@ -553,9 +553,24 @@ def drafts() -> str:
     )
 
 
+def drafts_together() -> str:
+    """Several texts at once: how much sooner with guesses."""
+    found = json.loads((HERE / "drafts-together.json").read_text())
+    names = [*dict.fromkeys(row["draft"] for row in found["rows"])]
+    head = f"| de-en, greedy: texts together | alike |{''.join(f' `{name}` |' for name in names)}\n"
+    lines = [head + "|---" * (2 + len(names)) + "|"]
+    for size in dict.fromkeys(row["together"] for row in found["rows"]):
+        rows = [row for row in found["rows"] if row["together"] == size]
+        alike, texts = (sum(row[key] for row in rows) for key in ("alike", "texts"))
+        ratios = (f" {row['plain_cpu_s'] / row['drafted_cpu_s']:.2f} |" for row in rows)
+        lines.append(f"| {size} | {alike:,} of {texts:,} |{''.join(ratios)}")
+    return "\n".join(lines)
+
+
 TABLES = {
     "summary": summary,
     "drafts": drafts,
+    "drafts-together": drafts_together,
     "compared": compared,
     "claims": claims,
     "kernels": kernels,
