@@ -133,8 +133,8 @@ class Training(Settings):
             yield f"there is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}"
         if self.patience and self.best_by == "last":
             yield (
-                f"patience={self.patience} waits for better weights, and with best_by=last the "
-                "last are always the best; best_by=score or loss, or patience=0 would do"
+                "patience waits for better weights, and with best_by=last the last are always the "
+                "best; best_by=score or loss, or patience=0 would do"
             )
 
     def rate(self, step: int) -> float:

@@ -50,7 +50,7 @@ def test_every_step_is_noted_and_the_loss_falls() -> None:
         ({"label_smoothing": -0.1}, "label_smoothing is a share from 0 to below 1, got -0.1"),
         (
             {"best_by": "last", "patience": 3},
-            "patience=3 waits for better weights, and with best_by=last the last are always the "
+            "patience waits for better weights, and with best_by=last the last are always the "
             "best; best_by=score or loss, or patience=0 would do",
         ),
         (
