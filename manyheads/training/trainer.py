@@ -288,8 +288,9 @@ class Trainer:
             if counted:
                 self.rank(self.training.judge(scores, self.learner.taken))
             self.callback.on_validate(self.learner.taken, scores, samples)
-            if words := describe_stuck_score([*self.validations().values()]):
-                self.callback.say(words)
+            stuck = describe_stuck_score([*self.validations().values()])
+            if stuck and self.training.best_by != "last":
+                self.callback.say(stuck)
             if self.state.best_step == 0 and self.state.worse == 1:
                 lower = self.training.learning_rate / 3
                 self.callback.say(

@@ -255,6 +255,11 @@ def test_a_score_that_stays_while_the_loss_falls_is_told_once_and_the_last_is_ke
         "bleu was 0.00 at each of 3 validations while their loss fell from 8.00 to 6.00: until it "
         "moves, the weights of the lowest loss are kept"
     ]
+    heard.said.clear()
+    run = Run(tmp_path / "last")
+    run.create()
+    assert trainer_of(Mute(), replace(OFTEN, best_by="last"), run, callback=heard).fit()
+    assert not [words for words in heard.said if "bleu" in words], "the last are kept in any case"
 
 
 def test_the_log_says_step_epoch_loss_rate_and_tokens(unbroken: Run) -> None:
