@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Growing
-from manyheads.attention.kernels import is_wrapped
+from manyheads.attention.kernels import is_wrapper
 from manyheads.attention.patterns import Everything, Lengths
 from manyheads.decoding.bounds import find_room
 from manyheads.decoding.graphed_rows import (
@@ -207,4 +207,5 @@ def most_bytes() -> int:
 def can_be_graphed(decoder: Any, memory: Memory) -> bool:
     """A causal decoder of attention, over a memory that is seen whole or to a length."""
     plain = memory.seen == Everything() or isinstance(memory.seen, Lengths)
-    return isinstance(decoder, Decoder) and decoder.causal and plain and not is_wrapped(decoder)
+    causal = isinstance(decoder, Decoder) and decoder.causal
+    return causal and plain and not is_wrapper(decoder.stack.kernel)

@@ -2,7 +2,7 @@
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work, finite
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
-from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, is_wrapped
+from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, is_wrapper
 
 __all__ = [
     "KERNELS",
@@ -18,7 +18,7 @@ __all__ = [
     "Work",
     "choose",
     "finite",
-    "is_wrapped",
+    "is_wrapper",
     "kernel",
     "plan",
 ]

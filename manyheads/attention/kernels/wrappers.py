@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyheads.attention.biases import Bias
 from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, finite, make_plan
@@ -116,8 +116,7 @@ class Checked:
         return inner(query, key, value, **how._asdict())
 
 
-def is_wrapped(network: nn.Module) -> bool:
-    """Whether a kernel of it is wrapped: who looks at weights, or changes them, is asked at every
-    token and by one thread, and what is recorded asks nobody."""
-    kernels = (getattr(part, "kernel", None) for part in network.modules())
-    return any(isinstance(kernel, Recorded | Edited | Checked) for kernel in kernels)
+def is_wrapper(kernel: Kernel | None) -> bool:
+    """Whether it looks at weights, or changes them: it is asked at every token, by one thread, and
+    by nothing that is recorded."""
+    return isinstance(kernel, Recorded | Edited | Checked)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.cache import Ring
-from manyheads.attention.kernels import is_wrapped
+from manyheads.attention.kernels import is_wrapper
 from manyheads.decoding.config import Sampling
 from manyheads.decoding.sample import pick, weigh_tokens
 from manyheads.decoding.step import CachedStep
@@ -71,11 +71,12 @@ def draw_images(
     Each draws by its own number, from `first` on, so that nothing depends on the batch.
     """
     network.eval()
-    parts: list[Tensor] = []
+    writer, parts = network.writer, list[Tensor]()
     recorder: ImageRecorder | None = None
     for i, some, kept in split_batch(given, condition):
         numbers = range(first + i, first + i + len(some))
-        if some.is_cuda and isinstance(network.writer, Decoder) and not is_wrapped(network):
+        plain = isinstance(writer, Decoder) and not is_wrapper(writer.stack.kernel)
+        if some.is_cuda and plain:
             if recorder is None or len(recorder.canvas) != len(some):
                 recorder = ImageRecorder(network, codec, kept, how, len(some))
             parts.append(recorder.draw(some, kept, numbers, told))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.attention.kernels import is_wrapped
+from manyheads.attention.kernels import is_wrapper
 from manyheads.codecs.text import Text
 from manyheads.decoding.bounds import Bounds, Hypothesis, fit_context
 from manyheads.decoding.cuda_graph import CudaGraphDecoder
@@ -152,7 +152,8 @@ def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) 
     """
     free = how.chosen == "sample" and not how.stop and how.repetition_penalty == 1
     fits = start.shape[1] + how.max_new_tokens <= author.context
-    plain = isinstance(author.network, Decoder) and not is_wrapped(author.network)
+    network = author.network
+    plain = isinstance(network, Decoder) and not is_wrapper(network.stack.kernel)
     return free and fits and start.device.type in RECORDED_ON and plain
 
 
@@ -195,7 +196,7 @@ def make_plain_step(
 def is_recorded(network: Any) -> bool:
     on = next(network.parameters()).device.type
     plain = on in RECORDED_ON and isinstance(network, Decoder) and network.causal
-    return plain and has_lanes(network) and not is_wrapped(network)
+    return plain and has_lanes(network) and not is_wrapper(network.stack.kernel)
 
 
 def make_bounds(codec: Text, how: LanguageDecoding) -> Bounds:

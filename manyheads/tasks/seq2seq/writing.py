@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from manyheads.attention.kernels import is_wrapped
+from manyheads.attention.kernels import is_wrapper
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import map_alike
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
@@ -106,10 +106,10 @@ def write_targets(
     # On a GPU what is drafted is written by itself.
     recorded = device.type in RECORDED_ON
     together = 1 if recorded and drafter is not None else tokens // max(1, several)
-    alone = device.type != "cpu" or recorded or is_watched(network)
-    threads = 1 if alone else torch.get_num_threads()
+    threads = torch.get_num_threads() if device.type == "cpu" and not recorded else 1
     heavy = work * len(sources) * several >= HEAVY * threads
-    if spread is None and drafter is None and heavy and threads > 1:
+    free = spread is None and drafter is None
+    if free and heavy and threads > 1 and not is_watched(network):
         spread = map_in_threads
         together = min(together, sum(map(len, sources)) // threads + 1)
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
@@ -119,8 +119,10 @@ def write_targets(
 
 def is_watched(network: Any) -> bool:
     """Whether somebody looks at its parts while they run: in their order, and in one thread."""
-    parts = network.modules()
-    return is_wrapped(network) or any(x._forward_hooks or x._forward_pre_hooks for x in parts)
+    return any(
+        part._forward_hooks or part._forward_pre_hooks or is_wrapper(vars(part).get("kernel"))
+        for part in network.modules()
+    )
 
 
 def read_source(network: EncoderDecoder, read: Tokens) -> Memory:
