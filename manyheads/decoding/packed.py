@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.attention.kernels import is_wrapper
 from manyheads.attention.places import Grid, line
 from manyheads.decoding.branches import Branching, Lineage
 from manyheads.decoding.graphed_rows import lengths_of
@@ -83,8 +84,8 @@ class PackedStep:
 
 
 def can_be_packed(decoder: Any) -> bool:
-    """Whether its tokens are nothing but words at places: then they may come in any order."""
-    words = Decoder.places_and_types
-    return (
-        isinstance(decoder, Decoder) and decoder.causal and type(decoder).places_and_types is words
-    )
+    """Whether its tokens are nothing but words at places: then they may come in any order. Who
+    looks at attention would find sources where they are not."""
+    if not isinstance(decoder, Decoder) or is_wrapper(decoder.stack.kernel):
+        return False
+    return decoder.causal and type(decoder).places_and_types is Decoder.places_and_types

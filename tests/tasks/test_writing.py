@@ -6,10 +6,11 @@ import pytest
 import torch
 from small import begun, pairs, recipe_in, trainer_of
 
-from manyheads import off
+from manyheads import off, overwritten
 from manyheads.codecs.text import Text
 from manyheads.data.batches import alike
 from manyheads.decoding.config import DecodingConfig
+from manyheads.decoding.drafters import NgramLookup
 from manyheads.devices import map_in_threads, using
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder
@@ -80,6 +81,24 @@ def test_a_head_that_is_off_is_off_in_every_thread_and_in_what_is_recorded(
             assert write() == whole
             with off(network, "decoder.0.cross", head=0):
                 assert write() == wanted
+
+
+def test_a_row_that_is_overwritten_is_so_in_each_of_several_drafts(
+    learned: tuple[EncoderDecoder, Text],
+) -> None:
+    """Packed into one row, the second source would begin where the first ends."""
+    network, codec = learned
+    ids, how = codec.encode_all(SOURCES[:3]), DecodingConfig()
+
+    def write() -> list[list[float]]:
+        found = write_targets(network, ids, how, drafter=NgramLookup())
+        return [best[0].logs for best in found]
+
+    whole = write()
+    with overwritten(network, "decoder.0.cross", 0, place=0, weights={0: 1.0}):
+        alone = [write_targets(network, [one], how)[0][0].logs for one in ids]
+        assert write() == [pytest.approx(logs, abs=1e-4) for logs in alone]
+    assert all(a[0] != pytest.approx(b[0], abs=1e-4) for a, b in zip(whole, alone, strict=True))
 
 
 def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> None:
