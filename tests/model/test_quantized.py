@@ -2,6 +2,7 @@
 
 import copy
 import resource
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -114,10 +115,11 @@ def test_what_is_freed_is_used_again_without_new_pages() -> None:
     if not keep_freed_memory():
         pytest.skip("there is no glibc")
     counts = []
-    for _ in range(3):
+    for _ in range(6):
         torch.ones(2**22)
         counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-    assert counts[2] - counts[1] < 100  # of 4,096 pages
+    # Of 4,096 pages; of several, as what else is held may have taken their place for once.
+    assert min(later - before for before, later in pairwise(counts)) < 100
 
 
 def test_sequences_of_like_length_are_written_alike_alone_and_together(
