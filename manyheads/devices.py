@@ -108,7 +108,7 @@ def keep_freed_memory() -> bool:
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is None:
         return False
-    # Before 2.35 requests of 32 MB at most are taken from what is held.
+    # Where a gigabyte is refused, requests of 32 MB at most are taken from what is held.
     return any(choose(ON_REQUEST, most) for most in (2**30, 2**25)) and bool(choose(ON_FREE, 2**30))
 
 

@@ -59,11 +59,8 @@ def write_targets(
         network.eval()
     reads, writes = special
     device, work = next(network.parameters()).device, work_of(network)
-    if device.type in RECORDED_ON:
-        # A recorded step is faster than the fewest passes that are not.
-        drafter = drafter if reads_ahead(network.decoder) else None
-    elif len(sources) > 1 and drafter is not None:
-        drafter = drafter if are_drafted(network.decoder, len(sources), how) else None
+    if drafter is not None and not gains_by_drafts(network.decoder, device, len(sources), how):
+        drafter = None
     if isinstance(network, ParallelNetwork):
         network.refuse(how, any(map(len, prefixes)))
     else:
@@ -106,15 +103,27 @@ def write_targets(
     # On a GPU what is drafted is written by itself.
     recorded = device.type in RECORDED_ON
     together = 1 if recorded and drafter is not None else tokens // max(1, several)
-    threads = torch.get_num_threads() if device.type == "cpu" and not recorded else 1
-    heavy = work * len(sources) * several >= HEAVY * threads
-    free = spread is None and drafter is None
-    if free and heavy and threads > 1 and not is_watched(network):
+    if spread is None and drafter is None and is_worth_threads(network, len(sources) * several):
         spread = map_in_threads
-        together = min(together, sum(map(len, sources)) // threads + 1)
+        together = min(together, sum(map(len, sources)) // torch.get_num_threads() + 1)
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
     quiet = torch.no_grad() if recorded else torch.inference_mode()
     return map_alike(quiet(write), sources, together, spread or map)
+
+
+def gains_by_drafts(decoder: Any, device: torch.device, count: int, how: DecodingConfig) -> bool:
+    """A recorded step is faster than the fewest passes that are not; so are many together."""
+    if device.type in RECORDED_ON:
+        return reads_ahead(decoder)
+    return count == 1 or are_drafted(decoder, count, how)
+
+
+def is_worth_threads(network: EncoderDecoder, rows: int) -> bool:
+    """Whether groups of so many rows in all are heavy enough for threads of a CPU."""
+    device, threads = next(network.parameters()).device, torch.get_num_threads()
+    if device.type != "cpu" or device.type in RECORDED_ON or threads < 2:
+        return False
+    return work_of(network) * rows >= HEAVY * threads and not is_watched(network)
 
 
 def is_watched(network: Any) -> bool:
