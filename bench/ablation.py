@@ -32,7 +32,7 @@ from manyheads.modules.build import build_decoder
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.settings import PRESETS, LanguageRecipe
-from manyheads.training.compiling import compiled
+from manyheads.training.compiling import compile_network
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.learner import Learner
@@ -95,7 +95,7 @@ def learn(name: str, codec: Text, ids: Tensor, asked: argparse.Namespace) -> dic
     network = build_decoder(design, codec.size)
     learner = Learner(network, loss_of, training, World(device=torch.device(asked.device)))
     if asked.compile:
-        compiled(network)
+        compile_network(network)
     read, held_out = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
     times = []
     for batch in batches(read, asked.steps, asked, asked.seed):

@@ -32,7 +32,7 @@ from unittest.mock import patch
 import torch
 
 import manyheads
-from manyheads.data.sources import lines, parsed
+from manyheads.data.sources import parse_records, read_lines
 from manyheads.models import load, set_precision
 from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.music.model import Musician
@@ -124,7 +124,9 @@ def opened(name: str, asked: Any) -> Any:
 
 def measure_text(asked: Any) -> list[dict[str, Any]]:
     model, rows = cast(Translator, opened("de-en", asked)), []
-    texts = [*lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    texts = (
+        [*read_lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    )
     for name, how in (("greedy", GREEDY), ("drawn", DRAWN)):
         names = ["again", "lookup", "heads"]
         rows += compare(f"de-en, {name}", model, texts, of_text(model, how), names, asked.turns)
@@ -134,7 +136,9 @@ def measure_text(asked: Any) -> list[dict[str, Any]]:
 def measure_together(asked: Any) -> list[dict[str, Any]]:
     """So many texts at once: with guesses, and without."""
     rows: list[dict[str, Any]] = []
-    texts = [*lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    texts = (
+        [*read_lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
+    )
     for size, name in product((1, 2, 3, 4, 8, 64), ("lookup", "heads")):
         model = cast(Translator, opened("de-en", asked))  # heads leave something in a network
         ids = sorted(model.task.codecs.source.encode_all(texts), key=len)
@@ -170,7 +174,7 @@ def measure_music(asked: Any) -> list[dict[str, Any]]:
 def measure_summaries(asked: Any) -> list[dict[str, Any]]:
     """What is copied from a source."""
     model = cast(Translator, opened(asked.summaries, asked))
-    records = parsed(lines(asked.dialogues), str(asked.dialogues))
+    records = parse_records(read_lines(asked.dialogues), str(asked.dialogues))
     kind = KINDS[model.task.kind].records
     texts = [text for number, one in records for text in kind.all_sources(one, str(number))]
     texts, how = texts[: asked.count], {"long": "truncate", **GREEDY}
@@ -180,7 +184,7 @@ def measure_summaries(asked: Any) -> list[dict[str, Any]]:
 
 def measure_models(asked: Any) -> list[dict[str, Any]]:
     """A base model, and a small one that guesses for it."""
-    texts = [line.split("\t")[0] for line in lines(asked.pairs)][: asked.count]
+    texts = [line.split("\t")[0] for line in read_lines(asked.pairs)][: asked.count]
     with tempfile.TemporaryDirectory() as folder:
         for name, network in (("base", BASE), ("small", SMALL)):
             manyheads.train(

@@ -27,7 +27,7 @@ from drafts import DRAWN, GREEDY, TINY, compare, of_text, opened
 from sacrebleu import corpus_bleu
 
 import manyheads
-from manyheads.data.sources import lines
+from manyheads.data.sources import read_lines
 from manyheads.decoding.graphed_step import KEPT, GraphedStep
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.stack import Memory
@@ -67,7 +67,7 @@ def learn(asked: Any, data: Path, name: str, network: dict[str, Any], minutes: f
 
 def learn_heads(asked: Any, base: str, minutes: float) -> None:
     model = cast(Translator, manyheads.load(base, asked.device))
-    texts = lines(Path(base).parent / "train.de")
+    texts = read_lines(Path(base).parent / "train.de")
     sources = [model.task.codecs.source.encode(text) for text in texts]
     write_drafts(Path(base), make_drafts(model, sources, minutes, lambda said: None))
 
@@ -178,8 +178,8 @@ def measure(asked: Any, data: Path, told: dict[str, Any]) -> None:
     learn_heads(asked, base, asked.minutes[2])
     model, other = (cast(Translator, opened(name, asked)) for name in (base, small))
     model.add_drafter(small, other)
-    texts = [*lines(data / "test_2016_flickr.de")][: asked.count]
-    wanted = [*lines(data / "test_2016_flickr.en")][: asked.count]
+    texts = [*read_lines(data / "test_2016_flickr.de")][: asked.count]
+    wanted = [*read_lines(data / "test_2016_flickr.en")][: asked.count]
     scores = [corpus_bleu(one.translate(texts, beam=1), [wanted]).score for one in (model, other)]
     keep(bleu=dict(zip(("base", "small"), scores, strict=True)))
     ordered = sorted(texts, key=len)

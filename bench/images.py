@@ -39,7 +39,7 @@ from manyheads.attention.places import grid
 from manyheads.attention.positions import Rotary
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
-from manyheads.learn import Request, begin, fit_into, go_on, resolve
+from manyheads.learn import Request, fit_into, prepare_run, resolve, resume_run
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
@@ -52,7 +52,7 @@ from manyheads.tasks.image.packing import compress_images, decompress_images, nu
 from manyheads.tasks.image.recorded import ImageRecorder
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
 from manyheads.tasks.image.sources import Pictures, read_pictures
-from manyheads.training.distributed import join
+from manyheads.training.distributed import join_processes
 from manyheads.training.files import WEIGHTS
 from manyheads.training.run import Run
 from manyheads.training.trainer import Callback, StepLog
@@ -170,7 +170,7 @@ class Told(Callback):
 
 def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namespace) -> Run:
     """By the name of its folder; one that is there is begun anew."""
-    world = join(asked.device)
+    world = join_processes(asked.device)
     settings = [*settings, *(TOY if asked.quick else []), *asked.setting, "drawn=0"]
     if asked.part == "kinds":
         settings = [one for one in settings if not one.startswith(OF_TRANSFORMERS)]
@@ -181,12 +181,12 @@ def train_run(name: str, data: Path, settings: list[str], asked: argparse.Namesp
     request = Request("image", settings, files, world.device.type, None, "small")
     recipe, corpus = resolve(request)
     deadline = math.inf
-    begin(recipe, run, corpus, world)
+    prepare_run(recipe, run, corpus, world)
     if asked.minutes is not None:
         deadline = time.monotonic() + 60 * asked.minutes
         print(f"  {fit_into(asked.minutes, recipe, run, world)}", flush=True)
     with suppress(ModuleNotFoundError):  # a picture of the curves needs matplotlib
-        go_on(run, world, Told(), deadline=deadline)
+        resume_run(run, world, Told(), deadline=deadline)
     return run
 
 

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 import torch
 
-from manyheads.data.sources import Example, aligned
+from manyheads.data.sources import Example, read_aligned
 from manyheads.decoders import (
     DISTILLED,
     RAW,
@@ -39,10 +39,10 @@ from manyheads.decoders import (
     make_rivals,
     measure_quality,
     measure_speed,
-    train,
+    train_until,
 )
 from manyheads.decoding.config import DecodingConfig
-from manyheads.learn import Request, begin, resolve
+from manyheads.learn import Request, prepare_run, resolve
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.training.run import Run
@@ -93,9 +93,9 @@ def run_row(asked: argparse.Namespace) -> None:
     request, deadline = request_for(rival, asked.targets, asked), asked.until - time.time()
     if asked.prepare:
         recipe, corpus = resolve(request)
-        begin(recipe, run, corpus)
+        prepare_run(recipe, run, corpus)
         return
-    train(request, run, deadline=time.monotonic() + max(1.0, deadline))
+    train_until(request, run, deadline=time.monotonic() + max(1.0, deadline))
     model = cast(Translator, load(run.folder))
     rows = [
         {
@@ -111,7 +111,7 @@ def run_row(asked: argparse.Namespace) -> None:
 
 def read_test(asked: argparse.Namespace) -> list[Example]:
     sides = (asked.data / f"test_2016_flickr.{side}.gz" for side in ("de", "en"))
-    return list(aligned(*sides))[: 4 if asked.quick else None]
+    return list(read_aligned(*sides))[: 4 if asked.quick else None]
 
 
 def start_row(

@@ -8,15 +8,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from manyheads.cli.run_screen import watching
-from manyheads.config import inline
-from manyheads.config.fields import nearest
-from manyheads.learn import Request, go_on, refuse_minutes, start
+from manyheads.cli.run_screen import show_progress
+from manyheads.config import write_inline
+from manyheads.config.fields import find_nearest_name
+from manyheads.learn import Request, refuse_minutes, resume_run, start_run
 from manyheads.models import load as load
 from manyheads.tasks.model import Model
 from manyheads.tasks.recipe import Recipe
 from manyheads.tasks.table import find_recipe, recipe_in, task_names
-from manyheads.training.distributed import join
+from manyheads.training.distributed import join_processes
 from manyheads.training.run import CORPUS, Run
 from manyheads.training.trainer import Callback
 
@@ -48,13 +48,13 @@ def train(
     files, settings = sort_arguments(what, given)
     if minutes is not None:
         refuse_minutes(minutes, settings)
-    world = join(device)
+    world = join_processes(device)
     request = Request(what, settings, files, world.device.type, kind, preset, origin)
     run = Run(Path(out))
-    deadline = start(request, run, world, minutes)
-    with nullcontext(callback) if callback else watching(world.first) as told:
+    deadline = start_run(request, run, world, minutes)
+    with nullcontext(callback) if callback else show_progress(world.first) as told:
         told.say((run / CORPUS).read_text(encoding="utf-8").rstrip())
-        go_on(run, world, told, deadline=deadline)
+        resume_run(run, world, told, deadline=deadline)
     world.wait()
     return load(run.folder, str(world.device))
 
@@ -69,12 +69,12 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
             if what in task_names():
                 files[name] = file_value(family, name, value)
             else:  # a recipe says which files, and this is another
-                settings += dotted(f"data.{name}", value)
+                settings += flatten_setting(f"data.{name}", value)
         elif name in groups:
-            settings += dotted(name, value)
+            settings += flatten_setting(name, value)
         else:
             names = [*family.files, *groups]
-            near = nearest(name, names)
+            near = find_nearest_name(name, names)
             hint = f"did you mean {near}?" if near else f"its fields are {', '.join(names)}"
             raise ValueError(f"{what} has no field {name!r}; {hint}")
     return files, settings
@@ -89,13 +89,13 @@ def file_value(family: type[Recipe], name: str, value: Any) -> Any:
     return Path(value) if Path in (kind, *get_args(kind)) else value
 
 
-def dotted(name: str, value: Any) -> Iterator[str]:
+def flatten_setting(name: str, value: Any) -> Iterator[str]:
     """ "network", {"width": 512} -> "network.width=512" """
     if isinstance(value, Mapping):
         for inner, held in value.items():
-            yield from dotted(f"{name}.{inner}", held)
+            yield from flatten_setting(f"{name}.{inner}", held)
         return
     try:
-        yield f"{name}={inline(tuple(value) if isinstance(value, list) else value)}"
+        yield f"{name}={write_inline(tuple(value) if isinstance(value, list) else value)}"
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None

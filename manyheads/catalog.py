@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyheads.config import peek
+from manyheads.config import peek_field
 from manyheads.training.files import RECIPE
 
 BUILT_IN = Path(__file__).parent / "builtin"
@@ -23,7 +23,7 @@ def find_model(model: str | Path) -> Path:
 
 def find_task_name(model: str | Path) -> str:
     """What a model was trained for, as its recipe says."""
-    return peek(find_model(model) / RECIPE, "task") or ""
+    return peek_field(find_model(model) / RECIPE, "task") or ""
 
 
 def built_in() -> list[str]:

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from manyheads.attention.kernels import KERNELS
 from manyheads.attention.places import line
 from manyheads.config import load
-from manyheads.learn import begin, go_on, open_task
+from manyheads.learn import open_task, prepare_run, resume_run
 from manyheads.metrics.report import format_table
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import ConvolutionalConfig, NetworkConfig, TransformerConfig
@@ -55,7 +55,7 @@ class MeasuredLayer:
 def layer_of(network: NetworkConfig, length: int) -> MeasuredLayer:
     """Counted while it runs, and its reach by what a token changes."""
     layers = single_layers(network)
-    reaches = {layer: reach(layer, length) for layer in dict.fromkeys(layers)}
+    reaches = {layer: measure_reach(layer, length) for layer in dict.fromkeys(layers)}
     if not any(reaches.values()):
         steps = getattr(network, "dilations", (0,))
         raise ValueError(
@@ -64,9 +64,10 @@ def layer_of(network: NetworkConfig, length: int) -> MeasuredLayer:
             if network.kind == "convolutional"
             else f"layers that see {layers[0].pattern} carry nothing between {length} tokens"
         )
-    one = operations(layers[0], length)
+    one = count_operations(layers[0], length)
     return MeasuredLayer(
-        operations=operations(double(layers[0]), length) - one,  # without what lies around layers
+        operations=count_operations(double_depth(layers[0]), length)
+        - one,  # without what lies around layers
         reaches=tuple(reaches[layer] for layer in layers),
         steps=length if network.kind == "recurrent" else 1,
     )
@@ -84,13 +85,13 @@ def single_layers(network: NetworkConfig) -> list[Any]:
     return [replace(network, depth=1)]
 
 
-def double(network: Any) -> Any:
+def double_depth(network: Any) -> Any:
     """With its one layer twice."""
     more = {"dilations": network.dilations * 2} if network.kind == "convolutional" else {}
     return replace(network, depth=2, **more)
 
 
-def operations(network: NetworkConfig, length: int) -> int:
+def count_operations(network: NetworkConfig, length: int) -> int:
     """Of the encoder, forward."""
     encoder, tokens = plain_encoder(network), Tokens(torch.zeros(1, length).long(), line(length))
     counter = FlopCounterMode(display=False)
@@ -102,7 +103,7 @@ def operations(network: NetworkConfig, length: int) -> int:
     return counter.get_total_flops()
 
 
-def reach(network: NetworkConfig, length: int) -> int:
+def measure_reach(network: NetworkConfig, length: int) -> int:
     """The farthest token that the first of the sequence changes."""
     encoder = plain_encoder(network).double()
     ids = torch.zeros(2, length).long()
@@ -158,7 +159,7 @@ class Planned(NamedTuple):
     layer: MeasuredLayer
 
 
-def planned(recipes: Sequence[Any], out: Path, length: int) -> list[Planned]:
+def plan_runs(recipes: Sequence[Any], out: Path, length: int) -> list[Planned]:
     """A run for each kind of network; what cannot be is refused before the first is trained."""
     plans = []
     for recipe in recipes:
@@ -190,21 +191,21 @@ def compare(
     fails is told and left out, so that it does not cost the others.
     """
     rows = []
-    for own, run, layer in planned(recipes, out, length):
+    for own, run, layer in plan_runs(recipes, out, length):
         kind = own.network.kind
         if world.broadcast(int(asked_to_stop())):
             break
         callback.say(f"== {kind}")
         if not world.broadcast(int((run / RECIPE).exists())):  # all processes begin it, or none
-            begin(own, run, gathered, world)
+            prepare_run(own, run, gathered, world)
         try:
-            ended = go_on(run, world, callback, asked_to_stop)
+            ended = resume_run(run, world, callback, asked_to_stop)
         except ValueError as error:
             callback.say(f"{kind} is left out: {error}")
             continue
         if not ended:
             break
-        rows.append(result(own, run, layer, length))
+        rows.append(measure_run(own, run, layer, length))
     else:
         if not rows:
             raise ValueError("none of the networks could be trained; why is told above")
@@ -214,7 +215,7 @@ def compare(
     return rows
 
 
-def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
+def measure_run(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared:
     found = [line for line in run.lines(METRICS) if "valid" in line]
     best = max(found, key=lambda one: recipe.training.judge(one["valid"], one["step"]))
     noted = [one for line in run.lines(TIMES) for one in line.items()]
@@ -231,7 +232,7 @@ def result(recipe: Any, run: Run, layer: MeasuredLayer, length: int) -> Compared
     )
 
 
-def table(rows: list[Compared]) -> str:
+def format_comparison(rows: list[Compared]) -> str:
     """As Markdown, for a terminal and a file alike."""
     cells = [
         {

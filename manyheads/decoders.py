@@ -23,7 +23,7 @@ from manyheads.lab.figures import (
     label_axes,
     make_figure,
 )
-from manyheads.learn import Request, begin, fit_into, go_on, resolve
+from manyheads.learn import Request, fit_into, prepare_run, resolve, resume_run
 from manyheads.metrics.report import format_table
 from manyheads.models import load
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
@@ -94,7 +94,7 @@ def ask_for(
     )
 
 
-def train(
+def train_until(
     request: Request,
     run: Run,
     corpus: Any = None,
@@ -111,7 +111,7 @@ def train(
     world = World(device=device, limited=device.type == "cuda")
     recipe, corpus = resolve(request, corpus)
     if not (run / RECIPE).exists():
-        begin(recipe, run, corpus)
+        prepare_run(recipe, run, corpus)
         if minutes is not None:
             callback.say(fit_into(minutes, recipe, run, world))
     elif load_settings(type(recipe), run / RECIPE).network != recipe.network:
@@ -119,7 +119,7 @@ def train(
             f"{run.folder} holds a run with another network; that would go on with it, "
             "another --out begins anew"
         )
-    return go_on(run, world, callback, asked_to_stop, deadline)
+    return resume_run(run, world, callback, asked_to_stop, deadline)
 
 
 # ---- measuring ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from manyheads.catalog import BUILT_IN
 from manyheads.cli.run_screen import Screen
-from manyheads.learn import begin, go_on
+from manyheads.learn import prepare_run, resume_run
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig
 from manyheads.tasks.seq2seq.model import Translator
@@ -55,7 +55,7 @@ def run(out: Path, steps: int | None = None) -> None:
     for source, target in zip(LONG, model.translate(LONG, beam=BEAM), strict=True):
         console.print(f"  [dim]{source}[/]\n  {target}\n")
     console.print("A small Transformer learns the same from nothing, on short sentences:\n")
-    learned = trained(free(out), console, steps)
+    learned = train_small(find_free_folder(out), console, steps)
     console.print(side_by_side(model, learned))
     picture = out / "attention.png"
     attention = model.attention(SHOWN)
@@ -73,7 +73,7 @@ def run(out: Path, steps: int | None = None) -> None:
     console.print(f"{time.perf_counter() - began:.0f} s; on your own text: manyheads train --help")
 
 
-def trained(run: Run, console: Console, steps: int | None) -> Translator:
+def train_small(run: Run, console: Console, steps: int | None) -> Translator:
     training = TRAINING if steps is None else replace(TRAINING, steps=steps)
     recipe = Seq2SeqRecipe(
         "translation",
@@ -83,9 +83,9 @@ def trained(run: Run, console: Console, steps: int | None) -> Translator:
         training=training,
         layout="padded",
     )
-    begin(recipe, run)
+    prepare_run(recipe, run)
     with Screen(console, shown=1) as screen:
-        go_on(run, callback=screen)
+        resume_run(run, callback=screen)
     learned = load(run.folder, "cpu")
     assert isinstance(learned, Translator)
     return learned
@@ -99,7 +99,7 @@ def side_by_side(model: Translator, learned: Translator) -> Table:
     return table
 
 
-def free(out: Path) -> Run:
+def find_free_folder(out: Path) -> Run:
     """A folder that no earlier demo has filled: run, run-2, run-3"""
     number = 1
     while (folder := out / ("run" if number == 1 else f"run-{number}")).exists():

@@ -34,7 +34,7 @@ LIGHT = 2**23
 SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def said() -> bool:
+def threads_are_set() -> bool:
     """Whether a person has said how many: that stands."""
     return any(os.environ.get(name) for name in SAID)
 
@@ -53,7 +53,7 @@ def work_of(network: object) -> float:
 
 
 @contextmanager
-def using(threads: int) -> Iterator[None]:
+def use_threads(threads: int) -> Iterator[None]:
     """So many for a while."""
     before = torch.get_num_threads()
     if threads == before:
@@ -66,10 +66,10 @@ def using(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def sharing(work: float, tokens: Tensor, light: float | None = None) -> int:
+def choose_threads(work: float, tokens: Tensor, light: float | None = None) -> int:
     """One thread for light products, all for heavy ones: by their size, never by a clock."""
     few = tokens.is_cpu and work * tokens.numel() < (LIGHT if light is None else light)
-    return 1 if few and not said() else torch.get_num_threads()
+    return 1 if few and not threads_are_set() else torch.get_num_threads()
 
 
 def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
@@ -112,11 +112,13 @@ def keep_freed_memory() -> bool:
     return any(choose(ON_REQUEST, most) for most in (2**30, 2**25)) and bool(choose(ON_FREE, 2**30))
 
 
-def fastest(attempt: Callable[[], object], rounds: int = 2) -> tuple[int, dict[int, float]]:
+def find_fastest_threads(
+    attempt: Callable[[], object], rounds: int = 2
+) -> tuple[int, dict[int, float]]:
     """Whether one thread or all are done sooner, and the seconds of each at their best."""
     took: dict[int, float] = {}
     for threads in (1, torch.get_num_threads()) * rounds:
-        with using(threads):
+        with use_threads(threads):
             began = time.perf_counter()
             attempt()
             took[threads] = min(took.get(threads, float("inf")), time.perf_counter() - began)

@@ -15,7 +15,7 @@ import torch
 
 from manyheads.catalog import find_model
 from manyheads.codecs.text import Text
-from manyheads.config import part, read, text_of, write
+from manyheads.config import read, read_part, text_of, write
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import (
     find_recipe,
@@ -34,7 +34,7 @@ from manyheads.training.files import (
     write_text,
 )
 from manyheads.training.optimizers import find_optimizer
-from manyheads.training.pace import fit_steps, measure
+from manyheads.training.pace import fit_steps, measure_pace
 from manyheads.training.run import CORPUS, RECIPE, START, WEIGHTS, Run, draw_curves
 from manyheads.training.trainer import Callback, Trainer
 from manyheads.training.weights import adopt
@@ -52,13 +52,13 @@ class Request:
     preset: str | None = None
     start_from: Path | None = None
 
-    def said(self) -> Said:
+    def recipe_source(self) -> RecipeSource:
         """A recipe's own words, or the files of a task."""
         if self.what in task_names():
             family = find_recipe(self.what)
-            return Said(family, self.what, family.data_of(self.files), self.settings)
+            return RecipeSource(family, self.what, family.data_of(self.files), self.settings)
         self.refuse_no_recipe()
-        return Said.in_file(Path(self.what), self.settings)
+        return RecipeSource.in_file(Path(self.what), self.settings)
 
     def refuse_no_recipe(self) -> None:
         """What is no task is a recipe, and that says what the options would."""
@@ -78,13 +78,13 @@ class Request:
 
 def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
-    said = request.said()
+    source = request.recipe_source()
     asked = Choice(request.device, request.network, request.preset)
-    choose = said.choice(asked, request.start_from)
+    choose = source.chooser(asked, request.start_from)
     first = choose(0)  # mistakes are told before a long corpus is read
     if corpus is None:
-        corpus = find_task(said.task).gather(first)
-    recipe = find_task(said.task).settle(choose(corpus.tokens), corpus)
+        corpus = find_task(source.task).gather(first)
+    recipe = find_task(source.task).settle(choose(corpus.tokens), corpus)
     # So that the recipe can be used from any folder.
     given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
     data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
@@ -99,8 +99,8 @@ def whole_path(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What was said of a run: files by option or in a recipe, and settings over both."""
+class RecipeSource:
+    """Where a recipe comes from: the files of a task or a recipe's text, and settings over both."""
 
     family: type[Recipe]
     task: str
@@ -110,20 +110,20 @@ class Said:
     file: str = RECIPE
 
     @classmethod
-    def in_file(cls, path: Path, settings: Sequence[str]) -> Said:
+    def in_file(cls, path: Path, settings: Sequence[str]) -> RecipeSource:
         """What a recipe says; mistakes in what it learns are told with all others."""
         family, text = recipe_in(path), text_of(path)
-        task = part(family, "task", text, settings)
-        data = part(family, "data", text, settings, family.files)
+        task = read_part(family, "task", text, settings)
+        data = read_part(family, "data", text, settings, family.files)
         if task is None or data is None:
             recipe = load_recipe(path, settings)
             task, data = recipe.task, recipe.data
         return cls(family, task, data, settings, text, str(path))
 
-    def choice(self, asked: Choice, start_from: Path | None) -> Callable[[int], Any]:
+    def chooser(self, asked: Choice, start_from: Path | None) -> Callable[[int], Any]:
         """From the tokens of a corpus to the recipe for it."""
-        network = part(self.family, "network", self.text, self.settings, ("kind",))
-        named = part(self.family, "start_from", self.text, self.settings) or start_from
+        network = read_part(self.family, "network", self.text, self.settings, ("kind",))
+        named = read_part(self.family, "start_from", self.text, self.settings) or start_from
         folder = None if named is None else find_model(named)
         start = None if folder is None else load_recipe(folder / RECIPE)
         kind = asked.network if network is None else network.kind
@@ -148,15 +148,15 @@ class Said:
         return settled
 
 
-def start(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
+def start_run(request: Request, run: Run, world: World, minutes: float | None = None) -> float:
     """Make the folder of the run that was asked for; when it is to stop, on a monotonic clock."""
     if not world.first:
         world.wait()  # one process reads the corpus; the others find it in the folder
         return math.inf
     # The folder first: to read a long corpus for a folder that is refused helps nobody.
-    with run.created():
+    with run.make_folder():
         recipe, corpus = resolve(request)
-        begin(recipe, run, corpus, world)
+        prepare_run(recipe, run, corpus, world)
         if minutes is None:
             return math.inf
         deadline = time.monotonic() + 60 * minutes
@@ -176,7 +176,7 @@ def refuse_minutes(minutes: float, settings: Sequence[str]) -> None:
 def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     """Write as many steps into the run's recipe as there is time for; a line to tell of it."""
     began, meant = time.monotonic(), recipe.training.steps
-    pace = measure(Trainer(open_task(recipe, run), run, world))
+    pace = measure_pace(Trainer(open_task(recipe, run), run, world))
     left = 60 * minutes - (time.monotonic() - began)
     training = fit_steps(left, recipe.training, pace)
     write_text(run / RECIPE, write(replace(recipe, training=training)))
@@ -186,11 +186,11 @@ def fit_into(minutes: float, recipe: Any, run: Run, world: World) -> str:
     )
 
 
-def begin(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
+def prepare_run(recipe: Any, run: Run, gathered: Any = None, world: World = World()) -> None:
     """Make the folder of a run and put all into it that the run will read."""
     if world.first:
         task = find_task(recipe.task)
-        with run.created():
+        with run.make_folder():
             gathered = task.gather(recipe) if gathered is None else gathered
             task.prepare(gathered, recipe, run.folder)
             if short := describe_shortage(recipe, run):
@@ -238,7 +238,7 @@ def dry_check(recipe: Any, run: Run) -> None:
     batches.epoch(0)
 
 
-def go_on(
+def resume_run(
     run: Run,
     world: World = World(),
     callback: Callback = Callback(),
@@ -247,7 +247,7 @@ def go_on(
 ) -> bool:
     """Train from where the run stands, until a time (monotonic) at most; whether it ended."""
     recipe = load_recipe(run / RECIPE)
-    with run.alone() if world.first else nullcontext():
+    with run.hold_lock() if world.first else nullcontext():
         trainer = Trainer(open_task(recipe, run), run, world, callback)
         ended = trainer.fit(lambda: asked_to_stop() or time.monotonic() > deadline)
         late = not ended and deadline < math.inf and not asked_to_stop()

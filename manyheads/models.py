@@ -15,9 +15,9 @@ from manyheads.tasks.table import find_task, load_recipe
 from manyheads.training.files import (
     RECIPE,
     WEIGHTS,
-    fitting,
-    measured,
+    measure_tensors,
     read_tensors,
+    refuse_other_tensors,
     refuse_what_is_no_number,
 )
 
@@ -45,16 +45,16 @@ def load(model: str | Path, device: str | None = None, *, precision: str = "floa
     folder = find_model(model)
     recipe = read_recipe(folder)
 
-    from manyheads.training.distributed import chosen
+    from manyheads.training.distributed import choose_device
     from manyheads.training.weights import load_weights, weights_of
 
     opened = find_task(recipe.task).open(recipe, folder)
     loaded = opened.model(opened.network(), str(model))
     weights, _ = read_tensors(folder / WEIGHTS)
-    fitting(weights, weights_of(loaded.network), folder / WEIGHTS)
+    refuse_other_tensors(weights, weights_of(loaded.network), folder / WEIGHTS)
     refuse_what_is_no_number(weights, folder / WEIGHTS)
     load_weights(loaded.network, weights)
-    loaded.network.to(chosen(device)).eval()
+    loaded.network.to(choose_device(device)).eval()
     set_precision(loaded, precision)
     return loaded
 
@@ -84,7 +84,7 @@ def read_recipe(folder: Path) -> Any:
 
 def refuse_sizes(network: NetworkConfig, folder: Path) -> None:
     """Refuse sizes that no weights of this folder have, before anything of that size is made."""
-    largest, tensors = measured(folder / WEIGHTS)
+    largest, tensors = measure_tensors(folder / WEIGHTS)
     sizes = {"width": (network.width, largest), "token_types": (network.token_types, largest)}
     sizes |= {"depth": (max(network.depths), tensors), "position": (network.places or 0, largest)}
     if isinstance(network, TransformerConfig):

@@ -20,9 +20,9 @@ from manyheads.decoding.strategies import decode
 from manyheads.interop.export import TEXTS, export, find_exporters
 from manyheads.interop.exports import EXTRA
 from manyheads.interop.huggingface.kept import KEPT, compare_as_kept
-from manyheads.interop.parity import SAME, Parity, token_mask, worst
+from manyheads.interop.parity import SAME, Parity, find_worst, token_mask
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.portable import Portable, Row, chunks, portable
+from manyheads.tasks.portable import Portable, Row, chunks, require_portable
 from manyheads.training.causality import ROUNDING, largest_leak
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
@@ -66,11 +66,11 @@ def run_checks(
         yield from own
         if own:
             return
-    described = portable(model)
+    described = require_portable(model)
     some = chunks(described.rows(texts or TEXTS))
 
     def largest(differs: Callable[[Portable, Rows], float]) -> float:
-        return worst([differs(described, rows) for rows in some])
+        return find_worst([differs(described, rows) for rows in some])
 
     yield Check("batch of 1 = batch of N", largest(compare_alone), tolerance)
     if described.design.packs:
@@ -96,7 +96,7 @@ def compare_alone(model: Portable, rows: Rows) -> float:
         one = model.network(*model.batch([row]))[0]
         both = together[i] if one.dim() == 1 else together[i, : len(one)]
         found.append(float((one - both).abs().max()))
-    return worst(found)
+    return find_worst(found)
 
 
 def compare_packed(model: Portable, rows: Rows) -> float:
@@ -130,7 +130,7 @@ def compare_cached(model: Portable, rows: Rows) -> float:
         for t, token in enumerate(row[-1]):
             said = step(torch.tensor([[token]], device=model.device))[0]
             found.append(float((said - at_once[t]).abs().max()))
-    return worst(found)
+    return find_worst(found)
 
 
 def compare_beam(model: Portable, rows: Rows) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from manyheads.catalog import find_model
-from manyheads.data.sources import lines
+from manyheads.data.sources import read_lines
 from manyheads.models import load
 from manyheads.tasks.seq2seq.drafting import DRAFTS, make_drafts, write_drafts
 from manyheads.tasks.seq2seq.model import Translator
@@ -26,7 +26,7 @@ def main() -> None:
     asked = options.parse_args()
     model = cast(Translator, load(asked.model, "cpu"))
     codec = model.task.codecs.source
-    sources = codec.encode_all([*lines(asked.source)])
+    sources = codec.encode_all([*read_lines(asked.source)])
     made = make_drafts(model, [ids for ids in sources if ids], asked.minutes, print)
     folder = find_model(asked.model)
     write_drafts(folder, made)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from manyheads.data.sources import aligned
+from manyheads.data.sources import read_aligned
 from manyheads.demo import CORPUS
 
 FREQUENT = 500
@@ -37,7 +37,7 @@ def main() -> None:
     asked = options.parse_args()
     short = [
         pair
-        for pair in aligned(asked.source, asked.target)
+        for pair in read_aligned(asked.source, asked.target)
         if all(2 <= len(line.split()) <= 7 for line in (pair.source, pair.target))
     ]
     known = [frequent(pair[side] for pair in short) for side in (0, 1)]

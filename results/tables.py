@@ -17,7 +17,7 @@ import numpy as np
 
 from manyheads.decoders import format_rows
 from manyheads.lab.report import format_lab
-from manyheads.tasks.describing import page as describe_settings
+from manyheads.tasks.describing import write_page as describe_settings
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"

@@ -20,7 +20,7 @@ from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.midi import read_pieces
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece, drop_first_silence
-from manyheads.tasks.music.statistics import Statistics, opening
+from manyheads.tasks.music.statistics import Statistics, cut_opening
 
 COMPOSED, COMPOSED_SECONDS = 24, 20.0
 HARMONIZED, HARMONIZED_SECONDS = 12, 12.0
@@ -46,7 +46,7 @@ def main(chorales: Path, songs: Path) -> None:
         print(row("composed" + told, [one.piece for one in composed], model), flush=True)
         for name, given in (("Bach's sopranos", bach[:HARMONIZED]), ("songs", melodies)):
             written = [
-                model.harmonize(opening(piece, HARMONIZED_SECONDS), voice_leading=penalty)
+                model.harmonize(cut_opening(piece, HARMONIZED_SECONDS), voice_leading=penalty)
                 for piece in given
             ]
             print(row(f"harmonized, {name}{told}", written, model), flush=True)

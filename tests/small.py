@@ -9,7 +9,7 @@ from typing import Any
 
 from designs import network_of
 
-from manyheads.learn import begin, open_task
+from manyheads.learn import open_task, prepare_run
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
@@ -60,7 +60,7 @@ def recipe_in(
 
 def begun(recipe: Seq2SeqRecipe, folder: Path) -> Run:
     run = Run(folder)
-    begin(recipe, run)
+    prepare_run(recipe, run)
     return run
 
 

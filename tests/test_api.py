@@ -8,7 +8,7 @@ import pytest
 from typed import SETTINGS, texts, trained
 
 import manyheads
-from manyheads.api import dotted, sort_arguments
+from manyheads.api import flatten_setting, sort_arguments
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.table import find_recipe, trained_tasks
 from manyheads.training.run import METRICS, RECIPE, WEIGHTS
@@ -72,7 +72,7 @@ def test_a_recipe_in_a_file_is_trained_too_and_shown(
 
 def test_settings_are_written_as_the_command_line_has_them() -> None:
     nested = {"width": 512, "dilations": [1, 2], "cell": "lstm", "tied": True, "key_heads": None}
-    assert [*dotted("network", nested)] == [
+    assert [*flatten_setting("network", nested)] == [
         "network.width=512",
         "network.dilations=[1, 2]",
         "network.cell=lstm",

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from manyheads.cli.app import app, main
-from manyheads.devices import using
+from manyheads.devices import use_threads
 from manyheads.tasks.table import VERBS
 
 
@@ -181,7 +181,7 @@ def test_so_many_threads_share_the_work(
     for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # so that they are put back
     monkeypatch.setattr(sys, "argv", ["manyheads", "env", "--threads", "3"])
-    with using(torch.get_num_threads() + 1), pytest.raises(SystemExit):
+    with use_threads(torch.get_num_threads() + 1), pytest.raises(SystemExit):
         main()
     assert "threads      3\n" in capsys.readouterr().out
     assert os.environ["OMP_NUM_THREADS"] == "3"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from manyheads.cli.app import app
 from manyheads.cli.compare import of_kind
-from manyheads.comparing import Compared, MeasuredLayer, compare, layer_of, table
+from manyheads.comparing import Compared, MeasuredLayer, compare, format_comparison, layer_of
 from manyheads.config import load
 from manyheads.modules.build import BUILDERS
 from manyheads.modules.config import NetworkConfig, change_kind
@@ -246,4 +246,4 @@ def test_a_speed_is_told_in_what_a_task_counts() -> None:
     layer = MeasuredLayer(operations=8, reaches=(7,), steps=1)
     row = Compared("recurrent", 5, 12.0, "texts", {"accuracy": 50.0}, layer, 8)
     assert row.row()["texts_per_second"] == 12
-    assert "| texts/s |" in table([row])
+    assert "| texts/s |" in format_comparison([row])

@@ -10,7 +10,7 @@ import torch
 from small import begun, recipe_in
 
 from manyheads.data.filters import Filters
-from manyheads.estimate import estimate, minutes
+from manyheads.estimate import estimate, format_minutes
 from manyheads.learn import open_task
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData
@@ -64,4 +64,8 @@ def test_epochs_are_counted_on_the_larger_side(tmp_path: Path) -> None:
 
 
 def test_times_are_told_in_a_fitting_unit() -> None:
-    assert [minutes(seconds) for seconds in (5, 600, 9000)] == ["5 s", "10 minutes", "2.5 hours"]
+    assert [format_minutes(seconds) for seconds in (5, 600, 9000)] == [
+        "5 s",
+        "10 minutes",
+        "2.5 hours",
+    ]

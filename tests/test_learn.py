@@ -20,7 +20,7 @@ from designs import network_of
 from small import SAME, begun, contents, copied, recipe_in, trainer_of
 
 from manyheads.config import load, write
-from manyheads.learn import begin, go_on
+from manyheads.learn import prepare_run, resume_run
 from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelledData
 from manyheads.tasks.language.settings import LanguageRecipe, TextCodec, TextData
@@ -105,7 +105,7 @@ def wait_for(step: int, run: Run, process: subprocess.Popen[str]) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("whole")
     run = begun(recipe_in(folder, steps=40, ema=0.9, average=2, patience=9), folder / "run")
-    assert go_on(run)
+    assert resume_run(run)
     return run
 
 
@@ -125,7 +125,7 @@ def test_a_process_that_is_ended_from_outside_leaves_a_run_that_goes_on(
     else:
         assert process.returncode == 128 + signal.SIGTERM, said
     assert note["step"] < 40
-    assert go_on(run)
+    assert resume_run(run)
     assert_equal_runs(run, whole)
 
 
@@ -133,7 +133,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, "padded", {"dropout": 0.0}, steps=7, log_every=1, accumulate=2)
     one = begun(recipe, tmp_path / "one")
     two = copied(one, tmp_path / "two")
-    assert go_on(one)
+    assert resume_run(one)
     rows = [len(batch) for batch in trainer_of(recipe, one).plan.epoch(0)]
     assert any(count % 2 for count in rows)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -167,7 +167,7 @@ def test_a_folder_holds_all_that_a_run_reads(tmp_path: Path) -> None:
     assert load(Seq2SeqRecipe, run / RECIPE) == recipe
     for name in ("source.txt", "target.txt"):
         (tmp_path / name).unlink()
-    assert go_on(run)
+    assert resume_run(run)
     text = (run / "corpus.txt").read_text(encoding="utf-8")
     assert text.startswith("60 pairs read, 59 kept\n  1 left out: met before\n")
     samples = (run / "samples.txt").read_text(encoding="utf-8")
@@ -194,10 +194,10 @@ def test_a_run_that_could_not_begin_leaves_its_folder_free(
     recipe = recipe_in(tmp_path)
     wrong = replace(recipe, codec=codec, data=replace(recipe.data, longest_tokens=longest))
     with pytest.raises(ValueError) as error:
-        begin(wrong, Run(tmp_path / "run"))
+        prepare_run(wrong, Run(tmp_path / "run"))
     assert str(error.value) == sentence
     assert not (tmp_path / "run").exists()
-    begin(recipe, Run(tmp_path / "run"))
+    prepare_run(recipe, Run(tmp_path / "run"))
 
 
 def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path: Pa
     run, other, file = begun(recipe, tmp_path / "run"), tmp_path / "other", tmp_path / "file"
     before = contents(run)
     with pytest.raises(ValueError) as error:
-        begin(recipe, run)
+        prepare_run(recipe, run)
     assert str(error.value) == (
         f"{run.folder} already holds a run; `manyheads resume {run.folder}` goes on with it, "
         "another --out begins a new one"
@@ -214,23 +214,23 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(tmp_path: Pa
     other.mkdir()
     (other / "letter.txt").write_text("dear")
     with pytest.raises(ValueError, match="is not empty and holds no run; give --out a new folder"):
-        begin(recipe, Run(other))
+        prepare_run(recipe, Run(other))
     assert contents(Run(other)) == {"letter.txt": b"dear"}
     file.write_text("dear")
     with pytest.raises(ValueError, match="file is a file; a run needs a folder of its own"):
-        begin(recipe, Run(file))
+        prepare_run(recipe, Run(file))
     assert file.read_text() == "dear"
 
 
 def test_a_checkpoint_of_another_network_is_refused_and_the_folder_left(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, steps=2)
     run = begun(recipe, tmp_path / "run")
-    assert go_on(run)
+    assert resume_run(run)
     wider = replace(recipe, network=replace(recipe.network, width=32))
     (run / RECIPE).write_text(write(wider), encoding="utf-8")
     before = contents(run)
     with pytest.raises(ValueError) as error:
-        go_on(run)
+        resume_run(run)
     assert str(error.value) == (
         f"{run / CHECKPOINT} belongs to another network: its network.encoder.embedding.table.weight"
         " is (16, 16), here it is (16, 32)"
@@ -322,14 +322,14 @@ def test_a_run_of_any_task_that_was_killed_and_resumed_is_the_run_that_was_not(
     recipe = recipe_of(tmp_path)
     whole = begun(recipe, tmp_path / "whole")
     killed = copied(whole, tmp_path / "killed")
-    assert go_on(whole)
+    assert resume_run(whole)
     for step in (2, 4, 8):  # before the first checkpoint, after one, after two
         with pytest.raises(Killed):
-            go_on(killed, callback=Deadly(step))
+            resume_run(killed, callback=Deadly(step))
     for path in (tmp_path / "book.txt", tmp_path / "judged.tsv"):
         path.unlink(missing_ok=True)  # what it was read from is no longer needed
     shutil.rmtree(tmp_path / "music", ignore_errors=True)
-    assert go_on(killed)
+    assert resume_run(killed)
     assert_equal_runs(killed, whole)
     assert len(losses(whole)) == 5
 
@@ -340,7 +340,7 @@ def guesser(tmp_path: Path) -> Run:
     folder = tmp_path / "guesser"
     folder.mkdir()
     run = begun(masked_in(folder, steps=4), folder / "run")
-    assert go_on(run)
+    assert resume_run(run)
     return run
 
 
@@ -367,12 +367,12 @@ def test_a_run_goes_on_when_what_it_started_from_is_gone(tmp_path: Path, guesser
     recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
     whole = begun(recipe, tmp_path / "whole")
     killed = copied(whole, tmp_path / "killed")
-    assert go_on(whole)
+    assert resume_run(whole)
     shutil.rmtree(guesser.folder)
     for step in (2, 6):  # before the first checkpoint, and after one
         with pytest.raises(Killed):
-            go_on(killed, callback=Deadly(step))
-    assert go_on(killed)
+            resume_run(killed, callback=Deadly(step))
+    assert resume_run(killed)
     assert_equal_runs(killed, whole)
 
 
@@ -382,7 +382,7 @@ def test_weights_that_do_not_fit_are_refused_and_no_folder_is_left(
     recipe = replace(classification_in(tmp_path), start_from=guesser.folder)
     wider = replace(recipe, network=replace(recipe.network, ffn_width=64))
     with pytest.raises(ValueError) as error:
-        begin(wider, Run(tmp_path / "run"))
+        prepare_run(wider, Run(tmp_path / "run"))
     assert str(error.value) == (
         "the weights to start from do not fit: "
         "encoder.stack.blocks.0.feed_forward.part.inward.weight is (64, 16) here and (32, 16) "
@@ -399,7 +399,7 @@ def test_weights_that_are_no_numbers_are_nothing_to_start_from(
     held["stack.norm.weight"][3] = value
     write_tensors(guesser / WEIGHTS, held, note)
     with pytest.raises(ValueError) as error:
-        begin(
+        prepare_run(
             replace(classification_in(tmp_path), start_from=guesser.folder), Run(tmp_path / "run")
         )
     assert str(error.value) == (
@@ -411,7 +411,7 @@ def test_weights_that_are_no_numbers_are_nothing_to_start_from(
 
 def test_a_head_of_another_size_begins_anew(tmp_path: Path) -> None:
     first = begun(classification_in(tmp_path, steps=2), tmp_path / "first")
-    assert go_on(first)
+    assert resume_run(first)
     three = (tmp_path / "judged.tsv").read_text(encoding="utf-8") + "nu\tfine\nme\tfine\n"
     recipe = replace(classification_in(tmp_path), start_from=first.folder)
     (tmp_path / "judged.tsv").write_text(three, encoding="utf-8")
@@ -448,12 +448,12 @@ def test_what_a_run_starts_from_is_validated_first_and_is_the_result_where_nothi
 ) -> None:
     recipe = recipe_of(tmp_path, steps=20, learning_rate=0.01)
     first = begun(recipe, tmp_path / "first")
-    assert go_on(first)
+    assert resume_run(first)
     spoiling = training_of(learning_rate=1.0, average=1, ema=0.0, best_by="loss")
     recipe = replace(recipe, training=spoiling, start_from=first.folder)
     run = begun(recipe, tmp_path / "second")
     heard = Heard()
-    assert go_on(run, callback=heard)
+    assert resume_run(run, callback=heard)
     assert heard.steps == [0, 4, 8, 9]
     assert [line["step"] for line in run.lines(METRICS) if "valid" in line] == [0, 4, 8, 9]
     assert heard.said.count(WORSE) == 1
@@ -464,10 +464,10 @@ def test_what_a_run_starts_from_is_validated_first_and_is_the_result_where_nothi
 
 def test_a_run_that_betters_what_it_starts_from_says_nothing_of_it(tmp_path: Path) -> None:
     first = begun(language_in(tmp_path, steps=1), tmp_path / "first")
-    assert go_on(first)
+    assert resume_run(first)
     run = begun(replace(language_in(tmp_path), start_from=first.folder), tmp_path / "second")
     heard = Heard()
-    assert go_on(run, callback=heard)
+    assert resume_run(run, callback=heard)
     assert heard.steps[0] == 0
     assert not [said for said in heard.said if "before the first step" in said]
 
@@ -478,12 +478,12 @@ def test_a_head_that_begins_anew_is_validated_before_it_learns_and_never_the_res
     recipe = classification_in(tmp_path, learning_rate=1e-9, average=1, ema=0.0)
     run = begun(replace(recipe, start_from=guesser.folder), tmp_path / "run")
     heard = Heard()
-    assert go_on(run, callback=heard)
+    assert resume_run(run, callback=heard)
     assert heard.steps == [0, 4, 8, 9]
     assert read_tensors(run / WEIGHTS)[1]["moments"][0][1] > 0
 
 
 def test_a_run_from_nothing_is_not_validated_before_its_first_step(tmp_path: Path) -> None:
     heard = Heard()
-    assert go_on(begun(language_in(tmp_path), tmp_path / "run"), callback=heard)
+    assert resume_run(begun(language_in(tmp_path), tmp_path / "run"), callback=heard)
     assert heard.steps == [4, 8, 9]

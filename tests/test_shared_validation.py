@@ -16,7 +16,7 @@ from test_learn import alone, classification_in, language_in, masked_in, music_i
 
 from manyheads.learn import open_task
 from manyheads.tasks.table import load_recipe
-from manyheads.training.distributed import World, join, leave
+from manyheads.training.distributed import World, join_processes, leave_processes
 from manyheads.training.run import RECIPE, Run
 
 FEW = 100  # tokens at once, so that there are several batches
@@ -42,10 +42,10 @@ def validate_all(folders: list[Path], world: World) -> dict[str, Any]:
             task.loss = short_of_memory  # type: ignore[method-assign]
             found[f"{folder.name}, less"] = [task.validate(network).scores, task.at_once]
     with pytest.raises(ValueError) as error:
-        world.spread(lambda number: 1 // number if number else refuse(), [*range(5)][::-1])
+        world.map(lambda number: 1 // number if number else refuse(), [*range(5)][::-1])
     found["refused"] = str(error.value)
     with pytest.raises((RuntimeError, ZeroDivisionError), match="by zero"):
-        world.spread(lambda number: 1 // number, [3, 2, 1, 0])
+        world.map(lambda number: 1 // number, [3, 2, 1, 0])
     return found
 
 
@@ -80,7 +80,7 @@ def test_two_processes_validate_as_one_does(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    world = join("cpu")
+    world = join_processes("cpu")
     found = validate_all([*map(Path, sys.argv[2:])], world)
     Path(f"{sys.argv[1]}{world.rank}").write_text(json.dumps(found), encoding="utf-8")
-    leave()
+    leave_processes()

@@ -50,7 +50,7 @@ class DistanceBias:
 
     def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
         """The same table under many rows, so that its gradient is not summed in one place."""
-        tables = exactly(self.tables[..., part])
+        tables = upcast(self.tables[..., part])
         rows = min(self.queries, max(1, ROOM // tables[0].numel()))
         return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
 
@@ -70,7 +70,7 @@ class ContentBias:
 
     def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
         tables = self.key_tables[:, :, part].to(self.query.dtype)
-        products = [exactly(multiply(self.query, table)) * scale for table in tables]
+        products = [upcast(multiply_table(self.query, table)) * scale for table in tables]
         return torch.stack(products) if len(products) > 1 else products[0][None]
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
@@ -79,13 +79,13 @@ class ContentBias:
         added = []
         for table, index in zip(self.value_tables, self.rule.indices(pair), strict=True):
             shape = *weights.shape[:3], table.shape[1]
-            by_distance = exactly(weights).new_zeros(shape)
-            by_distance = by_distance.scatter_add(-1, index.expand_as(weights), exactly(weights))
+            by_distance = upcast(weights).new_zeros(shape)
+            by_distance = by_distance.scatter_add(-1, index.expand_as(weights), upcast(weights))
             added.append(by_distance.to(weights.dtype) @ table.to(weights.dtype))
-        return total(added)
+        return sum_tensors(added)
 
 
-def multiply(query: Tensor, table: Tensor) -> Tensor:
+def multiply_table(query: Tensor, table: Tensor) -> Tensor:
     """(B, H, Q, C) and (1 or H, N, C) -> (B, H, Q, N); a table for all heads in one product."""
     return F.linear(query, table[0]) if len(table) == 1 else query @ table.mT
 
@@ -99,15 +99,15 @@ def look_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
     """What a bias adds to the score of a pair, or of all pairs that its indices broadcast over."""
     b = pair.b if rows.shape[1] > 1 else torch.zeros_like(pair.b)
     row = pair.q.row % rows.shape[3]
-    return total(
+    return sum_tensors(
         each[b, pair.h, row, index] for each, index in zip(rows, rule.indices(pair), strict=True)
     )
 
 
-def total(tensors: Iterable[Tensor]) -> Tensor:
+def sum_tensors(tensors: Iterable[Tensor]) -> Tensor:
     return reduce(add, tensors)
 
 
-def exactly(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """In 32 bits or more: many pairs read one entry, and its gradient is the sum over them."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -41,8 +41,10 @@ class Notation:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=named):
                 if any(n.arg is None for n in named):
                     raise ValueError(f"{name} takes its numbers one by one, as in {self.example}")
-                values = [literal(a, text) for a in args]
-                return self.call(name, values, {n.arg or "": literal(n.value, text) for n in named})
+                values = [read_literal(a, text) for a in args]
+                return self.call(
+                    name, values, {n.arg or "": read_literal(n.value, text) for n in named}
+                )
             case ast.Name(id=name):
                 self.find(name)
                 raise ValueError(
@@ -77,7 +79,7 @@ class Notation:
             raise ValueError(f"{name} takes ({', '.join(takes)}), got ({given})") from None
 
 
-def literal(node: ast.AST, text: str) -> Any:
+def read_literal(node: ast.AST, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):

@@ -80,8 +80,8 @@ class Interval:
 
     def __abs__(self) -> Interval:
         # The nearest point to zero is zero itself where the ends differ in sign.
-        near = larger(larger(self.low, -self.high), self.low * 0)
-        return Interval(near, larger(self.high, -self.low))
+        near = larger_end(larger_end(self.low, -self.high), self.low * 0)
+        return Interval(near, larger_end(self.high, -self.low))
 
     def __le__(self, other: Any) -> Truth:
         low, high = bounds(other)
@@ -119,11 +119,11 @@ def bounds(x: Any) -> tuple[End, End]:
     return (x.low, x.high) if isinstance(x, Interval) else (x, x)
 
 
-def larger(a: End, b: End) -> End:
+def larger_end(a: End, b: End) -> End:
     return torch.maximum(a, b) if isinstance(a, Tensor) else max(a, b)
 
 
-def pooled(table: Tensor, size: int) -> Interval:
+def pool_runs(table: Tensor, size: int) -> Interval:
     """The smallest and largest of each run of `size` along the last axis.
 
     [3, 1, 4, 1, 5], 2 -> [1..3, 1..4, 5..5]

@@ -57,7 +57,7 @@ class Attention(nn.Module):
         key_heads = heads if key_heads is None else key_heads
         check_heads(width, heads, key_heads)
         if not isinstance(relative, Relative | None):
-            raise ValueError(misplaced(relative, "relative", Position))
+            raise ValueError(describe_misplaced(relative, "relative", Position))
         self.width, self.heads, self.key_heads = width, heads, key_heads
         self.channels = width // heads
         self.relative = relative or Relative()
@@ -146,7 +146,7 @@ class Attention(nn.Module):
         return f"width={self.width}, heads={self.heads}{shared}, dropout={self.dropout}"
 
 
-def misplaced(part: object, name: str, other: type) -> str:
+def describe_misplaced(part: object, name: str, other: type) -> str:
     """Why this is not the position that was asked for."""
     if isinstance(part, other):
         where, meant = ("below the first layer", "position")

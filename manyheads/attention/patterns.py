@@ -40,13 +40,13 @@ class Pattern:
 
     def refuses(self, pairs: Pairs) -> str:
         """Why this pattern means nothing on these places; empty where it does."""
-        return next(filter(None, (pattern.refuses(pairs) for pattern in inner(self))), "")
+        return next(filter(None, (pattern.refuses(pairs) for pattern in inner_patterns(self))), "")
 
     @property
     def fixed(self) -> bool:
         """Whether it is the same for every batch: a layer may own it, a recipe may hold it."""
         has_tensor = any(isinstance(value, Tensor) for value in values_of(self))
-        return not has_tensor and all(pattern.fixed for pattern in inner(self))
+        return not has_tensor and all(pattern.fixed for pattern in inner_patterns(self))
 
     def to(self, device: torch.device | str) -> Self:
         """The same with its tensors on that device."""
@@ -111,7 +111,7 @@ def values_of(pattern: Any) -> list[Any]:
     return said
 
 
-def inner(pattern: Pattern) -> tuple[Pattern, ...]:
+def inner_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
     """The patterns that a combination is made of."""
     flat = [each for v in values_of(pattern) for each in (v if isinstance(v, tuple) else (v,))]
     return tuple(each for each in flat if isinstance(each, Pattern))
@@ -183,7 +183,7 @@ class Not(Pattern):
         return ~self.pattern.allows(pair)
 
     def __repr__(self) -> str:
-        joined = inner(self.pattern) and not isinstance(self.pattern, Not)
+        joined = inner_patterns(self.pattern) and not isinstance(self.pattern, Not)
         return f"~({self.pattern})" if joined else f"~{self.pattern}"
 
 

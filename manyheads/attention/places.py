@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import Interval, Number, pooled
+from manyheads.attention.intervals import Interval, Number, pool_runs
 from manyheads.attention.tables import PairTable, pool_blocks
 from manyheads.devices import send
 
@@ -143,7 +143,7 @@ class Graph:
         return "" if fits else f"{len(self.hops)} graphs came with a batch of {batch}"
 
     def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
-        return (between(self.hops, q, k),)
+        return (look_up_pair(self.hops, q, k),)
 
 
 Places: TypeAlias = Grid | Graph
@@ -309,7 +309,7 @@ class RowBlocks:
 
     def pick(self, table: Tensor) -> Interval:
         """(B, 1, runs, 1) for queries, (B, 1, 1, runs) for keys"""
-        found = pooled(table if table.dim() == 2 else table[None], self.size)
+        found = pool_runs(table if table.dim() == 2 else table[None], self.size)
         return Interval(found.low[self.laid], found.high[self.laid])
 
     @property
@@ -362,7 +362,7 @@ def of_batch(table: Tensor | PairTable, b: Tensor) -> Tensor:
     return b if len(table) > 1 else torch.zeros_like(b)
 
 
-def between(table: Tensor | PairTable, q: Place, k: Place) -> Number:
+def look_up_pair(table: Tensor | PairTable, q: Place, k: Place) -> Number:
     """A pair's entry in a table with an entry per pair: (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
         return table[of_batch(table, q.b), q.row, k.row]
@@ -394,7 +394,7 @@ class Pair:
         at = self.pairs.queries
         if not isinstance(at, Graph) or at.edges is None:
             raise ValueError(f"{at.name} without labels on its edges was asked for one")
-        return between(at.edges, self.q, self.k)
+        return look_up_pair(at.edges, self.q, self.k)
 
 
 class AllPairs(Pair):

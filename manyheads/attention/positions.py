@@ -156,7 +156,7 @@ class Rotary(Relative):
             )
         bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
         turns = self.turns(at, axes, band // 2, x.dtype)
-        turned = [turn(each, *both) for each, both in zip(bands, turns, strict=True)]
+        turned = [apply_rotation(each, *both) for each, both in zip(bands, turns, strict=True)]
         rest = x[..., len(axes) * band :]  # what the axes cannot share evenly stays as it is
         return torch.cat([*turned, rest], -1)
 
@@ -201,7 +201,7 @@ def share_pass(at: Places) -> Places:
     return at
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     a, b = x.split(x.shape[-1] // 2, -1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
@@ -229,7 +229,7 @@ class RelativeBias(Relative):
         return "" if have == heads else f"RelativeBias has {have} heads, the layer {heads}"
 
     def refuses(self, pairs: Pairs) -> str:
-        return unfit(self, pairs)
+        return describe_axis_misfit(self, pairs)
 
 
 class RelativeContent(Relative):
@@ -270,7 +270,7 @@ class RelativeContent(Relative):
         )
 
     def refuses(self, pairs: Pairs) -> str:
-        return unfit(self, pairs)
+        return describe_axis_misfit(self, pairs)
 
 
 class Together(Relative):
@@ -302,7 +302,7 @@ class Together(Relative):
         return next(filter(None, (relative.refuses(pairs) for relative in self.members())), "")
 
 
-def unfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
+def describe_axis_misfit(relative: RelativeBias | RelativeContent, pairs: Pairs) -> str:
     if reason := relative.rule.refuses(pairs):
         return reason
     q, k = pairs.queries, pairs.keys

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from manyheads.attention.intervals import Interval, pooled
+from manyheads.attention.intervals import Interval, pool_runs
 from manyheads.devices import send
 
 
@@ -80,7 +80,7 @@ def pool_blocks(table: Tensor | PairTable, rows: int, columns: int) -> Interval:
     """Bounds for blocks of rows x columns pairs: (B, Q, K) -> (B, Q/rows, K/columns)"""
     if isinstance(table, PairTable):
         return table.pool(rows, columns)
-    along = pooled(table, columns)  # (B, Q, blocks)
-    low = pooled(along.low.mT, rows).low.mT
-    high = pooled(along.high.mT, rows).high.mT
+    along = pool_runs(table, columns)  # (B, Q, blocks)
+    low = pool_runs(along.low.mT, rows).low.mT
+    high = pool_runs(along.high.mT, rows).high.mT
     return Interval(low, high)

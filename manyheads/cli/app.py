@@ -162,9 +162,9 @@ def places_of(
     if blocks is not None and grid_ is None:
         raise ValueError("--blocks says in which order a --grid is generated, and no --grid came")
     if grid_ is not None:
-        sizes = measures(grid_, "--grid", "8x8 or 8x8x3", (2, 3))
-        cut = measures(blocks, "--blocks", "4x4", (2,)) if blocks else None
-        within(math.prod(sizes))
+        sizes = read_sizes(grid_, "--grid", "8x8 or 8x8x3", (2, 3))
+        cut = read_sizes(blocks, "--blocks", "4x4", (2,)) if blocks else None
+        refuse_too_many(math.prod(sizes))
         return grid(*sizes, blocks=(cut[0], cut[1]) if cut else None)
     if graph_ is not None:
         edges = edges_of(graph_)
@@ -172,11 +172,11 @@ def places_of(
     length = 16 if line_ is None else line_
     if length < 1:
         raise ValueError(f"a line has 1 token or more, got --line {length}")
-    within(length)
+    refuse_too_many(length)
     return line(length)
 
 
-def within(tokens: int) -> None:
+def refuse_too_many(tokens: int) -> None:
     """Before places for them are made."""
     from manyheads.inspect.drawing import MOST
 
@@ -184,7 +184,7 @@ def within(tokens: int) -> None:
         raise ValueError(f"a drawing holds {MOST} tokens at most, got {tokens}")
 
 
-def measures(text: str, option: str, example: str, counts: tuple[int, ...]) -> list[int]:
+def read_sizes(text: str, option: str, example: str, counts: tuple[int, ...]) -> list[int]:
     """ "8x8" -> [8, 8]"""
     parts = text.strip().lower().split("x")
     if len(parts) not in counts or not all(part.isdecimal() for part in parts):
@@ -203,7 +203,7 @@ def edges_of(text: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def told(error: ValueError | OSError) -> str:
+def format_error(error: ValueError | OSError) -> str:
     """A sentence; of several mistakes a line each, as editors find them: recipe.yaml:4:10: ..."""
     from manyheads.config import Mistakes
 
@@ -231,7 +231,7 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        refuse(told(error))
+        refuse(format_error(error))
     except RuntimeError as error:
         from torch import OutOfMemoryError  # not above: it takes seconds to load
 

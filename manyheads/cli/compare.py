@@ -17,8 +17,8 @@ from manyheads.cli.train import (
     SettingsArgument,
     TaskCommand,
     TaskGroup,
+    catch_signals,
     file_options,
-    stoppable,
     with_files,
 )
 
@@ -56,13 +56,13 @@ def compare_networks(
 
     Ctrl-C stops after the current step; the same command goes on from there.
     """
-    from manyheads.cli.run_screen import watching
+    from manyheads.cli.run_screen import show_progress
     from manyheads.comparing import compare as compared
-    from manyheads.comparing import table
+    from manyheads.comparing import format_comparison
     from manyheads.learn import Request, resolve
     from manyheads.modules.config import CONFIGS
     from manyheads.tasks.table import find_recipe, trained_tasks
-    from manyheads.training.distributed import join, leave
+    from manyheads.training.distributed import join_processes, leave_processes
     from manyheads.training.run import RECIPE
 
     if out is None:
@@ -77,14 +77,14 @@ def compare_networks(
     begun = any((out / kind / RECIPE).exists() for kind in kinds)
     if out.exists() and not begun and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
-    world = join(device)
+    world = join_processes(device)
     requests = [
         Request(what, of_kind(kind, settings or []), files, world.device.type, kind, preset)
         for kind in kinds
     ]
     first, gathered = resolve(requests[0])
     recipes = [first, *(resolve(request, gathered)[0] for request in requests[1:])]
-    with watching(world.first) as watch, stoppable() as asked:
+    with show_progress(world.first) as watch, catch_signals() as asked:
         rows = compared(
             recipes,
             gathered,
@@ -94,12 +94,12 @@ def compare_networks(
             length=length,
             asked_to_stop=asked,
         )
-    leave()
+    leave_processes()
     if world.first and rows:
-        (out / "compared.md").write_text(table(rows) + "\n", encoding="utf-8")
+        (out / "compared.md").write_text(format_comparison(rows) + "\n", encoding="utf-8")
         kept = json.dumps([row.row() for row in rows], indent=1)
         (out / "compared.json").write_text(kept + "\n", encoding="utf-8")
-        print(table(rows))
+        print(format_comparison(rows))
     if asked():
         raise typer.Exit(asked.code)
 

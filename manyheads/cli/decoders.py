@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.cli.options import DeviceOption
-from manyheads.cli.train import PresetOption, SettingsArgument, stoppable
+from manyheads.cli.train import PresetOption, SettingsArgument, catch_signals
 
 ABOUT = "Ways to write a translation: token by token, by CTC, mask-predict, latent codes."
 EXAMPLE = (
@@ -42,7 +42,7 @@ def compare_decoders(
 
     Ctrl-C stops after the current step; the same command goes on from there.
     """
-    from manyheads.cli.run_screen import watching
+    from manyheads.cli.run_screen import show_progress
     from manyheads.decoders import (
         TARGETS,
         ask_for,
@@ -50,10 +50,10 @@ def compare_decoders(
         format_rows,
         make_rivals,
         measure_ways,
-        train,
+        train_until,
     )
     from manyheads.learn import Request, refuse_minutes, resolve
-    from manyheads.training.distributed import join
+    from manyheads.training.distributed import join_processes
     from manyheads.training.run import RECIPE, Run
 
     given = list(settings or [])
@@ -65,20 +65,20 @@ def compare_decoders(
         refuse_minutes(minutes, given)
     if out.exists() and not any(out.glob(f"*/{RECIPE}")) and any(out.iterdir()):
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
-    world = join(device)
+    world = join_processes(device)
     if world.size > 1:
         raise ValueError("ways to write are timed by one process; start one")
     asked_for = Request("translation", given, files, world.device.type, preset=preset)
     first, corpus = resolve(asked_for)
     rivals, rows = make_rivals(max(first.network.depths)), list[dict[str, Any]]()
     share = None if minutes is None else minutes / (len(rivals) * len(TARGETS))
-    with watching(True) as watch, stoppable() as asked:
+    with show_progress(True) as watch, catch_signals() as asked:
         for rival in rivals:
             for targets in TARGETS:
                 watch.say(f"== {rival.name}, {targets}")
                 run = Run(out / rival.folder(targets))
                 request = ask_for(rival, targets, asked_for, out, rivals)
-                if not train(request, run, corpus, watch, asked, minutes=share):
+                if not train_until(request, run, corpus, watch, asked, minutes=share):
                     watch.say("stopped; the same command goes on from here")
                     raise typer.Exit(asked.code)
                 rows += measure_ways(rival, targets, run, corpus.valid, str(world.device))

@@ -59,10 +59,10 @@ def train_drafts(
 
 def read_sources(model: Any, path: Path | None) -> list[list[int]]:
     """As numbers: of a file, or of the run."""
-    from manyheads.data.sources import lines
+    from manyheads.data.sources import read_lines
 
     if path is not None:
-        found = model.task.codecs.source.encode_all([*lines(path)])
+        found = model.task.codecs.source.encode_all([*read_lines(path)])
     elif (model.task.held_in() / "data").is_dir():
         shard = model.task.pairs("train").source
         found = [shard[i].tolist() for i in range(len(shard))]

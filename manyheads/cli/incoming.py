@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from manyheads.data.batches import gather_texts
-from manyheads.data.sources import decoded
+from manyheads.data.sources import decode_line
 
 CHUNK_BYTES = 1 << 16
 STDIN = Path("stdin")
@@ -45,7 +45,7 @@ class Incoming:
 
         Who sends a line and waits for the answer sends no second one before.
         """
-        while not self.known() and comes(self.stream):
+        while not self.known() and is_ready(self.stream):
             self.read()
         return self.known()
 
@@ -64,7 +64,7 @@ class Incoming:
             self.lines.append(b"".join(self.begun))
 
 
-def comes(stream: BufferedIOBase) -> bool:
+def is_ready(stream: BufferedIOBase) -> bool:
     """Whether reading would not wait; where that cannot be asked, as of a file, it does not."""
     try:
         return bool(select.select([stream], [], [], PATIENCE_SECONDS)[0])
@@ -74,7 +74,7 @@ def comes(stream: BufferedIOBase) -> bool:
 
 def decode_lines(coming: Incoming) -> Iterator[str]:
     for number, raw in enumerate(coming, start=1):
-        yield decoded(raw, STDIN, number)
+        yield decode_line(raw, STDIN, number)
 
 
 def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -93,4 +93,4 @@ def read_stdin() -> str:
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     raw = sys.stdin.buffer.read().split(b"\n")
     each = (line.removesuffix(b"\r") for line in raw)  # as a corpus is read
-    return "\n".join(decoded(line, STDIN, i) for i, line in enumerate(each, start=1))
+    return "\n".join(decode_line(line, STDIN, i) for i, line in enumerate(each, start=1))

@@ -69,10 +69,10 @@ def export(
 
     texts = TEXTS if check is None else first_lines(check)
     found = send(load(model, "cpu"), to, out, texts, quantization)
-    print(f"exported to {out}; {told(found)}")
+    print(f"exported to {out}; {format_parity(found)}")
     if not quantization and (not found.largest <= SAME or found.different):
         raise ValueError(
-            f"the export in {out} says something else than {model}: {told(found)}; "
+            f"the export in {out} says something else than {model}: {format_parity(found)}; "
             "do not use it, and report it with the recipe"
         )
 
@@ -106,10 +106,10 @@ def verify(
 
 
 def first_lines(path: Path) -> list[str]:
-    from manyheads.data.sources import lines
+    from manyheads.data.sources import read_lines
 
     found: list[str] = []
-    for line in lines(path):
+    for line in read_lines(path):
         if line.strip():
             found.append(line)
         if len(found) == LINES:
@@ -119,7 +119,7 @@ def first_lines(path: Path) -> list[str]:
     return found
 
 
-def told(found: Parity) -> str:
+def format_parity(found: Parity) -> str:
     return (
         f"largest difference {found.largest:.2g}, "
         f"{found.texts - found.different} of {found.texts} texts alike"

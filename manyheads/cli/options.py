@@ -45,19 +45,19 @@ def option_of(kind: Any, field: Field[Any], panel: str = "") -> inspect.Paramete
         each = str  # as it is typed: the task reads it
     if argument := about.get("argument"):
         told: Any = typer.Argument(metavar=argument, help=about["about"], show_default=False)
-        return parameter(field.name, Annotated[each | None, told])
+        return make_parameter(field.name, Annotated[each | None, told])
     default = field.default
     plain = default in (MISSING, None, (), "") or default is False
     shown = about.get("instead") or ("" if plain else default)
     told = typer.Option(
-        *([about["flag"]] if "flag" in about else flags(field.name, each, default)),
+        *([about["flag"]] if "flag" in about else flag_names(field.name, each, default)),
         help=about.get("about", "") + (f" \\[default: {shown}]" if shown != "" else ""),
         rich_help_panel=panel or about.get("panel"),
     )
-    return parameter(field.name, Annotated[each | None, told])
+    return make_parameter(field.name, Annotated[each | None, told])
 
 
-def flags(name: str, kind: Any, default: Any) -> list[str]:
+def flag_names(name: str, kind: Any, default: Any) -> list[str]:
     """--top-k; of what is so unless told, --early-stopping/--no-early-stopping"""
     flag = f"--{name.replace('_', '-')}"
     if kind is not bool:
@@ -65,7 +65,7 @@ def flags(name: str, kind: Any, default: Any) -> list[str]:
     return [f"{flag}/--no-{flag[2:]}"] if default else [flag]
 
 
-def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+def make_parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
@@ -81,7 +81,7 @@ def describe_command(
     return run
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def wrap_command(function: Callable[..., None]) -> Callable[..., None]:
     """The function with what every command has: --threads, and an end when Ctrl-C is pressed."""
     described = inspect.signature(function, eval_str=True)
 
@@ -102,7 +102,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             print(f"manyheads: {sentence}", file=sys.stderr)
             raise SystemExit(130) from None
 
-    parameters = [*described.parameters.values(), parameter("threads", ThreadsOption)]
+    parameters = [*described.parameters.values(), make_parameter("threads", ThreadsOption)]
     return describe_command(run, function.__name__, function.__doc__ or "", parameters)
 
 
@@ -115,7 +115,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
         help="\n\n".join(one for one in parts if one not in examples),
         epilog="\n\n".join(examples),
         context_settings={"help_option_names": ["-h", "--help"]},
-    )(command(function))
+    )(wrap_command(function))
 
 
 def make_command(name: str, function: Callable[..., None]) -> Any:

@@ -6,7 +6,7 @@ import time
 
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import print_report
-from manyheads.data.sources import lines
+from manyheads.data.sources import read_lines
 from manyheads.tasks.model import Predictor
 from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
@@ -21,7 +21,7 @@ def evaluate_examples(model: Predictor, options: ExamplesOptions) -> None:
     began, found = time.perf_counter(), model.evaluate(options.file)
     report = {
         "model": model.name,
-        "examples": sum(1 for _ in lines(options.file)),
+        "examples": sum(1 for _ in read_lines(options.file)),
         "seconds": round(time.perf_counter() - began, 2),
         "scores": {n: {"value": round(value, 4), "signature": ""} for n, value in found.items()},
     }

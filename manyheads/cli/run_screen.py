@@ -52,7 +52,7 @@ class Screen(Callback):
             self.bar.start()
 
     def on_log(self, note: StepLog) -> None:
-        left = span(note.seconds_left)
+        left = format_duration(note.seconds_left)
         speed = f"{note.tokens_per_second:,.0f} {note.unit}/s"
         shown: Any = {"loss": f"{note.loss:.3f}", "speed": speed, "left": left}
         if not self.console.is_terminal:
@@ -60,7 +60,7 @@ class Screen(Callback):
             self.say(
                 f"step {note.step:>{len(total)},} of {total}  epoch {note.epoch}  "
                 f"loss {note.loss:.3f}  rate {note.rate:.2e}  "
-                f"{speed}  {span(note.seconds)}, {left} left"
+                f"{speed}  {format_duration(note.seconds)}, {left} left"
             )
             return
         self.on_start(note.step, note.steps)
@@ -71,12 +71,12 @@ class Screen(Callback):
         self.say(f"step {step:,} validated: {named}", "bold")
         room = self.console.width - 14 if self.console.is_terminal else 100
         for sample in samples[: self.shown]:
-            self.say(f"    read     {cut(sample.source, room)}", "dim")
-            self.say(f"    written  {cut(sample.output, room)}")
+            self.say(f"    read     {shorten_line(sample.source, room)}", "dim")
+            self.say(f"    written  {shorten_line(sample.output, room)}")
 
 
 @contextmanager
-def watching(first: bool = True) -> Iterator[Callback]:
+def show_progress(first: bool = True) -> Iterator[Callback]:
     """A screen for the process that talks, silence for the others."""
     if not first:
         yield Callback()
@@ -85,14 +85,14 @@ def watching(first: bool = True) -> Iterator[Callback]:
         yield screen
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """75 -> "1:15" """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def cut(text: str, most: int) -> str:
+def shorten_line(text: str, most: int) -> str:
     """On one line, and no more than so many characters of it."""
     text = " ".join(text.split())
     return text if len(text) <= most else text[: max(0, most - 1)] + "…"

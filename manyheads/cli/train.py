@@ -183,18 +183,18 @@ def train_task(
 
     Ctrl-C stops after the current step; `manyheads resume` goes on from there.
     """
-    from manyheads.learn import Request, refuse_minutes, start
+    from manyheads.learn import Request, refuse_minutes, start_run
     from manyheads.tasks.table import trained_tasks
-    from manyheads.training.distributed import join
+    from manyheads.training.distributed import join_processes
     from manyheads.training.run import CORPUS, Run
 
     if list_settings:
-        print(listing(what))
+        print(list_settings_of(what))
         return
     refuse_files(settings or [])
     if minutes is not None:
         refuse_minutes(minutes, settings or [])
-    world = join(device)
+    world = join_processes(device)
     request = Request(what, settings or [], files, world.device.type, network, preset, start_from)
     if dry_run:
         print_plan(request, world)
@@ -203,7 +203,7 @@ def train_task(
         raise ValueError("a run needs a folder: --out runs/my-model")
     beside = "" if out is not None else "no --out was given: the run is "
     run = Run(out or free_beside(Path(what), world))
-    deadline = start(request, run, world, minutes)
+    deadline = start_run(request, run, world, minutes)
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
     carry_on(run, world, f"{beside}{run.folder}\n{words}" if beside else words, deadline)
 
@@ -263,20 +263,20 @@ def resume(
 
     Then: manyheads resume runs/de-en training.steps=9000, to train for longer
     """
-    from manyheads.training.distributed import join
+    from manyheads.training.distributed import join_processes
     from manyheads.training.run import LOCK, RECIPE, Run
 
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     if not (folder / RECIPE).exists() and (folder / LOCK).exists():
-        with Run(folder).alone():  # or it is being prepared at this moment, which is told
+        with Run(folder).hold_lock():  # or it is being prepared at this moment, which is told
             raise ValueError(
                 f"{folder} was stopped before its first step, while its corpus was read; "
                 f"`manyheads train` with --out {folder} begins again"
             )
     if not (folder / RECIPE).exists():
         raise ValueError(f"{folder} holds no run: there is no {RECIPE} in it")
-    run, world = Run(folder), join(device)
+    run, world = Run(folder), join_processes(device)
     if settings:
         if world.first:
             change_training(run, settings)
@@ -297,20 +297,20 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
                 f"{setting} cannot change within a run, training.{', '.join(CHANGEABLE)} can; "
                 f"`manyheads train {run / RECIPE} {setting}` begins another"
             )
-    with run.alone():
+    with run.hold_lock():
         recipe = load_recipe(run / RECIPE, settings)
         write_text(run / RECIPE, write(recipe))
 
 
-def listing(what: str) -> str:
+def list_settings_of(what: str) -> str:
     """Every setting of a task, or of a recipe's."""
     from manyheads.learn import Request
-    from manyheads.tasks.describing import listed
+    from manyheads.tasks.describing import list_settings
     from manyheads.tasks.table import trained_tasks
 
     if what in trained_tasks():
-        return listed(what)
-    return listed(Request(what).said().task)
+        return list_settings(what)
+    return list_settings(Request(what).recipe_source().task)
 
 
 def refuse_files(settings: Sequence[str]) -> None:
@@ -324,25 +324,25 @@ def refuse_files(settings: Sequence[str]) -> None:
 
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
-    from manyheads.cli.run_screen import watching
-    from manyheads.config import peek
-    from manyheads.learn import go_on
+    from manyheads.cli.run_screen import show_progress
+    from manyheads.config import peek_field
+    from manyheads.learn import resume_run
     from manyheads.tasks.table import find_recipe
-    from manyheads.training.distributed import leave
+    from manyheads.training.distributed import leave_processes
     from manyheads.training.run import RECIPE
 
-    with watching(world.first) as watch, stoppable() as asked:
+    with show_progress(world.first) as watch, catch_signals() as asked:
         if words:
             watch.say(words)
         try:
-            ended = go_on(run, world, watch, asked, deadline)
+            ended = resume_run(run, world, watch, asked, deadline)
         except KeyboardInterrupt:  # a second one
             raise KeyboardInterrupt(
                 f"stopped at once; `manyheads resume {run.folder}` goes on from what was last saved"
             ) from None
-    leave()
+    leave_processes()
     if ended:
-        use = find_recipe(str(peek(run / RECIPE, "task"))).use
+        use = find_recipe(str(peek_field(run / RECIPE, "task"))).use
         watch.say(f"done: `manyheads {use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():
@@ -375,7 +375,7 @@ class Stop:
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
+def catch_signals() -> Iterator[Stop]:
     """Inside, Ctrl-C and SIGTERM ask for a stop after the step; a second Ctrl-C stops at once.
 
     A second SIGTERM does not: launchers send several, and none is to cost the checkpoint.

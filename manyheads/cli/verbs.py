@@ -16,8 +16,8 @@ from manyheads.cli.options import (
     ModelOption,
     describe_command,
     make_command,
+    make_parameter,
     option_of,
-    parameter,
 )
 from manyheads.data.packed import SUFFIX, read_packed
 from manyheads.tasks.recipe import Options, Verb
@@ -140,8 +140,10 @@ def with_parameters(
     run: Callable[..., None], name: str, about: str, options: list[Parameter]
 ) -> Callable[..., None]:
     """The function with a model, these options and a device."""
-    model = parameter("model", ModelOption, MODELS.get(name, Parameter.empty))
-    return describe_command(run, name, about, [model, *options, parameter("device", DeviceOption)])
+    model = make_parameter("model", ModelOption, MODELS.get(name, Parameter.empty))
+    return describe_command(
+        run, name, about, [model, *options, make_parameter("device", DeviceOption)]
+    )
 
 
 def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:

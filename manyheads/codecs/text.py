@@ -157,7 +157,7 @@ class Text:
             raise ValueError(f"a vocabulary needs more than its {len(special)} signs, got {size}")
         tokenizer, trainer = KINDS[kind](size, special)
         if normalize != "none":
-            tokenizer.normalizer = normalizer(normalize)
+            tokenizer.normalizer = build_normalizer(normalize)
         tokenizer.train_from_iterator(lines, trainer)
         mask = tokenizer.token_to_id(MASK) if masked else None
         return Text(tokenizer, SpecialTokens(encoder_bos=(BOS,), mask=mask) if masked else None)
@@ -190,7 +190,7 @@ UNSEEN = (
 )
 
 
-def normalizer(form: str) -> normalizers.Normalizer:
+def build_normalizer(form: str) -> normalizers.Normalizer:
     """One way to write what looks alike; spaces of all kinds become one, and none at either end.
 
     Lines stay apart: a document has several.

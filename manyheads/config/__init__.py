@@ -1,6 +1,15 @@
 """Settings to and from YAML: every mistake at once, with its place and what was perhaps meant."""
 
-from manyheads.config.fields import inline, load, part, peek, read, write
+from manyheads.config.fields import load, peek_field, read, read_part, write, write_inline
 from manyheads.config.tree import Mistakes, text_of
 
-__all__ = ["Mistakes", "inline", "load", "part", "peek", "read", "text_of", "write"]
+__all__ = [
+    "Mistakes",
+    "load",
+    "peek_field",
+    "read",
+    "read_part",
+    "text_of",
+    "write",
+    "write_inline",
+]

@@ -40,10 +40,10 @@ def with_default(kind: Any, name: str, default: Any) -> Any:
     return field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
 
 
-def misfit(limits: Mapping[str, Any], value: Any) -> str:
+def describe_misfit_of(limits: Mapping[str, Any], value: Any) -> str:
     """What a value had to be, after `is`; empty where it is that."""
     if isinstance(value, tuple):
-        each = next((words for one in value if (words := misfit(limits, one))), "")
+        each = next((words for one in value if (words := describe_misfit_of(limits, one))), "")
         return each and f"a list, each {each}"
     if isinstance(value, bool) or not isinstance(value, Real):
         return ""
@@ -72,9 +72,9 @@ class Settings:
         own: Any = self
         values = ((one, getattr(self, one.name)) for one in fields(own))
         wrong = [
-            f"{one.name} is {words}, got {shown(value)}"
+            f"{one.name} is {words}, got {show_value(value)}"
             for one, value in values
-            if (words := misfit(one.metadata, value))
+            if (words := describe_misfit_of(one.metadata, value))
         ]
         if wrong := [*wrong, *self.misfits()]:
             raise ValueError("\n".join(wrong))
@@ -98,9 +98,9 @@ def check_types(settings: Any) -> None:
             raise ValueError(f"{one.name} is {named}, got {value!r}")
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     return str([*value] if isinstance(value, tuple) else value)
 
 
-def about(one: Field[Any]) -> str:
+def help_of(one: Field[Any]) -> str:
     return str(one.metadata.get("about", ""))

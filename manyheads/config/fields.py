@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from manyheads.config.declare import misfit
-from manyheads.config.declare import shown as show_value
+from manyheads.config.declare import describe_misfit_of
+from manyheads.config.declare import show_value as show_value
 from manyheads.config.tree import (
     GROUP,
     ITEMS,
@@ -29,20 +29,20 @@ from manyheads.config.tree import (
     Scalar,
     Source,
     SourcePlace,
-    overridden,
-    shown,
+    apply_override,
+    show_node,
     text_of,
 )
 
 BAD: Any = object()  # stands for a value with a mistake, until all mistakes are found
 
 
-def whole(text: str) -> int:
+def parse_whole(text: str) -> int:
     """ "2_000" -> 2000"""
     return int(text) if text.isascii() else BAD
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """ "1e-3" -> 0.001, which YAML takes for text; and its own .inf and .nan."""
     bare = text.lower().lstrip("+-")
     return float(text.replace(".", "") if bare in (".inf", ".nan") else text.encode("ascii"))
@@ -51,19 +51,19 @@ def number(text: str) -> float:
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 KINDS: dict[Any, tuple[str, Callable[[str], object]]] = {
-    int: ("a whole number", whole),
-    float: ("a number", number),
+    int: ("a whole number", parse_whole),
+    float: ("a number", parse_number),
     bool: ("true or false", lambda text: TRUTHS.get(text.lower(), BAD)),
     str: ("text", str),
     Path: ("a path", Path),
 }
 
 
-def scalar(kind: Any, node: Scalar) -> Any:
+def read_scalar(kind: Any, node: Scalar) -> Any:
     """The text as the kind; BAD where it is something else."""
     if get_origin(kind) is Literal:
         for choice in sorted(get_args(kind), key=lambda choice: isinstance(choice, str)):
-            value = scalar(type(choice), node)
+            value = read_scalar(type(choice), node)
             if value is not BAD and value == choice:
                 return choice
         return BAD
@@ -101,7 +101,7 @@ def describe_kind(kind: Any) -> str:
     raise TypeError(f"settings are not read as {kind}")
 
 
-def shape(kind: Any) -> type:
+def node_kind_of(kind: Any) -> type:
     """Which node holds this kind."""
     if get_origin(kind) is tuple:
         return Items
@@ -119,7 +119,9 @@ class SettingsReader:
         return BAD
 
     def wrong(self, kind: Any, node: Node, path: str, hint: str = "") -> Any:
-        return self.mistake(node.place, f"{path} is {describe_kind(kind)}, got {shown(node)}{hint}")
+        return self.mistake(
+            node.place, f"{path} is {describe_kind(kind)}, got {show_node(node)}{hint}"
+        )
 
     def value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
         """The default is that of the field: a group given in part keeps the rest of it."""
@@ -127,7 +129,7 @@ class SettingsReader:
             return BAD
         if dataclasses.is_dataclass(kind):
             return self.group(kind, node, path, default)
-        if members := tagged(kind):
+        if members := groups_by_tag(kind):
             return self.one_of(members, node, path, default)
         if get_origin(kind) in (Union, UnionType):
             return self.either(kind, node, path, default)
@@ -135,12 +137,12 @@ class SettingsReader:
             return self.items(kind, node, path)
         if get_origin(kind) is dict:
             return self.table(kind, node, path)
-        found = scalar(kind, node) if isinstance(node, Scalar) else BAD
+        found = read_scalar(kind, node) if isinstance(node, Scalar) else BAD
         if found is not BAD:
             return found
         hint = ""
         if get_origin(kind) is Literal and isinstance(node, Scalar):
-            near = nearest(node.text, map(str, get_args(kind)))
+            near = find_nearest_name(node.text, map(str, get_args(kind)))
             hint = f"; did you mean {near}?" if near else ""
         return self.wrong(kind, node, path, hint)
 
@@ -179,12 +181,12 @@ class SettingsReader:
         for name, (place, child) in node.entries.items():
             if name in fields:
                 values[name] = self.value(types[name], child, inside + name, rest[name])
-                if words := misfit(fields[name].metadata, values[name]):
+                if words := describe_misfit_of(fields[name].metadata, values[name]):
                     values[name] = self.mistake(
                         child.place, f"{inside}{name} is {words}, got {show_value(values[name])}"
                     )
                 continue
-            near = nearest(name, fields)
+            near = find_nearest_name(name, fields)
             meant.add(near)  # not also reported as missing
             hint = f"did you mean {near}?" if near else f"its fields are {', '.join(fields)}"
             if owners := [tag for tag, other in others.items() if name in field_names(other)]:
@@ -201,17 +203,17 @@ class SettingsReader:
             return kind(**values)
         except ValueError as error:
             for sentence in str(error).splitlines():
-                self.mistake(blamed(node, sentence, inside), sentence)
+                self.mistake(find_blamed_place(node, sentence, inside), sentence)
             return BAD
 
     def either(self, kind: Any, node: Node, path: str, default: object) -> Any:
         """`int | None`: a scalar is what it reads as first, and text only if nothing else."""
         kinds = sorted(get_args(kind), key=lambda one: one in (str, Path))
         if isinstance(node, Scalar):
-            found = (scalar(one, node) for one in kinds if shape(one) is Scalar)
+            found = (read_scalar(one, node) for one in kinds if node_kind_of(one) is Scalar)
             value = next((one for one in found if one is not BAD), BAD)
             return self.wrong(kind, node, path) if value is BAD else value
-        fitting = [one for one in kinds if shape(one) is type(node)]
+        fitting = [one for one in kinds if node_kind_of(one) is type(node)]
         if len(fitting) > 1:
             raise TypeError(f"{path}: YAML does not tell the kinds of {kind} apart")
         if not fitting:
@@ -248,7 +250,7 @@ class SettingsReader:
 TAG = "kind"  # the field that tells the groups of a union apart
 
 
-def tagged(kind: Any) -> dict[str, Any]:
+def groups_by_tag(kind: Any) -> dict[str, Any]:
     """The groups of a union by their tags: `Train | Ship`, each with a `kind: Literal["..."]`."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
     if not all(dataclasses.is_dataclass(one) and TAG in field_names(one) for one in members):
@@ -280,14 +282,14 @@ def default_of(field: dataclasses.Field[Any], group: object) -> Any:
     return BAD if field.default is dataclasses.MISSING else field.default
 
 
-def blamed(group: Group, sentence: str, inside: str) -> SourcePlace:
+def find_blamed_place(group: Group, sentence: str, inside: str) -> SourcePlace:
     """Where a group's own check failed: at the first field that its sentence names, else the group.
 
     An override in the group may be the reason, so it is named too.
     """
     place = group.place
     for name in re.findall(r"[a-z_.]+", sentence):
-        if found := within(group, name.removeprefix(inside).strip(".").split(".")):
+        if found := find_place_within(group, name.removeprefix(inside).strip(".").split(".")):
             place = found
             break
     others = [text for text in dict.fromkeys(group.overrides) if text != place.text]
@@ -295,17 +297,17 @@ def blamed(group: Group, sentence: str, inside: str) -> SourcePlace:
     return replace(place, text=place.text + with_these)
 
 
-def within(group: Node, names: Sequence[str]) -> SourcePlace | None:
+def find_place_within(group: Node, names: Sequence[str]) -> SourcePlace | None:
     """The place of a field of a field of a group, where it was said; a group is no such field."""
     if not isinstance(group, Group) or names[0] not in group.entries:
         return None
     place, child = group.entries[names[0]]
     if names[1:]:
-        return within(child, names[1:])
+        return find_place_within(child, names[1:])
     return None if isinstance(child, Group) else place
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
+def find_nearest_name(name: str, names: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(names), n=1)), None)
 
 
@@ -317,7 +319,7 @@ def load(kind: type[T], path: Path, overrides: Sequence[str] = ()) -> T:
     return read(kind, text_of(path), str(path), overrides)
 
 
-def peek(path: Path, field: str) -> str | None:
+def peek_field(path: Path, field: str) -> str | None:
     """What a file says of one field, if it is text and the file can be read at all."""
     if not path.is_file():
         return None
@@ -351,7 +353,7 @@ def read(
     return value
 
 
-def part(
+def read_part(
     kind: type, field: str, text: str, overrides: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Any:
     """What settings say of one field, or of these of its fields; None if nothing, or a mistake."""
@@ -368,7 +370,7 @@ def part(
 def tree_of(reader: SettingsReader, text: str, file: str, overrides: Sequence[str]) -> Node:
     tree = Source(reader.mistake, text, file).tree()
     for number, override in enumerate(overrides, start=1):
-        tree = overridden(reader.mistake, tree, override, number)
+        tree = apply_override(reader.mistake, tree, override, number)
     return tree
 
 
@@ -377,39 +379,39 @@ def write(value: object, note: str = "") -> str:
     comment = "".join(f"# {line}".rstrip() + "\n" for line in note.splitlines())
     # No line is folded: a value stays on the line of its name.
     text = yaml.serialize(
-        written(value), Dumper=yaml.BaseDumper, allow_unicode=True, width=sys.maxsize
+        to_node(value), Dumper=yaml.BaseDumper, allow_unicode=True, width=sys.maxsize
     )
     return comment + text
 
 
-def inline(value: object) -> str:
+def write_inline(value: object) -> str:
     """What stands behind the = of an override: (1, 2) -> "[1, 2]" """
     return write(value).removesuffix("\n").removesuffix("\n...")
 
 
-def written(value: object) -> yaml.Node:
+def to_node(value: object) -> yaml.Node:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {
             field.name: getattr(value, field.name)
             for field in dataclasses.fields(value)
             if field.init
         }
-        return written(named)
+        return to_node(named)
     if isinstance(value, dict):
-        pairs = [(written(name), written(item)) for name, item in value.items()]
+        pairs = [(to_node(name), to_node(item)) for name, item in value.items()]
         return yaml.MappingNode(GROUP, pairs, flow_style=False)
     if isinstance(value, tuple):
-        nodes = [written(item) for item in value]
+        nodes = [to_node(item) for item in value]
         # [1, 2] on one line, but groups below each other
         flow = not any(isinstance(node, yaml.MappingNode) for node in nodes)
         return yaml.SequenceNode(ITEMS, nodes, flow_style=flow)
     if isinstance(value, str | Path):
         text = str(value)
         return yaml.ScalarNode(TEXT, text, style='"' if needs_quotes(text) else None)
-    return yaml.ScalarNode(TEXT, digits(value))
+    return yaml.ScalarNode(TEXT, write_scalar(value))
 
 
-def digits(value: object) -> str:
+def write_scalar(value: object) -> str:
     """None, truths and numbers as YAML has them, numbers to the last digit."""
     if value is None:
         return "null"
@@ -428,6 +430,6 @@ def digits(value: object) -> str:
 def needs_quotes(text: str) -> bool:
     """Whether this or another reader of YAML would take the text for something else."""
     node = Scalar(SourcePlace((0, 0, 0), ""), text, quoted=False)
-    other = any(scalar(kind, node) is not BAD for kind in (NoneType, bool, int, float))
+    other = any(read_scalar(kind, node) is not BAD for kind in (NoneType, bool, int, float))
     tag = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))
     return other or tag != TEXT or not text.isprintable()

@@ -131,7 +131,7 @@ class Source:
             value = self.node(item)
             name = self.node(key)
             if isinstance(name, Items | Group):
-                self.refuse(where, f"a field's name is text, got {shown(name)}")
+                self.refuse(where, f"a field's name is text, got {show_node(name)}")
             elif isinstance(name, Scalar) and name.text == "<<" and not name.quoted:
                 self.refuse(where, "merging with << is not read; write the fields out")
             elif isinstance(name, Scalar) and name.text in entries:
@@ -142,7 +142,7 @@ class Source:
         return Group(place, entries)
 
 
-def overridden(
+def apply_override(
     note: Callable[[SourcePlace, str], object], tree: Node, override: str, number: int
 ) -> Node:
     """The tree with `training.steps=20000` in it."""
@@ -154,15 +154,15 @@ def overridden(
         source.refuse(source.place(), "an override reads like field=value or group.field=value")
         return tree
     value = source.tree()
-    return tree if isinstance(tree, Refused) else put(tree, names, value, source.place())
+    return tree if isinstance(tree, Refused) else put_value(tree, names, value, source.place())
 
 
-def put(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Group:
+def put_value(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Group:
     """A new tree, because an alias may show the old one elsewhere too."""
     group = tree if isinstance(tree, Group) else Group(place, {})
     name, *rest = names
     where, old = group.entries.get(name, (place, Scalar(place, "", quoted=False)))
-    new = put(old, rest, value, place) if rest else value
+    new = put_value(old, rest, value, place) if rest else value
     return replace(
         group,
         entries={**group.entries, name: (where, new)},
@@ -170,7 +170,7 @@ def put(tree: Node, names: Sequence[str], value: Node, place: SourcePlace) -> Gr
     )
 
 
-def shown(node: Node) -> str:
+def show_node(node: Node) -> str:
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Items) else "a mapping"
     if node.null:

@@ -213,7 +213,7 @@ def split_off(examples: Sequence[Item], chosen: set[int]) -> tuple[list[Item], l
     return others, [examples[i] for i in sorted(chosen)]
 
 
-def split(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
+def split_by_sizes(counts: Ints, sizes: Sequence[int]) -> list[list[int]]:
     """[2, 3, 1], [2, 1] -> [[2, 3], [1]]"""
     flat = iter(counts.tolist())
     return [[next(flat) for _ in range(size)] for size in sizes]
@@ -230,11 +230,11 @@ def lay_out(
     if sizes is None:
         same = bool((counts == width).all())
         return Tokens(ids, line(width), Everything() if same else Lengths(torch.from_numpy(counts)))
-    lengths = split(counts, sizes)
+    lengths = split_by_sizes(counts, sizes)
     return Tokens(ids, packed(lengths, width, longest=longest), Segments.of(lengths, width))
 
 
-def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
+def batch_by_length(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
     """The numbers of sources of like length, longest first: [[a b], [c], [d e]] -> [0, 2], [1]"""
     rows: list[int] = []
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
@@ -246,7 +246,7 @@ def alike(sources: Sequence[Sequence[Any]], tokens: int) -> Iterator[list[int]]:
         yield rows
 
 
-def map_alike(
+def map_by_length(
     work: Callable[[list[int]], Iterable[Made]],
     sources: Sequence[Sequence[Any]],
     tokens: int,
@@ -255,7 +255,7 @@ def map_alike(
     """What the work makes of each source, in their order: it is handed the numbers of those of like
     length together, and `spread` may share such groups among processes.
     """
-    groups, found = [*alike(sources, tokens)], dict[int, Made]()
+    groups, found = [*batch_by_length(sources, tokens)], dict[int, Made]()
     for rows, made in zip(groups, spread(work, groups), strict=True):
         found |= zip(rows, made, strict=True)
     return [found[i] for i in range(len(sources))]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.data.sources import (
-    decoded,
+    decode_line,
     files_below,
-    formats,
+    find_formats,
     kind_of,
-    lines,
     raw_lines,
+    read_lines,
     read_records,
 )
 
@@ -29,19 +29,19 @@ class Document(NamedTuple):
     line: int  # counted from 1
 
 
-def documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
+def read_documents(paths: Sequence[Path], split: str = "file") -> Iterator[Document]:
     """Every text that is not blank, one at a time: what a file holds, its lines or its paragraphs,
     or what stands between separators, such as <|endoftext|>.
 
     A folder stands for all files below it. A .jsonl holds a document a line, however it is split.
     """
     check_split(split)
-    cut, known = SPLITS.get(split, partial(by_separator, separator=split)), formats()
+    cut, known = SPLITS.get(split, partial(by_separator, separator=split)), find_formats()
     if not paths:
         raise ValueError("running text comes from files and folders, none were given")
     empty = True
     for file in chain.from_iterable(map(files_of, paths)):
-        for document in (records if kind_of(file) in known else cut)(file):
+        for document in (read_document_records if kind_of(file) in known else cut)(file):
             if document.text.strip():
                 empty = False
                 yield document
@@ -57,7 +57,7 @@ def files_of(path: Path) -> list[Path]:
     return below
 
 
-def records(path: Path) -> Iterator[Document]:
+def read_document_records(path: Path) -> Iterator[Document]:
     for number, record in read_records(path):
         text = next((record[name] for name in FIELDS if name in record), None)
         if not isinstance(text, str):
@@ -71,12 +71,12 @@ def records(path: Path) -> Iterator[Document]:
 def as_one(path: Path) -> Iterator[Document]:
     """To its last newline: a language model is to write those too."""
     each = enumerate(raw_lines(path), start=1)
-    parts = (decoded(raw, path, number).replace("\r\n", "\n") for number, raw in each)
+    parts = (decode_line(raw, path, number).replace("\r\n", "\n") for number, raw in each)
     yield Document("".join(parts), path, 1)
 
 
 def by_line(path: Path) -> Iterator[Document]:
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         yield Document(line, path, number)
 
 
@@ -84,7 +84,7 @@ def by_blank(path: Path) -> Iterator[Document]:
     """["a", "b", "", "c"] -> "a\\nb" and "c" """
     some: list[str] = []
     number = 0
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             some.append(line)
         elif some:

@@ -68,18 +68,17 @@ class Report:
         for reason, finding in sorted(self.findings.items(), key=lambda item: -item[1].count):
             lines.append(f"  {finding.count:,} left out: {reason}")
             for example in finding.examples:
-                lines.append(
-                    f"    line {example.line}: {cut(example.source)} | {cut(example.target)}"
-                )
+                both = " | ".join(map(shorten_text, (example.source, example.target)))
+                lines.append(f"    line {example.line}: {both}")
         return "\n".join(lines)
 
 
-def cut(text: str) -> str:
+def shorten_text(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= CUT else text[: CUT - 1] + "…"
 
 
-def clean(
+def filter_pairs(
     examples: Iterable[Example],
     report: Report,
     filters: Filters = Filters(),
@@ -91,12 +90,12 @@ def clean(
     A pair met before is left out, and so is one that is also among those held out for validation: a
     score on what was trained on says nothing.
     """
-    leaks = {key(example) for example in held_out}
+    leaks = {hash_pair(example) for example in held_out}
     met: set[int] = set()
     for example in examples:
         report.read += 1
         reason = filters.reason(example)
-        if not reason and (this := key(example)) in leaks:
+        if not reason and (this := hash_pair(example)) in leaks:
             reason = "also held out for validation"
         elif not reason and this in met:
             reason = "met before"
@@ -108,7 +107,7 @@ def clean(
         yield example
 
 
-def key(example: Example) -> int:
+def hash_pair(example: Example) -> int:
     """A pair without its spacing, as one number: a corpus of millions fits in memory."""
     return hash((" ".join(example.source.split()), " ".join(example.target.split())))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.config.declare import setting
-from manyheads.data.sources import formats, kind_of, lines, read_records
+from manyheads.data.sources import find_formats, kind_of, read_lines, read_records
 
 LOOKED_AT = 1000  # lines, to tell columns without names apart
 SEVERAL = 0.5  # the share of a text's cells, at least, that hold more than one word
@@ -75,25 +75,27 @@ class Columns:
 # ---- texts with a label ----------------------------------------------------------------------
 
 
-def labelled(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
+def read_labelled_file(path: Path, columns: Columns = Columns()) -> Iterator[Labelled]:
     """The texts of a .tsv, .csv or .jsonl file, plain or compressed.
 
     Columns are known by the names in the first line. Without names, the label is the column with
     the fewest different values, of equals the shorter; the text is the longest column, and another
     that mostly holds several words is a second text.
     """
-    kind, known = kind_of(path), [*ROWS, *formats()]
+    kind, known = kind_of(path), [*ROWS, *find_formats()]
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     if kind not in known:
         there = f"{', '.join(known[:-1])} or {known[-1]}"
         raise ValueError(f"{path}: labelled texts come as {there}, this is {kind!r}")
     rows = ROWS[kind](path) if kind in ROWS else None
-    found = records(path, columns) if rows is None else labelled_rows(path, columns, rows)
-    yield from some(found, path, "text with a label")
+    found = (
+        read_labelled_records(path, columns) if rows is None else labelled_rows(path, columns, rows)
+    )
+    yield from require_some(found, path, "text with a label")
 
 
-def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
+def require_some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
     """All that is found, if anything is."""
     first = next(found, None)
     if first is None:
@@ -103,14 +105,14 @@ def some(found: Iterator[Any], path: Path, what: str) -> Iterator[Any]:
 
 
 def tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield number, line.split("\t")
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows of a CSV file; a quoted cell may go on over several lines."""
-    reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     number = 1
     try:
         for row in reader:
@@ -233,7 +235,7 @@ def guess_columns(path: Path, rows: list[list[str]]) -> tuple[int, int, int | No
     return texts[0], label, texts[1] if len(texts) == 2 else None
 
 
-def records(path: Path, asked: Columns) -> Iterator[Labelled]:
+def read_labelled_records(path: Path, asked: Columns) -> Iterator[Labelled]:
     names = {
         what: (getattr(asked, what),) if getattr(asked, what) else NAMES[what] for what in NAMES
     }
@@ -275,10 +277,10 @@ def label_text(label: Any, path: Path, number: int) -> str:
 # ---- words with a tag each -------------------------------------------------------------------
 
 
-def tagged(path: Path) -> Iterator[Tagged]:
+def read_tagged(path: Path) -> Iterator[Tagged]:
     """Sentences of a CoNLL file (a word and its tag a line, a blank line between) or of .jsonl."""
-    found = tagged_records(path) if kind_of(path) in formats() else conll_sentences(path)
-    yield from some(found, path, "sentence with tags")
+    found = tagged_records(path) if kind_of(path) in find_formats() else conll_sentences(path)
+    yield from require_some(found, path, "sentence with tags")
 
 
 def conll_sentences(path: Path) -> Iterator[Tagged]:
@@ -286,7 +288,7 @@ def conll_sentences(path: Path) -> Iterator[Tagged]:
     words: list[str] = []
     tags: list[str] = []
     start = 0
-    for number, line in enumerate(chain(lines(path), [""]), start=1):
+    for number, line in enumerate(chain(read_lines(path), [""]), start=1):
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or cells[0] == "-DOCSTART-":
             if words:

@@ -22,7 +22,7 @@ S = TypeVar("S", bound=Sequence[Any])
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 
 
-def files(path: Path) -> tuple[Path, Path]:
+def shard_files(path: Path) -> tuple[Path, Path]:
     """corpus/train -> corpus/train.tokens.npy and corpus/train.ends.npy"""
     return path.with_name(f"{path.name}.tokens.npy"), path.with_name(f"{path.name}.ends.npy")
 
@@ -40,10 +40,10 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
         raise ValueError(f"a shard's vocabulary has 1 to {2**32} numbers, got {size}")
     kind: Any = np.uint16 if size <= 2**16 else np.uint32
     path.parent.mkdir(parents=True, exist_ok=True)
-    final = files(path)
+    final = shard_files(path)
     partial = [file.with_name(f"{file.name}.{os.getpid()}.part") for file in final]
     try:
-        with growing(partial[0], kind) as tokens, growing(partial[1], np.int64) as ends:
+        with open_growing(partial[0], kind) as tokens, open_growing(partial[1], np.int64) as ends:
             last, number = 0, 0
             for some in in_chunks(sequences):
                 lengths = np.fromiter(map(len, some), np.int64, len(some))
@@ -62,24 +62,24 @@ def write_shard(path: Path, sequences: Iterable[Sequence[int]], size: int) -> No
 
 
 @contextmanager
-def growing(path: Path, kind: type[np.generic]) -> Iterator[BinaryIO]:
+def open_growing(path: Path, kind: type[np.generic]) -> Iterator[BinaryIO]:
     """A file of one row of numbers whose count is written into its head at the end.
 
     numpy leaves room in the head for the largest count there can be.
     """
     with path.open("wb") as file:
-        head(file, kind, 0)
+        write_head(file, kind, 0)
         start = file.tell()
         yield file
         count = (file.tell() - start) // np.dtype(kind).itemsize
         file.seek(0)
-        head(file, kind, count)
+        write_head(file, kind, count)
         assert file.tell() == start
         file.flush()
         os.fsync(file.fileno())
 
 
-def head(file: BinaryIO, kind: type[np.generic], count: int) -> None:
+def write_head(file: BinaryIO, kind: type[np.generic], count: int) -> None:
     description = npy.dtype_to_descr(np.dtype(kind))
     npy.write_array_header_1_0(
         file, {"descr": description, "fortran_order": False, "shape": (count,)}
@@ -115,12 +115,12 @@ class Shard:
     """Sequences of ids: `shard[i]` is a view into the file, read from disk when it is looked at."""
 
     def __init__(self, path: Path):
-        tokens, ends = files(path)
+        tokens, ends = shard_files(path)
         for file in (ends, tokens):
             if not file.is_file():
                 raise ValueError(f"there is no shard {path}: {file.name} is missing; write it")
-        self.ends = mapped(ends, [np.int64])
-        self.tokens: Ids = mapped(tokens, [np.uint16, np.uint32])
+        self.ends = map_file(ends, [np.int64])
+        self.tokens: Ids = map_file(tokens, [np.uint16, np.uint32])
         total = int(self.ends[-1]) if len(self.ends) else 0
         if total != len(self.tokens):
             raise ValueError(
@@ -143,7 +143,7 @@ class Shard:
         return np.diff(self.ends, prepend=0)
 
 
-def mapped(path: Path, kinds: Sequence[type[np.generic]]) -> NDArray[Any]:
+def map_file(path: Path, kinds: Sequence[type[np.generic]]) -> NDArray[Any]:
     """A row of numbers that stays on disk; anything else is refused."""
     names = " or ".join(np.dtype(kind).name for kind in kinds)
     try:

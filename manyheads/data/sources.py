@@ -39,10 +39,10 @@ def files_below(path: Path, wanted: Callable[[Path], bool]) -> list[Path]:
     return [file for file in below if wanted(file.relative_to(path)) and file.is_file()]
 
 
-def lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file; only a newline ends one, so that U+2028 stays inside."""
     for number, raw in enumerate(raw_lines(path), start=1):
-        yield decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
+        yield decode_line(raw.removesuffix(b"\n").removesuffix(b"\r"), path, number)
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
@@ -61,7 +61,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         raise FileNotFoundError(f"there is no file {path}") from None
 
 
-def decoded(raw: bytes, path: Path, number: int) -> str:
+def decode_line(raw: bytes, path: Path, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def decoded(raw: bytes, path: Path, number: int) -> str:
         ) from None
 
 
-def whole(text: str, where: str) -> str:
+def require_utf8(text: str, where: str) -> str:
     """The text, if it can be written as UTF-8."""
     try:
         text.encode()
@@ -81,32 +81,34 @@ def whole(text: str, where: str) -> str:
     return text
 
 
-def aligned(source: Path, target: Path) -> Iterator[Example]:
+def read_aligned(source: Path, target: Path) -> Iterator[Example]:
     """Line i of one file with line i of the other; files that do not match are refused."""
     nothing = object()
-    both = zip_longest(lines(source), lines(target), fillvalue=nothing)
+    both = zip_longest(read_lines(source), read_lines(target), fillvalue=nothing)
     for number, (one, other) in enumerate(both, start=1):
         if one is nothing or other is nothing:
-            raise ValueError(misaligned(source, target, number))
+            raise ValueError(describe_misaligned(source, target, number))
         yield Example(str(one), str(other), number)
 
 
-def misaligned(source: Path, target: Path, number: int) -> str:
+def describe_misaligned(source: Path, target: Path, number: int) -> str:
     """Both counts, and the first place that looks wrong: often long before the shorter one ends."""
-    counts = [sum(1 for _ in lines(path)) for path in (source, target)]
+    counts = [sum(1 for _ in read_lines(path)) for path in (source, target)]
     sentence = (
         f"{source} has {counts[0]} lines and {target} {counts[1]}, but line i of one is the "
         f"translation of line i of the other; line {number} has no partner"
     )
-    for place, (one, other) in enumerate(zip(lines(source), lines(target), strict=False), start=1):
+    for place, (one, other) in enumerate(
+        zip(read_lines(source), read_lines(target), strict=False), start=1
+    ):
         if bool(one.strip()) != bool(other.strip()):
             return f"{sentence}, and line {place} is empty in only one of them"
     return sentence
 
 
-def columns(path: Path) -> Iterator[Example]:
+def read_columns(path: Path) -> Iterator[Example]:
     """A source and a target on each line with a tab between: what follows a second tab is left."""
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t")
         if len(cells) < 2:
             raise ValueError(
@@ -122,24 +124,24 @@ def kind_of(path: Path) -> str:
 
 def json_lines(path: Path) -> Records:
     """The JSON object on each line, with the line's number."""
-    yield from parsed(lines(path), path)
+    yield from parse_records(read_lines(path), path)
 
 
 GROUP = "manyheads.formats"  # of entry points: ending = "module:function", for files from elsewhere
 FORMATS: dict[str, Callable[[Path], Records]] = {".jsonl": json_lines}
 
 
-def formats() -> dict[str, Callable[[Path], Records]]:
+def find_formats() -> dict[str, Callable[[Path], Records]]:
     """How files of records are read, by their ending: those here, and those installed beside."""
     return {f".{point.name}": point.load() for point in entry_points(group=GROUP)} | FORMATS
 
 
 def read_records(path: Path) -> Records:
     """By the file's ending; a JSON object a line where it says nothing."""
-    yield from formats().get(kind_of(path), json_lines)(path)
+    yield from find_formats().get(kind_of(path), json_lines)(path)
 
 
-def parsed(texts: Iterable[str], path: Path) -> Records:
+def parse_records(texts: Iterable[str], path: Path) -> Records:
     for number, line in enumerate(texts, start=1):
         if not line.strip():
             continue
@@ -148,7 +150,7 @@ def parsed(texts: Iterable[str], path: Path) -> Records:
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}:{number}:{error.colno}: not JSON: {error.msg}") from None
         if "\\ud" in line.lower():  # written out, half of a pair may stand alone
-            whole(json.dumps(record, ensure_ascii=False), f"{path}:{number}")
+            require_utf8(json.dumps(record, ensure_ascii=False), f"{path}:{number}")
         if not isinstance(record, dict):
             raise ValueError(
                 f"{path}:{number}: a JSON object was asked for, got a {type(record).__name__}"

@@ -25,7 +25,7 @@ SHARED = 8  # rows that a batch keeps at least, where it has them: several devic
 Read: TypeAlias = Callable[[Ints, Ints], Ints]  # places of a shard and tables -> numbers
 
 
-def framed(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
+def frame_documents(texts: Iterable[str], codec: Text) -> Iterator[list[int]]:
     """Each document as numbers, from its start to its stop: what a shard of them holds."""
     special = codec.special_tokens
     for some in in_chunks(texts):
@@ -122,7 +122,7 @@ class Windows:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def planned(self, offsets: Ints, epoch: int) -> list[Rows]:
-        cut = pieces(self.documents.ends, self.context, offsets)
+        cut = cut_pieces(self.documents.ends, self.context, offsets)
         return self.batched(*cut, np.zeros(len(cut[0]), np.int64), epoch)
 
     def whole(self) -> list[Rows]:
@@ -177,11 +177,11 @@ class Windows:
         width, sizes = int(rows.lengths.max(initial=1)), None
         if isinstance(self.plan, Packing):
             (width,), sizes = self.plan.widths, rows.counts.tolist()
-        ids, wanted = placed(self.read, rows, width, self.pad)
+        ids, wanted = place_pieces(self.read, rows, width, self.pad)
         return Batch(lay_out(ids, rows.lengths, sizes, self.longest), wanted)
 
 
-def pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
+def cut_pieces(ends: Ints, context: int, offsets: Ints) -> tuple[Ints, Ints]:
     """Where the pieces of documents begin, and how many tokens of each are read.
 
     One that is longer than the context begins with a piece as long as its offset, if that is not 0.
@@ -206,7 +206,7 @@ def side_by_side(read: Read, rows: Rows, context: int) -> Batch:
     return Batch(Tokens(ids, line(context)), wanted)
 
 
-def placed(read: Read, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
+def place_pieces(read: Read, rows: Rows, width: int, pad: int) -> tuple[Tensor, Tensor]:
     """What is read and what is wanted, each (R, width): all pieces are copied at once."""
     row_of, lengths = rows.row_of(), rows.lengths
     starts = within_rows(lengths, row_of) + row_of * width

@@ -114,7 +114,7 @@ class LookupDraft:
             yield ids[-beat], same / (same + other)
         yield from self.known.table.look_up(self.parts, ids)
         for table in (self.read, self.known.written):
-            if (found := likeliest(table, ids)) is not None:
+            if (found := find_likeliest(table, ids)) is not None:
                 yield found
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
@@ -133,7 +133,7 @@ def learn_from(table: Followed, ids: Sequence[int], begin: int) -> None:
                 after[ids[end]] = after.get(ids[end], 0) + 1
 
 
-def likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
+def find_likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
     """The token that followed the longest known end of these, and how likely it is: a few times
     are no proof, and longer ends are better ones."""
     for order in ORDERS:

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyheads.attention.cache import Static
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, line
-from manyheads.devices import sharing, using, work_of
+from manyheads.devices import choose_threads, use_threads, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
 
@@ -98,7 +98,7 @@ class CachedStep:
 
     def run(self, tokens: Tokens, new: int = 1) -> Tensor:
         """The decoder's logits, with so many tokens more in its cache."""
-        with using(sharing(self.work, tokens.ids)):
+        with use_threads(choose_threads(self.work, tokens.ids)):
             logits: Tensor = self.decoder(tokens, self.memory, self.cache)
         self.length += new  # only now: a step that was refused has read nothing
         return logits

@@ -85,10 +85,10 @@ class Drawing(Picture):
         mapped = isinstance(self.places, Grid) and len(self.places.axes) > 1
         figure, axes = figure_of(2 if mapped else 1)
         figure.suptitle(self.title, fontsize=10)
-        panel(axes[0], self.allowed.float(), "keys", "queries")
+        draw_panel(axes[0], self.allowed.float(), "keys", "queries")
         if mapped:
             assert isinstance(self.places, Grid)
-            panel(axes[1], view_of(self.allowed[self.query], self.places), "columns", "rows")
+            draw_panel(axes[1], view_of(self.allowed[self.query], self.places), "columns", "rows")
             axes[1].plot(self.spot[1], self.spot[0], marker="D", color="tab:red", markersize=8)
             axes[1].set_title(f"what token {self.query} may see", fontsize=9)
         return figure
@@ -102,13 +102,13 @@ def draw(pattern: Pattern, places: Places, query: int | None = None) -> Drawing:
         )
     if not 0 < len(places) <= MOST:
         raise ValueError(f"a drawing holds {MOST} tokens at most, got {len(places)}")
-    query = middle(places) if query is None else query
+    query = find_middle(places) if query is None else query
     if not 0 <= query < len(places):
         raise ValueError(f"tokens are numbered 0 to {len(places) - 1}, token {query} was asked for")
     return Drawing(pattern, places, query)
 
 
-def middle(places: Places) -> int:
+def find_middle(places: Places) -> int:
     """The token nearest the centre."""
     if not places.axes:
         return 0
@@ -150,8 +150,10 @@ class AttentionMap(Picture):
             figure.supxlabel(glyphs.note, fontsize=6)
         keys, queries = ([glyphs.shown(one) for one in side] for side in (self.keys, self.queries))
         for number, (axis, weights) in enumerate(zip(axes, self.weights, strict=True)):
-            panel(axis, weights, "", "")
-            axis.set_xticks(range(len(keys)), keys, fontsize=7, rotation=slant(keys), **plain)
+            draw_panel(axis, weights, "", "")
+            axis.set_xticks(
+                range(len(keys)), keys, fontsize=7, rotation=choose_slant(keys), **plain
+            )
             axis.set_yticks(range(len(queries)), queries, fontsize=7, **plain)
             axis.set_title(f"head {number}", fontsize=9)
         return figure
@@ -201,7 +203,7 @@ def shade(share: float) -> str:
     return SHADES[min(len(SHADES) - 1, int(share * (len(SHADES) - 1) + 0.999))]
 
 
-def slant(labels: Sequence[str]) -> int:
+def choose_slant(labels: Sequence[str]) -> int:
     """Words side by side would run into each other."""
     return 45 if max(map(len, labels)) > 2 else 0
 
@@ -239,7 +241,7 @@ def figure_of(panels: int) -> tuple[Figure, list[Any]]:
     return figure, axes[:panels]
 
 
-def panel(axis: Any, values: Tensor, across: str, down: str) -> None:
+def draw_panel(axis: Any, values: Tensor, across: str, down: str) -> None:
     axis.imshow(values.tolist(), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     axis.set_xlabel(across)
     axis.set_ylabel(down)

@@ -35,19 +35,19 @@ def glyphs_for(texts: Iterable[str]) -> Glyphs:
 
     families = FontProperties().get_family()
     missing = {ord(sign) for text in texts for sign in text if sign != "\n"}
-    missing -= characters(findfont(FontProperties()))
+    missing -= characters_of_font(findfont(FontProperties()))
     upright = [font for font in fontManager.ttflist if font.style == "normal"]
     for font in sorted(upright, key=lambda font: (font.weight != 400, font.name, font.fname)):
         if not missing:
             break
         if NOTHING_IN_IT not in font.name and font.name not in families:
-            found = missing & characters(font.fname)
+            found = missing & characters_of_font(font.fname)
             families, missing = families + [font.name] * bool(found), missing - found
     return Glyphs(families, {code: f" U+{code:04X}" for code in missing})
 
 
 @cache
-def characters(path: str) -> frozenset[int]:
+def characters_of_font(path: str) -> frozenset[int]:
     """That a font has; none where it cannot be read."""
     from matplotlib.ft2font import FT2Font
 

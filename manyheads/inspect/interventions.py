@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.kernels import Edit, Edited, Work
-from manyheads.inspect.record import attentions_of, owners_of_kernels, wrapping
+from manyheads.inspect.record import attentions_of, owners_of_kernels, wrap_kernels
 
 By = Literal["zero", "mean"]
 
@@ -130,7 +130,7 @@ def intervening(network: nn.Module, edits: Sequence[Intervention | EachOff]) -> 
             check_head(names, edit.layer, edit.head)
         if not isinstance(edit, Forced | Forbidden):
             by_layer.setdefault(names[edit.layer][0], []).append(edit)
-    with wrapping(network, lambda kernel: Edited(kernel, by_layer)):
+    with wrap_kernels(network, lambda kernel: Edited(kernel, by_layer)):
         yield
 
 

@@ -27,12 +27,12 @@ def recording(model: nn.Module) -> Iterator[list[Seen]]:
         recorder.seen = seen
         return recorder
 
-    with wrapping(model, record):
+    with wrap_kernels(model, record):
         yield seen
 
 
 @contextmanager
-def wrapping(model: nn.Module, wrap: Callable[[Kernel], Recorded | Edited]) -> Iterator[None]:
+def wrap_kernels(model: nn.Module, wrap: Callable[[Kernel], Recorded | Edited]) -> Iterator[None]:
     """Inside, every kernel of the model is wrapped, and told which layer it works for."""
     with ExitStack() as undo:
         for name, owner in owners_of_kernels(model).items():
@@ -41,7 +41,7 @@ def wrapping(model: nn.Module, wrap: Callable[[Kernel], Recorded | Edited]) -> I
             undo.callback(setattr, owner, "kernel", owner.kernel)
             owner.kernel = wrapped
             for layer, attention in attentions_of(name, owner):
-                hook = attention.register_forward_pre_hook(naming(wrapped, layer))
+                hook = attention.register_forward_pre_hook(name_layer(wrapped, layer))
                 undo.callback(hook.remove)
         yield
 
@@ -56,7 +56,7 @@ def attentions_of(name: str, owner: nn.Module) -> Iterator[tuple[str, Attention]
             yield ".".join(filter(None, (name, inner.removesuffix(".part")))), attention
 
 
-def naming(wrapped: Recorded | Edited, layer: str) -> Any:
+def name_layer(wrapped: Recorded | Edited, layer: str) -> Any:
     def before(module: nn.Module, arguments: Any) -> None:
         wrapped.layer = layer
 

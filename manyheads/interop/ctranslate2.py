@@ -18,7 +18,7 @@ from torch import Tensor
 from manyheads.attention.places import line
 from manyheads.codecs.text import Text
 from manyheads.interop.exports import Exporter, require, save_codecs
-from manyheads.interop.parity import Runtime, largest_apart, token_mask, worst
+from manyheads.interop.parity import Runtime, find_worst, largest_apart, token_mask
 from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.layers import Sublayer
 from manyheads.modules.positions import RotaryValue
@@ -307,7 +307,7 @@ class Translating(CTranslate2Runtime):
         wanted = [[self.names[1][i] for i in target] for target in targets]
         found = self.library.score_batch(self.sources(rows), wanted)
         ours = self.model.network(*self.batch(rows)).log_softmax(-1)
-        return worst(
+        return find_worst(
             (logs[begun - 1 + i, token] - one.log_probs[i]).abs().item()
             for logs, target, one in zip(ours, targets, found, strict=True)
             for i, token in enumerate([*target, special.eos])

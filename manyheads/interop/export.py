@@ -12,7 +12,7 @@ from manyheads.interop.exports import Exporter
 from manyheads.interop.huggingface.exporter import HuggingFace
 from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import Parity
-from manyheads.tasks.portable import portable
+from manyheads.tasks.portable import require_portable
 
 GROUP = "manyheads.exporters"  # of entry points: name = "module:class", for formats from elsewhere
 EXPORTERS: dict[str, Exporter] = {
@@ -50,7 +50,7 @@ def export(
     if quantization and not formats[to].quantizes:
         able = " and ".join(name for name, each in formats.items() if each.quantizes)
         raise ValueError(f"--quantization is for {able}, {to} was asked for")
-    described = portable(model)
+    described = require_portable(model)
     described.network.cpu().float()
     formats[to].export(described, folder, quantization)
     return formats[to].compare(described, folder, texts)

@@ -12,7 +12,7 @@ from manyheads.interop.exports import save_codecs
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.huggingface.kept import keep_output
 from manyheads.models import load
-from manyheads.tasks.portable import portable
+from manyheads.tasks.portable import require_portable
 from manyheads.tasks.table import find_task
 from manyheads.training.files import write_tensors, write_text
 from manyheads.training.run import RECIPE, WEIGHTS, Run
@@ -26,7 +26,7 @@ def import_folder(
     What its own library makes of a few texts is kept beside it, where that library is installed.
     """
     run = Run(out)
-    with run.created():
+    with run.make_folder():
         model, weights, notes = read_folder(folder)
         write_tensors(run / WEIGHTS, weights, {"imported": str(folder)})
         del weights  # a run loads its own
@@ -38,5 +38,5 @@ def import_folder(
         if find_spec("transformers") is None:
             tell("not compared with its own library: transformers is not installed")
         else:
-            tell(keep_output(folder, portable(load(run.folder, "cpu")), run.folder, TEXTS))
+            tell(keep_output(folder, require_portable(load(run.folder, "cpu")), run.folder, TEXTS))
     return model.kind

@@ -54,7 +54,7 @@ class Runtime(ABC):
         found = [largest_apart(ours, theirs, mask)]
         if self.model.writes:
             found.append(largest_apart(ours.log_softmax(-1), theirs.log_softmax(-1), mask))
-        return worst(found)
+        return find_worst(found)
 
 
 @torch.no_grad()
@@ -66,10 +66,10 @@ def compare(runtime: Runtime, rows: Sequence[Row], longest: int = TOKENS) -> Par
         if model.writes:
             ours, theirs = model.write(some, longest), runtime.write(some, longest)
             different += sum(a != b for a, b in zip(ours, theirs, strict=True))
-    return Parity(worst(largest), different, len(rows), runtime.by)
+    return Parity(find_worst(largest), different, len(rows), runtime.by)
 
 
-def worst(differences: Iterable[float]) -> float:
+def find_worst(differences: Iterable[float]) -> float:
     """The largest; NaN where one of them is, which is larger than nothing and so passed over."""
     each = list(differences)
     return next((one for one in each if math.isnan(one)), max(each))

@@ -21,7 +21,14 @@ from manyheads.attention.places import line
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
 from manyheads.lab.training import Batch, fit, make_batches, random_words
 from manyheads.metrics.bleu import bleu
@@ -112,7 +119,7 @@ class Bottleneck(Experiment):
             {
                 "the decoder sees": kind,
                 **{
-                    f"BLEU, {length} words": format_spread(pick(seeds, kind, "bleu", i), 1)
+                    f"BLEU, {length} words": format_spread(pick_values(seeds, kind, "bleu", i), 1)
                     for i, length in enumerate(self.lengths)
                 },
             }
@@ -138,7 +145,7 @@ class Bottleneck(Experiment):
         figure, axes = make_figure("a", (7, 4.2))
         axis = axes["a"]
         for number, kind in enumerate(KINDS):
-            draw_curve(axis, self.lengths, pick(seeds, kind, "bleu"), kind, number)
+            draw_curve(axis, self.lengths, pick_values(seeds, kind, "bleu"), kind, number)
         label_axes(axis, "what the decoder sees of the source", "words of a sentence", "BLEU")
         axis.set_ylim(0, 102)
         add_legend_below(figure, axis, 3)

@@ -23,7 +23,7 @@ from manyheads.attention.kernels import plan
 from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Pairs, line
-from manyheads.lab.experiment import Claim, Experiment, Numbers, pick
+from manyheads.lab.experiment import Claim, Experiment, Numbers, pick_values
 from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
 from manyheads.modules.convolutional import Gated
 from manyheads.modules.recurrent import cells_of
@@ -103,7 +103,7 @@ class Cost(Experiment):
 
     def best(self, seeds: Sequence[Numbers], name: str) -> list[float]:
         """Milliseconds at each length, the best of all seeds."""
-        return [min(each) for each in zip(*pick(seeds, name, "ms"), strict=True)]
+        return [min(each) for each in zip(*pick_values(seeds, name, "ms"), strict=True)]
 
     def crossing(self, seeds: Sequence[Numbers], one: str, other: str) -> str:
         """The length from which the first is slower for good, between those measured."""
@@ -157,7 +157,7 @@ class Cost(Experiment):
         )
         for axis, (key, title, unit) in zip(axes.values(), panels, strict=True):
             for number, name in enumerate(LAYERS):
-                draw_curve(axis, self.lengths, pick(seeds, name, key), name, number)
+                draw_curve(axis, self.lengths, pick_values(seeds, name, key), name, number)
             axis.axvline(self.width, color="#777777", linestyle=":", label="length = width")
             label_axes(axis, title, "tokens n", unit)
             axis.set_xscale("log", base=2)

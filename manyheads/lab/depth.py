@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
 from manyheads.lab.training import earlier_loss, fit, make_batches, mean_of_last, random_words
 from manyheads.modules.build import build_classifier
@@ -117,12 +124,12 @@ class Depth(Experiment):
                 "stack": name,
                 **{
                     f"gradient, {self.depths[at]} layers": format_power(
-                        pick(seeds, name, "gradient", at)
+                        pick_values(seeds, name, "gradient", at)
                     )
                     for at in (0, -1)
                 },
                 **{
-                    f"loss, {depth} layers": format_spread(pick(seeds, name, "loss", i))
+                    f"loss, {depth} layers": format_spread(pick_values(seeds, name, "loss", i))
                     for i, depth in enumerate(self.trained)
                 },
             }
@@ -161,10 +168,10 @@ class Depth(Experiment):
         figure, axes = make_figure("abc", (12.5, 4.4))
         gradients, layers, losses = axes.values()
         for number, name in enumerate(ARRANGEMENTS):
-            draw_curve(gradients, self.depths, pick(seeds, name, "gradient"), name, number)
+            draw_curve(gradients, self.depths, pick_values(seeds, name, "gradient"), name, number)
             numbers = range(1, self.depths[-1] + 1)
-            draw_curve(layers, numbers, pick(seeds, name, "by layer"), name, number)
-            draw_curve(losses, self.trained, pick(seeds, name, "loss"), name, number)
+            draw_curve(layers, numbers, pick_values(seeds, name, "by layer"), name, number)
+            draw_curve(losses, self.trained, pick_values(seeds, name, "loss"), name, number)
         label_axes(gradients, "gradient of the first layer, start", "layers of the stack", "norm")
         label_axes(layers, f"gradients in {self.depths[-1]} layers, start", "layer", "norm")
         label_axes(losses, f"after {self.steps} steps", "layers of the stack", "loss, nats a word")

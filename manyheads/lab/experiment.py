@@ -55,7 +55,7 @@ class Experiment:
         return " ".join([*parts, self.limits]).strip()
 
 
-def pick(seeds: Sequence[Numbers], *keys: str | int) -> list[Any]:
+def pick_values(seeds: Sequence[Numbers], *keys: str | int) -> list[Any]:
     """The value below these keys, of every seed; in a list a key is a number."""
     found: list[Any] = [*seeds]
     for key in keys:
@@ -64,7 +64,7 @@ def pick(seeds: Sequence[Numbers], *keys: str | int) -> list[Any]:
 
 
 def mean_of_seeds(seeds: Sequence[Numbers], *keys: str | int) -> float:
-    return fmean(pick(seeds, *keys))
+    return fmean(pick_values(seeds, *keys))
 
 
 def format_spread(values: Sequence[float], digits: int = 2) -> str:

@@ -18,7 +18,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.attention.kernels import KERNELS
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
 from manyheads.lab.training import (
     earlier_loss,
@@ -103,9 +110,9 @@ class Heads(Experiment):
             {
                 "heads": name,
                 "operations": f"{seeds[0][name]['operations'] / 1e6:.1f} M",
-                "loss of a word": format_spread(pick(seeds, name, "loss")),
+                "loss of a word": format_spread(pick_values(seeds, name, "loss")),
                 f"right (chance {1 / self.words:.2f})": format_spread(
-                    pick(seeds, name, "accuracy")
+                    pick_values(seeds, name, "accuracy")
                 ),
             }
             for name in seeds[0]
@@ -135,9 +142,9 @@ class Heads(Experiment):
         steps = range(0, self.steps, max(1, self.steps // 50))
         for number, name in enumerate(seeds[0]):
             told = f"{name} head{'s' if name != '1' else ''}"
-            draw_curve(curves, steps, pick(seeds, name, "losses"), told, number)
+            draw_curve(curves, steps, pick_values(seeds, name, "losses"), told, number)
             far = range(1, self.lookups + 1)
-            draw_curve(bars, far, pick(seeds, name, "by distance"), told, number)
+            draw_curve(bars, far, pick_values(seeds, name, "by distance"), told, number)
         curves.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
         label_axes(curves, "loss", "training step", "nats a word")
         label_axes(bars, "words said right", "places before", "share right")

@@ -23,14 +23,21 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.parallel.config import PARALLEL
-from manyheads.tasks.seq2seq.parallel.mask_predict import MaskPredictNetwork, ranks
+from manyheads.tasks.seq2seq.parallel.mask_predict import MaskPredictNetwork, rank_in_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,7 +168,7 @@ class Multimodality(Experiment):
             drawn = torch.multinomial(likely.exp().flatten(0, 1), 1).view(source.shape)
             own = likely.gather(2, drawn[..., None])[..., 0]
             ids, logs = torch.where(hidden, drawn, ids), torch.where(hidden, own, logs)
-            hidden = ranks(logs) < self.length * (passes - number) // passes
+            hidden = rank_in_row(logs) < self.length * (passes - number) // passes
             ids = ids.masked_fill(hidden, network.mask)
         return ids
 
@@ -169,10 +176,20 @@ class Multimodality(Experiment):
 
     def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
         title = "good translations"
-        rows = [{"written": AR, "passes": str(self.length), title: format_spread(pick(seeds, AR))}]
+        rows = [
+            {
+                "written": AR,
+                "passes": str(self.length),
+                title: format_spread(pick_values(seeds, AR)),
+            }
+        ]
         for name in (RAW, DISTILLED):
             rows += [
-                {"written": name, "passes": str(n), title: format_spread(pick(seeds, name, i))}
+                {
+                    "written": name,
+                    "passes": str(n),
+                    title: format_spread(pick_values(seeds, name, i)),
+                }
                 for i, n in enumerate(self.passes)
             ]
         return rows
@@ -196,7 +213,7 @@ class Multimodality(Experiment):
     def figure(self, seeds: Sequence[Numbers]) -> Figure:
         figure, axes = make_figure("labc", (11, 4.2), width_ratios=[1.6, 1, 1, 1])
         for number, name in enumerate((RAW, DISTILLED)):
-            draw_curve(axes["l"], self.passes, pick(seeds, name), name, number)
+            draw_curve(axes["l"], self.passes, pick_values(seeds, name), name, number)
         axes["l"].axhline(
             mean_of_seeds(seeds, AR), color="#228833", linestyle="--", label=f"{AR}, {self.length}"
         )

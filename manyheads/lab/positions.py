@@ -16,7 +16,14 @@ import torch
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
 from manyheads.lab.training import earlier_loss, earlier_right, fit, make_batches, random_words
 from manyheads.modules.build import build_classifier
@@ -115,7 +122,7 @@ class Positions(Experiment):
             {
                 "position": name,
                 **{
-                    f"{length} words": format_spread(pick(seeds, name, "accuracy", i))
+                    f"{length} words": format_spread(pick_values(seeds, name, "accuracy", i))
                     for i, length in enumerate(self.lengths)
                 },
             }
@@ -162,8 +169,8 @@ class Positions(Experiment):
         tried, learned = axes["t"], axes["l"]
         steps = range(0, self.steps, max(1, self.steps // 50))
         for number, name in enumerate(self.positions):
-            draw_curve(tried, self.lengths, pick(seeds, name, "accuracy"), name, number)
-            draw_curve(learned, steps, pick(seeds, name, "losses"), name, number)
+            draw_curve(tried, self.lengths, pick_values(seeds, name, "accuracy"), name, number)
+            draw_curve(learned, steps, pick_values(seeds, name, "losses"), name, number)
         tried.axvline(self.length, color="#777777", linestyle=":", label="longest learned from")
         label_axes(tried, "beyond the length learned", "words of a sentence", "share right")
         label_axes(learned, "learning", "training step", "loss, nats a word")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from manyheads import __version__
-from manyheads.devices import said, using
+from manyheads.devices import threads_are_set, use_threads
 from manyheads.lab.table import EXPERIMENTS, find_experiment
 from manyheads.metrics.report import format_table
 from manyheads.training.files import write_text
@@ -44,7 +44,7 @@ def run_experiment(
     measured = dict[str, Any]()
     began, busy = time.perf_counter(), time.process_time()
     # Small networks: several threads would wait for each other, unless a person wants them.
-    with using(torch.get_num_threads() if said() else 1):
+    with use_threads(torch.get_num_threads() if threads_are_set() else 1):
         machine = describe_machine()
         for number in range(seed, seed + seeds):
             measured[str(number)] = round_numbers(experiment.measure(number))

@@ -26,7 +26,7 @@ from manyheads.lab.experiment import (
     Numbers,
     format_spread,
     mean_of_seeds,
-    pick,
+    pick_values,
 )
 from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
 from manyheads.lab.training import fit, make_batches, mean_of_last, random_words
@@ -136,12 +136,12 @@ class Residuals(Experiment):
             {
                 "network": case,
                 f"position read from layer {PROBED}": format_spread(
-                    pick(seeds, case, "probe", PROBED)
+                    pick_values(seeds, case, "probe", PROBED)
                 ),
                 f"mass near the diagonal (uniform {uniform:.2f})": format_spread(
-                    pick(seeds, case, "mass")
+                    pick_values(seeds, case, "mass")
                 ),
-                "loss of a word": format_spread(pick(seeds, case, "loss")),
+                "loss of a word": format_spread(pick_values(seeds, case, "loss")),
             }
             for case in CASES
         ]
@@ -188,9 +188,9 @@ class Residuals(Experiment):
         for panel, case in zip("abcd", CASES, strict=True):
             draw_map(axes[panel], seeds[0][case]["map"], case, "read", "written", most=0.5)
         for number, case in enumerate(CASES):
-            draw_curve(left, range(self.depth + 1), pick(seeds, case, "probe"), case, number)
+            draw_curve(left, range(self.depth + 1), pick_values(seeds, case, "probe"), case, number)
             layers = range(1, self.depth + 1)
-            draw_curve(right, layers, pick(seeds, case, "mass_by_layer"), case, number)
+            draw_curve(right, layers, pick_values(seeds, case, "mass_by_layer"), case, number)
         label_axes(left, "position read from the encoder", "layer", "share of places right")
         label_axes(right, "cross-attention near the diagonal", "layer", "mass")
         add_legend_below(figure, left, 4)

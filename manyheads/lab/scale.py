@@ -17,7 +17,14 @@ import torch
 
 from manyheads.attention.layer import Attention
 from manyheads.attention.scores import Dot, ScaledDot
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
 from manyheads.lab.training import Batch, fit, make_batches, recall_batch
 from manyheads.lab.weights import recall_accuracy, recall_loss
@@ -75,8 +82,8 @@ class Scale(Experiment):
         fit(network, recall_loss, learned, self.learning_rate, watch=watch)
         watch(0)
         return {
-            **{f"start {key}": pick(begins, key) for key in begins[0]},
-            **{key: pick(seen, key) for key in seen[0]},
+            **{f"start {key}": pick_values(begins, key) for key in begins[0]},
+            **{key: pick_values(seen, key) for key in seen[0]},
         }
 
     def draw_lists(self, generator: torch.Generator) -> Batch:
@@ -100,14 +107,14 @@ class Scale(Experiment):
                 "score": name,
                 **{
                     f"entropy at the start, d = {width}": format_spread(
-                        pick(seeds, name, "start entropy", i)
+                        pick_values(seeds, name, "start entropy", i)
                     )
                     for i, width in numbered
                 },
                 f"right after {self.steps // 2} steps": format_spread(
-                    pick(seeds, name, "accuracy", self.middle)
+                    pick_values(seeds, name, "accuracy", self.middle)
                 ),
-                f"after {self.steps}": format_spread(pick(seeds, name, "accuracy", -1)),
+                f"after {self.steps}": format_spread(pick_values(seeds, name, "accuracy", -1)),
             }
             for name in SCORES
         ]
@@ -165,7 +172,7 @@ class Scale(Experiment):
         )
         for axis, across, key, title in panels:
             for number, name in enumerate(SCORES):
-                draw_curve(axis, across, pick(seeds, name, key), name, number)
+                draw_curve(axis, across, pick_values(seeds, name, key), name, number)
             wide = across is self.widths
             label_axes(
                 axis,

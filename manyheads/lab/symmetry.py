@@ -24,7 +24,14 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.config import TransformerConfig
@@ -126,9 +133,9 @@ class Symmetry(Experiment):
         return [
             {
                 "attention": name,
-                "bits a pixel, right half": format_spread(pick(seeds, name, "right")),
-                edge: format_spread(pick(seeds, name, "bits", -1)),
-                "drawn pixels that mirror": format_spread(pick(seeds, name, "mirrored")),
+                "bits a pixel, right half": format_spread(pick_values(seeds, name, "right")),
+                edge: format_spread(pick_values(seeds, name, "bits", -1)),
+                "drawn pixels that mirror": format_spread(pick_values(seeds, name, "mirrored")),
             }
             for name in PATTERNS
         ]
@@ -156,7 +163,7 @@ class Symmetry(Experiment):
         figure, axes = make_figure("la;lb;lc", (9.5, 4.8), width_ratios=[1.5, 1])
         places = range(1, self.columns + 1)
         for number, (panel, name) in enumerate(zip("abc", PATTERNS, strict=True)):
-            draw_curve(axes["l"], places, pick(seeds, name, "bits"), name, number)
+            draw_curve(axes["l"], places, pick_values(seeds, name, "bits"), name, number)
             image = seeds[0][name]["image"]
             draw_map(axes[panel], image, f"drawn, {name}", "column", "row", most=self.levels - 1)
             axes[panel].axvline(self.columns / 2 - 0.5, color="#ee6677", linewidth=1)

@@ -19,7 +19,14 @@ from torch import Tensor, nn
 
 from manyheads.attention.kernels import Plan
 from manyheads.attention.layer import Attention
-from manyheads.lab.experiment import Claim, Experiment, Numbers, format_spread, mean_of_seeds, pick
+from manyheads.lab.experiment import (
+    Claim,
+    Experiment,
+    Numbers,
+    format_spread,
+    mean_of_seeds,
+    pick_values,
+)
 from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
 from manyheads.lab.training import Batch, fit, make_batches, recall_batch
 from manyheads.modules.build import build_classifier
@@ -134,7 +141,7 @@ class Weights(Experiment):
             {
                 "mixes tokens by": kind,
                 f"right (chance {1 / self.values:.2f})": format_spread(
-                    pick(seeds, kind, "accuracy", -1)
+                    pick_values(seeds, kind, "accuracy", -1)
                 ),
                 "parameters": f"{seeds[0][kind]['parameters']:,}",
             }
@@ -156,7 +163,7 @@ class Weights(Experiment):
         left = axes["l"]
         steps = [*range(0, self.steps, self.every), self.steps]
         for number, kind in enumerate(KINDS):
-            draw_curve(left, steps, pick(seeds, kind, "accuracy"), kind, number)
+            draw_curve(left, steps, pick_values(seeds, kind, "accuracy"), kind, number)
         left.axhline(1 / self.values, color="#777777", linestyle=":", label="chance")
         label_axes(left, "values found", "training step", "share right")
         shown = [(kind, number) for kind in (ATTENTION, LINEAR) for number in range(2)]

@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from manyheads.metrics.measured import Measured, Reference, best, f1
+from manyheads.metrics.measured import Measured, Reference, best_of_references, f1
 
 SIGNATURE = "nrefs:{}|norm:squad-1.1|refs:best"
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -23,7 +23,7 @@ def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> Meas
     def agree(output: str, reference: str) -> float:
         return float(normalize_answer(output) == normalize_answer(reference))
 
-    return best(agree, outputs, references, f"exact match|{SIGNATURE}")
+    return best_of_references(agree, outputs, references, f"exact match|{SIGNATURE}")
 
 
 def word_f1(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
@@ -33,7 +33,7 @@ def word_f1(outputs: Sequence[str], references: Sequence[Reference]) -> Measured
         one, other = normalize_answer(output).split(), normalize_answer(reference).split()
         return f1((Counter(one) & Counter(other)).total(), len(one), len(other))
 
-    return best(agree, outputs, references, f"word F1|{SIGNATURE}")
+    return best_of_references(agree, outputs, references, f"word F1|{SIGNATURE}")
 
 
 def normalize_answer(answer: str) -> str:

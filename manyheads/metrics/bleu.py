@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyheads.metrics.measured import Measured, Numbers, Reference, several
+from manyheads.metrics.measured import Measured, Numbers, Reference, list_references
 
 READ = 1000  # texts that are looked at
 KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
@@ -57,7 +57,7 @@ def fitting_tokenizer(texts: Iterable[str]) -> Chosen:
         return Chosen("char", "the targets have no spaces between words: BLEU counts characters")
     if 10 * kana < han:
         return Chosen("zh", "the targets are Chinese: BLEU counts words by sacreBLEU's zh")
-    if missing("ja-mecab"):
+    if describe_missing("ja-mecab"):
         how = NEEDED["ja-mecab"][1]
         return Chosen(
             "char",
@@ -75,11 +75,11 @@ def check_tokenizer(name: str) -> None:
         raise ValueError(
             f"sacrebleu has no tokenizer {name!r}; it has {', '.join(BLEU.TOKENIZERS)}"
         )
-    if lacks := missing(name):
+    if lacks := describe_missing(name):
         raise ValueError(f"sacrebleu's tokenizer {name} needs {lacks}; char needs nothing")
 
 
-def missing(name: str) -> str:
+def describe_missing(name: str) -> str:
     """What is not here of what a tokenizer needs, in words; empty where nothing is."""
     modules, how = NEEDED.get(name, ((), ""))
     if any(importlib.util.find_spec(module) is None for module in modules):
@@ -130,7 +130,7 @@ def measure_corpus(
 ) -> Measured:
     """What sacrebleu counts for each sentence, as its own significance tests take it."""
     # One list for the first references, one for the second; None where there are fewer.
-    streams = list(zip_longest(*several(outputs, references)))
+    streams = list(zip_longest(*list_references(outputs, references)))
     counts = np.asarray(metric._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
     def finish(sums: Numbers) -> float:

@@ -55,7 +55,7 @@ def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]
             raise ValueError(
                 f"{len(output)} tags cannot be held against {len(reference)}; each word has one"
             )
-        given, wanted = spans(output), spans(reference)
+        given, wanted = tag_spans(output), tag_spans(reference)
         count[:] = len(given & wanted), len(given) + len(wanted)
 
     def finish(sums: Numbers) -> float:
@@ -64,7 +64,7 @@ def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]
     return Measured("F1|spans:exact|average:micro", counts, finish)
 
 
-def spans(tags: Sequence[str]) -> set[Span]:
+def tag_spans(tags: Sequence[str]) -> set[Span]:
     """["B-PER", "I-PER", "O", "B-LOC"] -> {("PER", 0, 2), ("LOC", 3, 4)}
 
     As conlleval reads them: a span also begins with I- where none of its type is open.
@@ -102,7 +102,7 @@ def pearson(outputs: Sequence[float], references: Sequence[float]) -> Measured:
 def spearman(outputs: Sequence[float], references: Sequence[float]) -> Measured:
     """The same of their ranks among all examples, ties sharing theirs."""
     check_counts(outputs, references)
-    return correlate(ranks(outputs), ranks(references), "spearman|ties:mean")
+    return correlate(rank_values(outputs), rank_values(references), "spearman|ties:mean")
 
 
 def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
@@ -116,7 +116,7 @@ def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
 def roc_auc(scores: Sequence[float], references: Sequence[float]) -> Measured:
     """How often what is so (1) has a higher score than what is not (0); ties count half."""
     check_counts(scores, references)
-    order, right = ranks(scores), np.asarray(references, float) > 0.5
+    order, right = rank_values(scores), np.asarray(references, float) > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
     if not positive or not negative:
         raise ValueError("an AUC needs examples of both kinds, all of these are of one")
@@ -150,7 +150,7 @@ def standardize(values: Numbers) -> Numbers:
     return apart / spread if spread > 1e-12 * np.abs(values).max() else np.zeros_like(apart)
 
 
-def ranks(values: Sequence[float]) -> NDArray[np.float64]:
+def rank_values(values: Sequence[float]) -> NDArray[np.float64]:
     """[30, 10, 30] -> [2.5, 1, 2.5]"""
     _, number, counts = np.unique(
         np.asarray(values, float), return_inverse=True, return_counts=True

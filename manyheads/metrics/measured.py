@@ -45,7 +45,7 @@ def percent(values: Sequence[float], signature: str) -> Measured:
     return Measured(signature, counts, lambda sums: 100 * sums[0] / sums[1])
 
 
-def best(
+def best_of_references(
     agree: Callable[[str, str], float],
     outputs: Sequence[str],
     references: Sequence[Reference],
@@ -55,14 +55,14 @@ def best(
 
     "ROUGE-L|nrefs:{}|f1" -> "ROUGE-L|nrefs:1|f1"
     """
-    texts = several(outputs, references)
+    texts = list_references(outputs, references)
     values = [
         max(agree(one, text) for text in row) for one, row in zip(outputs, texts, strict=True)
     ]
     return percent(values, signature.format(how_many(references)))
 
 
-def several(outputs: Sequence[str], references: Sequence[Reference]) -> list[list[str]]:
+def list_references(outputs: Sequence[str], references: Sequence[Reference]) -> list[list[str]]:
     """A list of references for each output; what cannot be measured is refused."""
     for name, texts in (("outputs", outputs), ("references", references)):
         if isinstance(texts, str):

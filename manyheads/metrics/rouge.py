@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from manyheads.metrics.measured import Measured, Reference, best, f1
+from manyheads.metrics.measured import Measured, Reference, best_of_references, f1
 
 SIGNATURE = "nrefs:{}|case:lc|tok:words|stem:no|refs:best|f1"
 
@@ -24,23 +24,23 @@ def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> 
         raise ValueError(f"ROUGE counts runs of 1 word or more, got {n}")
 
     def agree(output: str, reference: str) -> float:
-        one, other = runs(words(output), n), runs(words(reference), n)
+        one, other = count_ngrams(split_words(output), n), count_ngrams(split_words(reference), n)
         return f1((one & other).total(), one.total(), other.total())
 
-    return best(agree, outputs, references, f"ROUGE-{n}|{SIGNATURE}")
+    return best_of_references(agree, outputs, references, f"ROUGE-{n}|{SIGNATURE}")
 
 
 def rouge_l(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
     """Words shared in the same order, others between them or not."""
 
     def agree(output: str, reference: str) -> float:
-        one, other = words(output), words(reference)
+        one, other = split_words(output), split_words(reference)
         return f1(longest_common(one, other), len(one), len(other))
 
-    return best(agree, outputs, references, f"ROUGE-L|{SIGNATURE}")
+    return best_of_references(agree, outputs, references, f"ROUGE-L|{SIGNATURE}")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """ "The cat's café, 2nd floor" -> ["the", "cat", "s", "café", "2nd", "floor"]"""
     text = unicodedata.normalize("NFC", text.lower())
     return "".join(c if in_a_word(c) else " " for c in text).split()
@@ -52,7 +52,7 @@ def in_a_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LNM"
 
 
-def runs(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+def count_ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
 
 

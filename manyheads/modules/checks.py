@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from manyheads.attention.evaluate import check, evaluate
 from manyheads.attention.patterns import Lengths, Pattern, Segments
 from manyheads.attention.places import Grid, Pairs, Places
-from manyheads.modules.stack import Memory, fitting, holds_lengths
+from manyheads.modules.stack import Memory, check_states, holds_lengths
 from manyheads.modules.transformer import Embedding, Tied, Tokens, words_of
 
 # ---- what is read ----------------------------------------------------------------------------
 
 
-def embedded(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> Tensor:
+def embed_sequences(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> Tensor:
     """(B, T) -> (B, T, D), if they are sequences that a network reads in their order."""
     if not isinstance(tokens.at, Grid):
         raise ValueError(
@@ -26,7 +26,7 @@ def embedded(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> 
         )
     one_a_row(tokens.seen, network)
     x = words_of(embedding, tokens.ids, tokens.types)
-    fitting(x, tokens.at, width, "tokens")
+    check_states(x, tokens.at, width, "tokens")
     if not x.shape[1]:
         raise ValueError(f"{network} reads one token or more, none arrived")
     check(tokens.seen, Pairs(len(x), 1, tokens.at, tokens.at))
@@ -43,16 +43,16 @@ def one_a_row(seen: Pattern, network: str) -> None:
         raise ValueError(f"{network} hides nothing but padding, {seen} came; Lengths(...) would do")
 
 
-def counted(seen: Pattern, at: Places, batch: int) -> Tensor | None:
+def mask_padding(seen: Pattern, at: Places, batch: int) -> Tensor | None:
     """Which tokens are not padding, (B, T); None where all of them count."""
     if not seen.parts():
         return None
     return evaluate(seen, Pairs(batch, 1, at, at).everywhere())[:, 0, 0]
 
 
-def mean(states: Tensor, seen: Pattern, at: Places) -> Tensor:
+def mean_states(states: Tensor, seen: Pattern, at: Places) -> Tensor:
     """(B, T, D) -> (B, D), padding left out; zeros where nothing else is."""
-    counts = counted(seen, at, len(states))
+    counts = mask_padding(seen, at, len(states))
     if counts is None:
         return states.mean(1)
     weights = counts[..., None].to(states.dtype)
@@ -67,7 +67,7 @@ def looked_at(memory: Any, x: Tensor, width: int, network: str) -> Memory:
             f"this decoder looks at a Memory(states, places), {came} came; "
             "EncoderDecoder.encode makes one"
         )
-    fitting(memory.states, memory.at, width, "tokens of the memory")
+    check_states(memory.states, memory.at, width, "tokens of the memory")
     if len(memory.states) != len(x):
         raise ValueError(f"{len(x)} sequences came with the memory of {len(memory.states)}")
     one_a_row(memory.seen, network)
@@ -91,7 +91,7 @@ def goes_on(tokens: Tokens, read: int) -> None:
 # ---- what a constructor refuses --------------------------------------------------------------
 
 
-def measured(dropout: float, **measures: int) -> None:
+def check_dropout(dropout: float, **measures: int) -> None:
     for name, value in measures.items():
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"the {name} of a network is a whole number from 1 up, got {value!r}")

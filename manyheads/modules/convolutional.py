@@ -18,7 +18,14 @@ from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Pairs
 from manyheads.attention.positions import Position
-from manyheads.modules.checks import counted, embedded, goes_on, looked_at, measured, same_width
+from manyheads.modules.checks import (
+    check_dropout,
+    embed_sequences,
+    goes_on,
+    looked_at,
+    mask_padding,
+    same_width,
+)
 from manyheads.modules.layers import init_convolution, init_linear
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import SequenceNetwork, Tokens
@@ -56,7 +63,7 @@ class ConvolutionalEncoder(SequenceNetwork):
         dropout: float = 0.1,
     ):
         super().__init__()
-        checked(dilations, position, dropout, width=width, span=span)
+        check_convolution(dilations, position, dropout, width=width, span=span)
         same_width(width, embedding)
         if span % 2 == 0:
             raise ValueError(
@@ -68,9 +75,9 @@ class ConvolutionalEncoder(SequenceNetwork):
         self.blocks = nn.ModuleList(Gated(width, span, step, dropout) for step in dilations)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        x = embedded(self.embedding, tokens, self.width, "a convolutional network")
+        x = embed_sequences(self.embedding, tokens, self.width, "a convolutional network")
         x = self.dropout(self.position(x, tokens.at)).mT  # (B, D, T)
-        counts = counted(tokens.seen, tokens.at, len(x))
+        counts = mask_padding(tokens.seen, tokens.at, len(x))
         # Zeros, as beyond the end of a sequence that is alone.
         kept = 1 if counts is None else counts[:, None].to(x.dtype)
         x = x * kept
@@ -127,7 +134,7 @@ class ConvolutionalDecoder(SequenceNetwork):
         kernel: Kernel | str | None = None,
     ):
         super().__init__()
-        checked(dilations, position, dropout, width=width, span=span)
+        check_convolution(dilations, position, dropout, width=width, span=span)
         same_width(width, embedding, head)
         self.width, self.embedding, self.head = width, embedding, head
         self.position, self.dropout = position or Position(), nn.Dropout(dropout)
@@ -144,7 +151,7 @@ class ConvolutionalDecoder(SequenceNetwork):
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Recent | None = None
     ) -> Tensor:
-        x = embedded(self.embedding, tokens, self.width, "a convolutional network")
+        x = embed_sequences(self.embedding, tokens, self.width, "a convolutional network")
         memory = looked_at(memory, x, self.width, "a convolutional network")
         if cache is not None:
             as_recent(cache).resume(tokens, len(x))
@@ -234,9 +241,9 @@ class Recent:
         self.memory.forget()
 
 
-def checked(dilations: Any, position: Any, dropout: float, **measures: int) -> None:
+def check_convolution(dilations: Any, position: Any, dropout: float, **measures: int) -> None:
     """Refuse what no convolutional network is made of."""
-    measured(dropout, **measures)
+    check_dropout(dropout, **measures)
     steps = dilations if isinstance(dilations, tuple) else ()
     if not steps or not all(isinstance(step, int) and step >= 1 for step in steps):
         raise ValueError(

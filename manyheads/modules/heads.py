@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.modules.checks import mean, one_a_row
+from manyheads.modules.checks import mean_states, one_a_row
 from manyheads.modules.config import Pooling
 from manyheads.modules.layers import init_linear, init_normal
 from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Tokens
@@ -64,7 +64,7 @@ class EncoderHead(SequenceNetwork):
         if self.pooler is not None:
             states = torch.tanh(self.pooler(states[:, 0]))
         elif self.pooling == "mean":
-            states = mean(states, tokens.seen, tokens.at)
+            states = mean_states(states, tokens.seen, tokens.at)
         with torch.autocast(states.device.type, enabled=False):
             # In 16 bits a number has three digits, and its squared distance fewer.
             return self.head(self.dropout(states).to(self.head.weight.dtype))

@@ -38,13 +38,13 @@ class Linear8(nn.Linear):
         self.hold()
 
     def hold(self) -> None:
-        hold(self, self.weight)
+        store_int8(self, self.weight)
 
     def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
         if rows == ALL:
-            return multiply(x, self.levels, self.steps, self.bias)
+            return multiply_int8(x, self.levels, self.steps, self.bias)
         bias = None if self.bias is None else self.bias[rows]
-        return multiply(x, self.levels[rows], self.steps[rows], bias)
+        return multiply_int8(x, self.levels[rows], self.steps[rows], bias)
 
 
 class Tied8(Tied):
@@ -59,13 +59,13 @@ class Tied8(Tied):
         self.hold()
 
     def hold(self) -> None:
-        hold(self, self.read_backwards[0].table.weight)
+        store_int8(self, self.read_backwards[0].table.weight)
 
     def forward(self, states: Tensor) -> Tensor:
-        return multiply(states, self.levels, self.steps, self.bias)
+        return multiply_int8(states, self.levels, self.steps, self.bias)
 
 
-def hold(module: nn.Module, weight: Tensor) -> None:
+def store_int8(module: nn.Module, weight: Tensor) -> None:
     """Weights (N, K) in 8 bits, each row of them with the step between two levels of its own."""
     levels, steps = round_rows(weight.detach())
     module.register_buffer("levels", levels, persistent=False)
@@ -78,7 +78,7 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / steps).round_().to(torch.int8), steps
 
 
-def multiply(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
+def multiply_int8(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
     """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
     rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
     if len(rows) <= some:

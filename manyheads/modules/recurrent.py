@@ -23,16 +23,16 @@ from manyheads.attention.layer import computed_in
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.scores import Additive, Dot, Multiplicative, Score
 from manyheads.modules.checks import (
-    counted,
-    embedded,
+    check_dropout,
+    embed_sequences,
     goes_on,
     looked_at,
-    mean,
-    measured,
+    mask_padding,
+    mean_states,
     same_width,
 )
 from manyheads.modules.layers import init_cells, init_fused, init_linear
-from manyheads.modules.stack import Memory, named
+from manyheads.modules.stack import Memory, find_named
 from manyheads.modules.transformer import SequenceNetwork, Tokens
 
 States: TypeAlias = tuple[Tensor, ...]  # each (L, B, D): hidden and cell of an LSTM, one of a GRU
@@ -61,7 +61,7 @@ class RecurrentEncoder(SequenceNetwork):
         dropout: float = 0.1,
     ):
         super().__init__()
-        measured(dropout, width=width, depth=depth)
+        check_dropout(dropout, width=width, depth=depth)
         if width % 2:
             raise ValueError(
                 f"two directions share a width evenly, got {width}; {width - 1 or 2} or "
@@ -72,8 +72,8 @@ class RecurrentEncoder(SequenceNetwork):
         self.cells = cells_of(cell, width, depth, dropout, both_ways=True)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
-        counts = counted(tokens.seen, tokens.at, len(x))
+        x = self.dropout(embed_sequences(self.embedding, tokens, self.width, "a recurrent network"))
+        counts = mask_padding(tokens.seen, tokens.at, len(x))
         if counts is None:
             return self.dropout(self.cells(x)[0])
         # An empty sequence is read as one token, which is then emptied.
@@ -119,7 +119,7 @@ class RecurrentSide(SequenceNetwork):
         dropout: float = 0.1,
     ):
         super().__init__()
-        measured(dropout, width=width, depth=depth)
+        check_dropout(dropout, width=width, depth=depth)
         same_width(width, embedding, head)
         self.width, self.embedding, self.head = width, embedding, head
         self.dropout = nn.Dropout(dropout)
@@ -151,7 +151,7 @@ class RecurrentDecoder(RecurrentSide):
         kernel: Kernel | str | None = None,
     ):
         super().__init__(embedding, head, width, depth, cell=cell, dropout=dropout)
-        fits(attention, width)
+        check_score(attention, width)
         self.first = nn.Linear(width, self.kinds * depth * width)
         self.attention = None if attention is None else Lookup(attention, kernel)
         self.mix = nn.Linear(2 * width, width)
@@ -161,7 +161,7 @@ class RecurrentDecoder(RecurrentSide):
     def forward(
         self, tokens: Tokens, memory: Memory | None = None, cache: Carried | None = None
     ) -> Tensor:
-        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        x = self.dropout(embed_sequences(self.embedding, tokens, self.width, "a recurrent network"))
         memory = looked_at(memory, x, self.width, "a recurrent network")
 
         def read(x: Tensor, begin: States | None) -> tuple[Tensor, States]:
@@ -191,7 +191,7 @@ class RecurrentWriter(RecurrentSide):
     def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
         if memory is not None:
             raise ValueError("a memory came to a network that writes without one")
-        x = self.dropout(embedded(self.embedding, tokens, self.width, "a recurrent network"))
+        x = self.dropout(embed_sequences(self.embedding, tokens, self.width, "a recurrent network"))
         begin = None if cache is None else as_carried(cache).resume(tokens, len(x), self.read)
         states, end = self.read(x, begin)
         if cache is not None:
@@ -280,7 +280,7 @@ def cells_of(
     cell: str, width: int, depth: int, dropout: float, both_ways: bool = False
 ) -> nn.LSTM | nn.GRU:
     """Layers of cells whose states neither fade nor grow at the start of training."""
-    cells = named(CELLS, "cell", cell)(
+    cells = find_named(CELLS, "cell", cell)(
         width,
         width // 2 if both_ways else width,
         depth,
@@ -293,10 +293,10 @@ def cells_of(
 
 
 def mean_of(memory: Memory) -> Tensor:
-    return mean(memory.states, memory.seen, memory.at)
+    return mean_states(memory.states, memory.seen, memory.at)
 
 
-def fits(score: Any, width: int) -> None:
+def check_score(score: Any, width: int) -> None:
     """Refuse what is not a score of two states of this width."""
     if not isinstance(score, Score | None):
         makes = f"; SCORES[{score!r}](width) makes one" if score in list(SCORES) else ""

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from manyheads.attention.cache import Cache, Slot
 from manyheads.attention.evaluate import horizon, looks_ahead
-from manyheads.attention.kernels import Kernel, Plan, finite
+from manyheads.attention.kernels import Kernel, Plan, refuse_nonfinite
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.kernels.base import make_plan
-from manyheads.attention.layer import Attention, misplaced
+from manyheads.attention.layer import Attention, describe_misplaced
 from manyheads.attention.patterns import Causal, Everything, Lengths, Pattern, Prefix
 from manyheads.attention.places import Pairs, Places
 from manyheads.attention.positions import Position, Relative, share_pass
@@ -94,7 +94,7 @@ class Stack(nn.Module):
                 f"each block has a pattern: {len(blocks)} blocks came with {len(patterns)}"
             )
         if not isinstance(position, Position | None):
-            raise ValueError(misplaced(position, "position", Relative))
+            raise ValueError(describe_misplaced(position, "position", Relative))
         for pattern in patterns:
             if not isinstance(pattern, Pattern):
                 raise ValueError(f"a layer's pattern is one like Causal(), got {pattern!r}")
@@ -219,7 +219,7 @@ class Stack(nn.Module):
         """Refuse what does not fit before any kernel meets it."""
         blocks = cast(list[Block], self.blocks)
         width = self.width
-        fitting(x, at, width, "tokens")
+        check_states(x, at, width, "tokens")
         looks = any(block.cross_attention is not None for block in blocks)
         if looks != (memory is not None):
             raise ValueError(
@@ -232,11 +232,13 @@ class Stack(nn.Module):
                 raise ValueError(
                     f"a memory is Memory(states, places), a {type(memory).__name__} arrived"
                 )
-            fitting(memory.states, memory.at, width, "tokens of the memory")
+            check_states(memory.states, memory.at, width, "tokens of the memory")
             if len(memory.states) != len(x):
                 raise ValueError(f"{len(x)} sequences came with the memory of {len(memory.states)}")
         if x.device.type == "cpu" and not torch.compiler.is_compiling():
-            finite(x.detach(), "the input of a stack")  # on a GPU this would wait; see Checked
+            refuse_nonfinite(
+                x.detach(), "the input of a stack"
+            )  # on a GPU this would wait; see Checked
 
     @staticmethod
     def of(
@@ -290,7 +292,7 @@ def holds_lengths(pattern: Pattern) -> bool:
     return any(isinstance(part, Lengths) for part in pattern.parts())
 
 
-def fitting(x: Tensor, at: Places, width: int, what: str) -> None:
+def check_states(x: Tensor, at: Places, width: int, what: str) -> None:
     if x.dim() != 3 or x.shape[2] != width:
         raise ValueError(f"{what} are (B, T, {width}), {tuple(x.shape)} arrived")
     if x.shape[1] != len(at):
@@ -320,7 +322,7 @@ def build_block(
         bias=config.bias,
         qk_norm=config.qk_norm,
     )
-    think = named(FEED_FORWARDS, "feed-forward layer", config.feed_forward)
+    think = find_named(FEED_FORWARDS, "feed-forward layer", config.feed_forward)
     return Block(
         self_attention=sublayer(attention(relative=copy.deepcopy(relative), value_mix=mix)),
         cross_attention=sublayer(attention()) if cross else None,
@@ -331,10 +333,10 @@ def build_block(
 
 
 def build_norm(config: TransformerConfig) -> nn.Module:
-    return named(NORMS, "norm", config.norm)(config.width, config.norm_epsilon, config.bias)
+    return find_named(NORMS, "norm", config.norm)(config.width, config.norm_epsilon, config.bias)
 
 
-def named(table: dict[str, T], what: str, name: str) -> T:
+def find_named(table: dict[str, T], what: str, name: str) -> T:
     if name not in table:
         raise ValueError(f"there is no {what} {name!r}; there are {', '.join(table)}")
     return table[name]

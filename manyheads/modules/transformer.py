@@ -221,7 +221,7 @@ class Decoder(SequenceNetwork):
                     f"a memory is Memory(states, places), a {type(memory).__name__} arrived; "
                     "EncoderDecoder.encode makes one"
                 )
-            memory = memory._replace(seen=towards(tokens.seen, memory.seen))
+            memory = memory._replace(seen=cross_pattern(tokens.seen, memory.seen))
         parts = tokens.ids, tokens.at, tokens.seen, tokens.types
         return self.head(self.states(*parts, memory, cache))
 
@@ -293,7 +293,7 @@ def same_width(embedding: nn.Module, stack: Stack) -> None:
         )
 
 
-def towards(target: Pattern, source: Pattern) -> Pattern:
+def cross_pattern(target: Pattern, source: Pattern) -> Pattern:
     """What a batch's target may see of its source: a packed document sees the same document."""
     ours, theirs = (
         [part for part in pattern.parts() if isinstance(part, Segments)]

@@ -61,7 +61,7 @@ class ContinuationTask(Task):
         """The sums of what is measured of all that is held out, in windows that do not overlap."""
         device, pad = next(network.parameters()).device, self.codec.special_tokens.pad
         plan = Windows(self.held_out, self.context, self.at_once, self.recipe.layout, pad=pad)
-        each = self.world.spread(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
+        each = self.world.map(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
         return reduce(lambda one, two: tuple(map(operator.add, one, two)), each)
 
     def validate(self, network: nn.Module) -> Validation:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from manyheads.config import write
-from manyheads.config.declare import about
+from manyheads.config.declare import help_of
 from manyheads.config.fields import TAG, describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
 from manyheads.tasks.table import TASKS, find_recipe
@@ -46,10 +46,12 @@ def settings_of(task: str) -> list[Described]:
     family = find_recipe(task)
     types = get_type_hints(get_type_hints(family)["data"])
     files = {name for name in family.files if "Path" in str(types[name])}
-    return [*walk([family], ways(task, family), "", {"task", *files}, family.networks)]
+    return [
+        *walk_settings([family], list_ways(task, family), "", {"task", *files}, family.networks)
+    ]
 
 
-def ways(task: str, family: type[Recipe]) -> list[Way]:
+def list_ways(task: str, family: type[Recipe]) -> list[Way]:
     data = example_data(family)
     return [
         Way(name, device, *(family.choose(task, data, tokens, asked) for tokens in (FEW, MANY)))
@@ -69,7 +71,7 @@ def example_data(family: type[Recipe]) -> Any:
     raise ValueError(f"no file alone is enough to learn from: {', '.join(family.files)}")
 
 
-def walk(
+def walk_settings(
     kinds: Sequence[Any], chosen: Sequence[Way], path: str, asked: set[str], networks: Sequence[str]
 ) -> Iterator[Described]:
     """Those that a person has to give, `asked`, have no default; of several kinds, each once."""
@@ -82,15 +84,15 @@ def walk(
             name, hint = path + one.name, types[one.name]
             groups = [each for each in (hint, *get_args(hint)) if is_dataclass(each)]
             if groups:
-                yield Described(name, "", None, about(one))
+                yield Described(name, "", None, help_of(one))
                 here = [each for each in groups if not groups[1:] or tag_of(each) in networks]
-                yield from walk(here, own, f"{name}.", asked, networks)
+                yield from walk_settings(here, own, f"{name}.", asked, networks)
                 continue
             default = "" if one.name in asked else default_of(own)
             if kinds[1:] and one.name == TAG:
                 hint = Literal[*map(tag_of, kinds)]
             alone = f" Of {tag_of(kind)} networks alone." if kind is not kinds[0] else ""
-            yield Described(name, describe_kind(hint), default, about(one) + alone)
+            yield Described(name, describe_kind(hint), default, help_of(one) + alone)
 
 
 def tag_of(kind: Any) -> str:
@@ -103,19 +105,19 @@ def default_of(chosen: Sequence[Way]) -> str:
         return "by the corpus"
     values = [way.few for way in chosen]
     if all(value == values[0] for value in values):
-        return shown(values[0])
+        return format_default(values[0])
     cpu, cuda = ([way.few for way in chosen if way.device == d] for d in ("cpu", "cuda"))
     if cpu == cuda:
         names = [way.preset for way in chosen if way.device == "cpu"]
-        return ", ".join(f"{n} {shown(v)}" for n, v in zip(names, cpu, strict=True))
-    return f"{shown(cpu[0])}; on a GPU {shown(cuda[0])}"
+        return ", ".join(f"{n} {format_default(v)}" for n, v in zip(names, cpu, strict=True))
+    return f"{format_default(cpu[0])}; on a GPU {format_default(cuda[0])}"
 
 
-def shown(value: Any) -> str:
+def format_default(value: Any) -> str:
     return write(value).strip().removesuffix("...").strip()
 
 
-def listed(task: str) -> str:
+def list_settings(task: str) -> str:
     """For a terminal."""
     lines = []
     for one in settings_of(task):
@@ -127,7 +129,7 @@ def listed(task: str) -> str:
     return "\n".join(lines)
 
 
-def page() -> str:
+def write_page() -> str:
     """As Markdown, a part for each family of tasks."""
     lines = [HEAD]
     families: dict[int, list[str]] = {}

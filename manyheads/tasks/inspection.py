@@ -21,7 +21,7 @@ from manyheads.inspect.interventions import Intervention, intervening, shorten
 from manyheads.inspect.lens import find_last_stack, leaving_early
 from manyheads.inspect.long import MOST_TOKENS
 from manyheads.inspect.record import recording
-from manyheads.tasks.words import HALF, units
+from manyheads.tasks.words import HALF, words_of_pieces
 
 START, STOP = "▸", "■"
 UNSEEN = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
@@ -166,7 +166,7 @@ def make_row(
     label: str, codec: Text, ids: Sequence[int], before: int = 0, after: int = 0
 ) -> TokenRow:
     """The pieces of a text, with so many signs at its start and at its end."""
-    words, names = units(codec, ids)
+    words, names = words_of_pieces(codec, ids)
     pieces = [name_piece(piece) for piece in codec.pieces(ids)]
     parts = {word for word, piece in zip(words, pieces, strict=True) if HALF in piece and word >= 0}
     return TokenRow(

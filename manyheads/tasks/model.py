@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from manyheads.config import write
-from manyheads.config.declare import about
+from manyheads.config.declare import help_of
 from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
 from manyheads.training.weights import weights_of
 
@@ -100,7 +100,7 @@ def show_options(config: Any, options: Any) -> Callable[[Method], Method]:
             for one in settings
         ]
         lines = [inspect.cleandoc(method.__doc__ or ""), ""]
-        method.__doc__ = "\n".join(lines + [f"{one.name}: {about(one)}" for one in settings])
+        method.__doc__ = "\n".join(lines + [f"{one.name}: {help_of(one)}" for one in settings])
         method.__signature__ = signature.replace(parameters=own + shown)  # type: ignore[attr-defined]
         return method
 

@@ -149,7 +149,7 @@ def chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [rows[i : i + AT_ONCE] for i in range(0, len(rows), AT_ONCE)]
 
 
-def portable(model: Any) -> Portable:
+def require_portable(model: Any) -> Portable:
     """What a model says of itself; refused where it says nothing."""
     if isinstance(model, Portable):
         return model

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyheads.data.packed import PackedPart
 from manyheads.decoding.step import CachedStep, to_log_probs
-from manyheads.devices import using
+from manyheads.devices import use_threads
 from manyheads.tasks.model import Model
 from manyheads.tasks.packing import (
     CodeSymbols,
@@ -94,7 +94,7 @@ def read_rows(
     signs = torch.tensor(task.codec.special_tokens.bos, device=model.device)
     new, written = signs.expand(lanes, -1), torch.zeros(len(lengths), lengths[0], dtype=torch.long)
     step = CachedStep(model.network.eval())
-    with using(1):
+    with use_threads(1):
         for place in range(lengths[0]):
             going = sum(length > place for length in lengths)
             symbols = code(to_log_probs(step(new))[:going])

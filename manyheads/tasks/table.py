@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from manyheads.config import Mistakes, load, peek
+from manyheads.config import Mistakes, load, peek_field
 
 if TYPE_CHECKING:
     from manyheads.tasks.music.model import Musician
@@ -126,5 +126,5 @@ def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
 
 def recipe_in(path: Path) -> type[Recipe]:
     """As the file's `task:` says, or nearly."""
-    near = get_close_matches(peek(path, "task") or "", task_names(), n=1)
+    near = get_close_matches(peek_field(path, "task") or "", task_names(), n=1)
     return find_recipe(near[0] if near else next(iter(TASKS)))

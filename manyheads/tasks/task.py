@@ -174,7 +174,7 @@ class Task(ABC):
             return sum(term.item() for term in terms.values())
 
         total = 0.0
-        for loss in self.world.spread(lose, planned):
+        for loss in self.world.map(lose, planned):
             total += loss
         return total / sum(map(batches.count, planned))
 

@@ -13,15 +13,15 @@ SPACED = "13a"  # what fits a text with spaces between its words
 Ids = Sequence[int]
 
 
-def units(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
+def words_of_pieces(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
     """The number of the word that each piece is of, and the words."""
     text = codec.tokenizer.decode(list(ids), skip_special_tokens=False)
     if fitting_tokenizer([text]).tokenizer == SPACED:
-        return words_of(added(codec, ids)), text.split()
-    return pieces_of(added(codec, ids, HALF))
+        return words_of(text_of_each(codec, ids)), text.split()
+    return pieces_of(text_of_each(codec, ids, HALF))
 
 
-def added(codec: Text, ids: Ids, without: str = "") -> list[str]:
+def text_of_each(codec: Text, ids: Ids, without: str = "") -> list[str]:
     """What each number adds to the text, spaces too, which a whole word by itself has none of."""
     decode = codec.tokenizer.decode
     grown = [

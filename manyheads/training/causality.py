@@ -28,7 +28,7 @@ def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool 
     """
     drawing = torch.Generator().manual_seed(0)
     with same_chances(network):
-        plain, found = heard(network, run, tuple), 0.0
+        plain, found = record_outputs(network, run, tuple), 0.0
         for _ in range(DRAWS):
             kept: list[Tensor] = []
 
@@ -37,17 +37,19 @@ def largest_leak(network: nn.Module, run: Callable[[], Any], *, documents: bool 
                 kept.append(stays)
                 return changed
 
-            for one, before, stays in zip(heard(network, run, change), plain, kept, strict=True):
+            for one, before, stays in zip(
+                record_outputs(network, run, change), plain, kept, strict=True
+            ):
                 moved = (one - before)[stays].abs().amax() if stays.any() else one.new_zeros(())
                 found = max(found, float(moved / before.abs().amax().clamp(min=1e-30)))
         if found > ROUNDING:  # a device that never says the same twice has not looked ahead
-            again = zip(heard(network, run, tuple), plain, strict=True)
+            again = zip(record_outputs(network, run, tuple), plain, strict=True)
             noise = max(float((a - b).abs().amax() / b.abs().amax()) for a, b in again)
             found = 0.0 if found <= 2 * noise else found
     return found
 
 
-def heard(
+def record_outputs(
     network: nn.Module, run: Callable[[], Any], change: Callable[[Any], tuple[Any, ...]]
 ) -> list[Tensor]:
     """What the network says at each call within `run`, its inputs changed."""
@@ -80,10 +82,11 @@ def changed_inputs(
     if not documents:
         stays = stays & (order <= order.gather(1, place))
     changed = [
-        replace(read, ids=others(read.ids, documents_of(read) == document)) for read in sources
+        replace(read, ids=exchange_ids(read.ids, documents_of(read) == document))
+        for read in sources
     ]
     compared = stays & (own != Segments.PADDING)
-    return (*changed, replace(written, ids=others(written.ids, stays))), compared
+    return (*changed, replace(written, ids=exchange_ids(written.ids, stays))), compared
 
 
 def documents_of(read: Any) -> Tensor:
@@ -100,7 +103,7 @@ def lengths_of(read: Any) -> Tensor:
     return (documents_of(read) != Segments.PADDING).sum(1)
 
 
-def others(ids: Tensor, stays: Tensor) -> Tensor:
+def exchange_ids(ids: Tensor, stays: Tensor) -> Tensor:
     """Each that does not stay becomes another one that is among them."""
     if ids.is_floating_point():
         return torch.where(stays[..., None], ids, ids + 1)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 
-def compiled(network: nn.Module, *, whole: bool = False, **options: Any) -> None:
+def compile_network(network: nn.Module, *, whole: bool = False, **options: Any) -> None:
     """Compile a network in place, for its calls in training mode; `options` are torch.compile's.
 
     Block by block unless `whole`: all blocks of a kind share what is compiled for the first, which

@@ -44,7 +44,7 @@ SCHEDULES: dict[str, Fall] = {
 }
 
 
-def factor(schedule: str, step: int, warmup: int, steps: int) -> float:
+def schedule_factor(schedule: str, step: int, warmup: int, steps: int) -> float:
     """Up over the warm-up, then as the schedule says."""
     if step < warmup:
         return (step + 1) / warmup
@@ -139,7 +139,9 @@ class Training(Settings):
 
     def rate(self, step: int) -> float:
         """A factor of the learning rate; a warm-up takes half of all steps at most."""
-        return factor(self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps)
+        return schedule_factor(
+            self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps
+        )
 
     def judge(self, scores: Mapping[str, float], step: int) -> float:
         """How good the weights of a step are: more is better."""

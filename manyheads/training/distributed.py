@@ -52,7 +52,7 @@ class World:
         dist.all_reduce(total)
         return float(total)
 
-    def spread(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+    def map(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """What the work makes of each item, in their order; each process does its share of them.
 
         All have to call it. What fails in one fails in all: none waits for what never comes.
@@ -82,10 +82,10 @@ def describe_error(error: Exception) -> tuple[type[Exception], str]:
     return RuntimeError, f"{type(error).__name__}: {error}"
 
 
-def join(device: str | None = None) -> World:
+def join_processes(device: str | None = None) -> World:
     """This process alone; or, started by torchrun, one of many."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    at = chosen(device)
+    at = choose_device(device)
     if size == 1:
         return World(device=at, limited=at.type == "cuda")
     if at.type == "cuda":
@@ -96,12 +96,12 @@ def join(device: str | None = None) -> World:
     return World(dist.get_rank(), size, at, limited=at.type == "cuda")
 
 
-def leave() -> None:
+def leave_processes() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
 
-def chosen(device: str | None) -> torch.device:
+def choose_device(device: str | None) -> torch.device:
     """The device asked for; the GPU where there is one and nothing was asked."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

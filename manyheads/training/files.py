@@ -39,13 +39,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(beside, path)
     except (OSError, SafetensorError) as error:
         kept = "; the one written before is whole" if path.exists() else ""
-        raise OSError(f"{path} could not be written ({reason(error)}){kept}") from None
+        raise OSError(f"{path} could not be written ({describe_failure(error)}){kept}") from None
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
 
 
-def reason(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
     """What went wrong, without the path and the number."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
@@ -72,7 +72,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the note; a file that is cut short or not ours is refused."""
-    with opened(path) as file:
+    with open_tensors(path) as file:
         words = file.metadata() or {}
         if NOTE not in words:
             raise ValueError(
@@ -93,17 +93,17 @@ def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
             )
 
 
-def measured(path: Path) -> tuple[int, int]:
+def measure_tensors(path: Path) -> tuple[int, int]:
     """The most rows or columns of any tensor of a file, and how many tensors: none is read."""
     shapes = []
-    with opened(path, framework="np") as file:
+    with open_tensors(path, framework="np") as file:
         for name in file.keys():  # noqa: SIM118
             shapes.append(file.get_slice(name).get_shape())
     return max([size for shape in shapes if all(shape) for size in shape], default=0), len(shapes)
 
 
 @contextlib.contextmanager
-def opened(path: Path, framework: str = "pt") -> Iterator[Any]:
+def open_tensors(path: Path, framework: str = "pt") -> Iterator[Any]:
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise ValueError(f"{path} is no file")
     try:
@@ -113,12 +113,12 @@ def opened(path: Path, framework: str = "pt") -> Iterator[Any]:
         raise ValueError(f"there is no {path}") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(
-            f"{path} is not a whole safetensors file ({reason(error)}); "
+            f"{path} is not a whole safetensors file ({describe_failure(error)}); "
             "it was cut short or is something else"
         ) from None
 
 
-def fitting(held: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
+def refuse_other_tensors(held: dict[str, Tensor], wanted: dict[str, Tensor], path: Path) -> None:
     """Refuse tensors that are not those of this network, by the first that differs."""
     for name, tensor in wanted.items():
         if name not in held:

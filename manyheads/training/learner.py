@@ -15,7 +15,7 @@ from manyheads.tasks.task import sum_terms
 from manyheads.training.causality import ROUNDING, largest_leak
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
-from manyheads.training.files import fitting
+from manyheads.training.files import refuse_other_tensors
 from manyheads.training.optimizers import make_optimizers
 from manyheads.training.recorded import RecordedStep, planned_by_host
 from manyheads.training.weights import Average, load_weights, weights_of
@@ -57,7 +57,7 @@ class Learner:
             recorded.step(self.training.rate(self.taken))
         else:
             total = self.learn(batches, count)
-            self.move()
+            self.update_weights()
         self.taken += 1
         if self.average is not None:
             self.average.update(self.taken)
@@ -67,7 +67,7 @@ class Learner:
         """The gradients of the parts of a batch, and the mean of each term for a token."""
         total: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
-            with self.alone(until=i == len(batches) - 1):
+            with self.gradient_sync(last=i == len(batches) - 1):
                 terms = self.terms_of(batch)
                 # Processes take the mean of their gradients, and the sum is meant.
                 (sum_terms(terms) / count * self.world.size).backward()
@@ -80,7 +80,7 @@ class Learner:
         with self.autocast():
             return self.loss_of(self.shared, batch)
 
-    def move(self) -> None:
+    def update_weights(self) -> None:
         """The weights, by their gradients."""
         if self.training.clip_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.training.clip_norm)
@@ -114,7 +114,7 @@ class Learner:
 
     def probe_memory(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
-        with self.alone(until=False):
+        with self.gradient_sync(last=False):
             loss = sum_terms(self.terms_of(batch))
         loss.backward()
         self.network.zero_grad()
@@ -129,7 +129,7 @@ class Learner:
         if leak <= ROUNDING:
             return True
         raise ValueError(
-            f"this network would learn from what it must not see: {self.blamed(batch)} "
+            f"this network would learn from what it must not see: {self.explain_leak(batch)} "
             f"(scores moved by {leak:.2g} of the largest)"
         )
 
@@ -137,12 +137,12 @@ class Learner:
         """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
 
         def run() -> None:
-            with self.alone(until=False), nullcontext() if exactly else self.autocast():
+            with self.gradient_sync(last=False), nullcontext() if exactly else self.autocast():
                 self.loss_of(self.shared, batch)
 
         return largest_leak(self.network, run, documents=documents)
 
-    def blamed(self, batch: Any) -> str:
+    def explain_leak(self, batch: Any) -> str:
         """What was seen, and which setting lets it be seen: the one without which it is not."""
         own = self.leak(batch, documents=True) <= ROUNDING
         what = "a token sees a later one" if own else "a document sees another one of its row"
@@ -160,9 +160,9 @@ class Learner:
             return f"{what}; layout=padded gives each a row"
         return f"{what}, whatever training.* says: it is what the network's patterns allow"
 
-    def alone(self, until: bool) -> AbstractContextManager[Any]:
+    def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
         """Only after the last part of a batch do the processes tell each other their gradients."""
-        if until or self.world.size == 1:
+        if last or self.world.size == 1:
             return nullcontext()
         return cast(DistributedDataParallel, self.shared).no_sync()
 
@@ -187,7 +187,7 @@ class Learner:
         held = {f"network.{name}": tensor for name, tensor in weights_of(self.network).items()}
         held |= {
             f"optimizer.{part}.{name}": tensor
-            for name, kept in self.kept().items()
+            for name, kept in self.optimizer_states().items()
             for part, tensor in kept.items()
         }
         if self.average is not None:
@@ -196,16 +196,16 @@ class Learner:
 
     def restore(self, held: dict[str, Tensor], taken: int, path: Path) -> None:
         """Go on from there; what belongs to another network is refused before anything changes."""
-        fitting(held, self.state(), path)
-        load_weights(self.network, under("network.", held))
+        refuse_other_tensors(held, self.state(), path)
+        load_weights(self.network, strip_prefix("network.", held))
         if self.average is not None:
-            self.average.restore(under("average.", held))
-        for name, kept in self.kept().items():
+            self.average.restore(strip_prefix("average.", held))
+        for name, kept in self.optimizer_states().items():
             for part, tensor in kept.items():
                 tensor.copy_(held[f"optimizer.{part}.{name}"])
         self.taken = taken
 
-    def kept(self) -> dict[str, dict[str, Tensor]]:
+    def optimizer_states(self) -> dict[str, dict[str, Tensor]]:
         """What the optimizers keep of each weight, by its name."""
         names: dict[Any, str] = {p: name for name, p in self.network.named_parameters()}
         return {
@@ -215,5 +215,5 @@ class Learner:
         }
 
 
-def under(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, held: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in held.items() if name.startswith(prefix)}

@@ -45,10 +45,10 @@ class FusedMuon(torch.optim.Muon):
                 sizes = group["sizes"] or (len(weight),)
                 for part, turned in zip(weight.split(sizes), update.split(sizes), strict=True):
                     longer = max(1.0, len(part) / part.shape[1]) ** 0.5
-                    part.sub_(orthogonal(turned).to(part.dtype), alpha=rate * longer)
+                    part.sub_(orthogonalize(turned).to(part.dtype), alpha=rate * longer)
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """The nearest matrix whose singular values are all about 1, by five steps of Newton-Schulz."""
     x = matrix.bfloat16() if matrix.is_cuda else matrix
     tall = len(x) > x.shape[1]

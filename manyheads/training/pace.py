@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from manyheads.devices import using
+from manyheads.devices import use_threads
 from manyheads.training.config import Training
-from manyheads.training.trainer import Trainer, ahead
+from manyheads.training.trainer import Trainer, prefetch
 
 STEPS = 3  # that are timed at least, then as many again
 LEAST_SECONDS = 0.5  # until so much time has passed
@@ -38,22 +38,22 @@ class Pace(NamedTuple):
         return training.steps * self.step_seconds + validations * self.validation_seconds
 
 
-def measure(trainer: Trainer) -> Pace:
+def measure_pace(trainer: Trainer) -> Pace:
     """Some real steps of a trainer, and a validation: it is of no use afterwards."""
     plan, learner, device = trainer.plan, trainer.learner, trainer.world.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     trainer.probe_memory()
     trainer.record()
-    with using(trainer.threads()):
+    with use_threads(trainer.threads()):
         worst = max(plan.epoch(0), key=plan.area)
         learner.probe_memory(plan.batch(worst[:: trainer.state.parts]).to(device))
-        return Pace(step_of(trainer), validation_of(trainer), used(device))
+        return Pace(step_of(trainer), validation_of(trainer), peak_memory(device))
 
 
 def step_of(trainer: Trainer) -> float:
     """The seconds of a step, its batch made beside it as in training."""
-    with closing(ahead(trainer.batches())) as batches:
+    with closing(prefetch(trainer.batches())) as batches:
         trainer.step(next(batches))  # the first is slower than others
         wait_for(trainer)
         began, steps = time.perf_counter(), 0
@@ -89,7 +89,7 @@ def validation_of(trainer: Trainer) -> float:
     return time.perf_counter() - began
 
 
-def used(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
     """The most memory in use so far, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)

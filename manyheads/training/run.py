@@ -97,13 +97,13 @@ class Run:
         return True
 
     @contextmanager
-    def created(self) -> Iterator[None]:
+    def make_folder(self) -> Iterator[None]:
         """Make the folder; it is gone again where what is first put into it goes wrong.
 
         What a process left behind that was killed before its recipe was written gives way.
         """
         made = self.create()
-        with self.alone():
+        with self.hold_lock():
             self.create()  # again: another may have put a run there before the lock was ours
             self.clear()
             try:
@@ -125,12 +125,12 @@ class Run:
                 path.unlink(missing_ok=True)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Inside, no other process is at work in the folder: a lock that a kill lets go of too."""
         if self.locked or fcntl is None:
             yield
             return
-        lock = self.lock()
+        lock = self.take_lock()
         self.locked = True
         try:
             yield
@@ -140,7 +140,7 @@ class Run:
                 (self / LOCK).unlink(missing_ok=True)
             os.close(lock)
 
-    def lock(self) -> int:
+    def take_lock(self) -> int:
         """The open file that holds the lock."""
         while True:
             file = os.open(self / LOCK, os.O_RDWR | os.O_CREAT, 0o644)

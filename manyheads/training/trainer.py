@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from manyheads.devices import fastest, said, using
+from manyheads.devices import find_fastest_threads, threads_are_set, use_threads
 from manyheads.tasks.task import Sample, Task
-from manyheads.training.compiling import compiled
+from manyheads.training.compiling import compile_network
 from manyheads.training.distributed import World
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 from manyheads.training.learner import Learner
@@ -87,7 +87,7 @@ class Trainer:
         self.learner = Learner(network, task.loss, self.training, world)
         self.state = run.restore(self.learner)
         if self.training.compile:
-            compiled(self.learner.network)
+            compile_network(self.learner.network)
         start = self.state.terms if world.first else {}
         self.zero = torch.zeros((), dtype=torch.float64, device=world.device)
         self.summed = {name: self.zero + value for name, value in start.items()}
@@ -96,7 +96,7 @@ class Trainer:
 
     def fit(self, asked_to_stop: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end, or until asked to stop; whether the end was reached."""
-        if self.over():
+        if self.is_over():
             self.callback.say(f"nothing is left to do: it ended at step {self.learner.taken:,}")
             return True
         size = count_parameters(self.learner.network)
@@ -104,7 +104,7 @@ class Trainer:
         self.callback.on_start(self.learner.taken, self.training.steps)
         self.probe_memory()
         self.record()
-        with using(self.threads()), closing(ahead(self.batches())) as batches:
+        with use_threads(self.threads()), closing(prefetch(self.batches())) as batches:
             if (self.run / START).exists() and self.learner.taken == 0:
                 self.validate(counted=self.begun_whole)
             for i, batch in enumerate(batches):
@@ -118,18 +118,20 @@ class Trainer:
                     self.validate()
                 # Among many, when the first process has said so to all.
                 heard = self.world.size == 1 or self.due(self.training.log_every)
-                stopping = not self.over() and heard and bool(self.world.broadcast(asked_to_stop()))
-                if self.over() or stopping or self.due(self.training.checkpoint_every):
+                stopping = (
+                    not self.is_over() and heard and bool(self.world.broadcast(asked_to_stop()))
+                )
+                if self.is_over() or stopping or self.due(self.training.checkpoint_every):
                     self.save()
-                if self.over() or stopping:
+                if self.is_over() or stopping:
                     break
-        if self.over() and self.state.best_step == 0:
+        if self.is_over() and self.state.best_step == 0:
             self.callback.say(
                 "no validation was better than before the first step: the result is it"
             )
-        return self.over()
+        return self.is_over()
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """At its last step, or validated often enough without a better score."""
         stuck = 0 < self.training.patience <= self.state.worse
         return self.learner.taken >= self.training.steps or stuck
@@ -198,12 +200,14 @@ class Trainer:
         most = torch.get_num_threads()
         if self.world.device.type != "cpu":
             return most
-        chosen = 0 if said() else min(self.state.threads, most)
-        if not chosen and (said() or most == 1 or self.world.size > 1 or self.training.compile):
+        chosen = 0 if threads_are_set() else min(self.state.threads, most)
+        if not chosen and (
+            threads_are_set() or most == 1 or self.world.size > 1 or self.training.compile
+        ):
             chosen = most
         elif not chosen:
             first = next(iter(self.batches())).parts[0]
-            chosen, took = fastest(lambda: self.learner.probe_memory(first))
+            chosen, took = find_fastest_threads(lambda: self.learner.probe_memory(first))
             one, all_of_them = took[1], took[most]
             self.callback.say(
                 f"{chosen} of {most} threads: a batch takes {one:.2g} s with one and "
@@ -370,7 +374,7 @@ def format_validation(step: int, scores: dict[str, float], samples: Sequence[Sam
     return "\n".join(lines) + "\n"
 
 
-def ahead(made: Iterator[T]) -> Generator[T]:
+def prefetch(made: Iterator[T]) -> Generator[T]:
     """The same things in the same order, made in a thread while the device computes; its errors are
     raised here.
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.attention.intervals import Interval, Truth, pooled
+from manyheads.attention.intervals import Interval, Truth, pool_runs
 
 RUNS = st.lists(st.integers(-9, 9), min_size=1, max_size=5)
 ARITHMETIC = [operator.add, operator.sub]
@@ -67,7 +67,7 @@ def test_and_or_not_of_truths_stay_sound(
 
 
 def test_runs_are_pooled_and_the_last_may_be_short() -> None:
-    found = pooled(torch.tensor([3, 1, 4, 1, 5]), 2)
+    found = pool_runs(torch.tensor([3, 1, 4, 1, 5]), 2)
     assert found.low.tolist() == [1, 1, 5]
     assert found.high.tolist() == [3, 4, 5]
 

@@ -38,7 +38,7 @@ from manyheads import (
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.kernels import Fastest, kernel
 from manyheads.attention.kernels.base import Kernel, Plain, Plan
-from manyheads.attention.kernels.relative import unfit
+from manyheads.attention.kernels.relative import describe_misfit
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair, Places
 from manyheads.attention.positions import Relative
@@ -120,7 +120,9 @@ def flex_untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     flag = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
     monkeypatch.setattr(flag, True, raising=False)
-    monkeypatch.setattr("manyheads.attention.kernels.flex.version", lambda *_: flex_attention)
+    monkeypatch.setattr(
+        "manyheads.attention.kernels.flex.compile_for_shape", lambda *_: flex_attention
+    )
 
 
 @pytest.mark.usefixtures("flex_untraced")
@@ -420,7 +422,7 @@ OTHERS = Strangers(torch.zeros(B, T, dtype=torch.long), lengths=((T,),) * B)
 def test_a_pattern_made_from_another_is_not_taken_for_it(pattern: Pattern) -> None:
     relative = RelativeContent(16, Clipped(4))
     work = Work(pattern, Pairs(B, H, line(T), line(T)), channels=16, kinds=relative.kinds())
-    assert "not " in unfit(work)
+    assert "not " in describe_misfit(work)
     assert not isinstance(KERNELS["sdpa"].prepare(work), Plain)
     with pytest.raises(ValueError, match="the varlen kernel refuses"):
         plan("varlen", work_on_a_line(pattern))

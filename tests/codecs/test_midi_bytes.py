@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.tasks.music.midi_bytes import length, read_midi, variable, write_midi
+from manyheads.tasks.music.midi_bytes import read_midi, read_variable, write_midi, write_variable
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice
 
 OVER = bytes([0, 0xFF, 0x2F, 0])
@@ -193,8 +193,8 @@ def test_a_track_of_any_bytes_is_read_or_refused(track: bytes) -> None:
 
 @given(st.integers(0, 2**28 - 1))
 def test_numbers_of_many_lengths_come_back(number: int) -> None:
-    data = length(number)
-    assert variable(data, 0, len(data)) == (number, len(data))
+    data = write_variable(number)
+    assert read_variable(data, 0, len(data)) == (number, len(data))
 
 
 def test_a_tempo_that_midi_cannot_say_is_refused() -> None:

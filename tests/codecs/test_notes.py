@@ -12,11 +12,11 @@ from manyheads.tasks.music.notes import (
     Voice,
     drop_first_silence,
     pitch_name,
-    quarters,
-    room,
     separate_notes,
     stretch,
+    to_quarters,
     transpose,
+    transposition_range,
 )
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i) for i in range(8)))
@@ -59,7 +59,7 @@ def test_tempos_meters_and_programs_are_checked() -> None:
 
 def test_quarter_notes_follow_the_tempos() -> None:
     piece = Piece((), tempos=(Tempo(0.0, 120), Tempo(2.0, 60)))
-    assert quarters(piece, [0.0, 1.5, 2.0, 4.0]).tolist() == [0.0, 3.0, 4.0, 6.0]
+    assert to_quarters(piece, [0.0, 1.5, 2.0, 4.0]).tolist() == [0.0, 3.0, 4.0, 6.0]
 
 
 def test_a_pitch_struck_again_ends_there() -> None:
@@ -79,7 +79,7 @@ def test_music_moves_and_comes_back(semitones: int, factor: float) -> None:
     longer = stretch(SCALE, factor)
     assert longer.seconds == pytest.approx(SCALE.seconds * factor)
     at = [note.start for note in longer.notes]
-    assert quarters(longer, at) == pytest.approx(range(8))  # each still on its beat
+    assert to_quarters(longer, at) == pytest.approx(range(8))  # each still on its beat
 
 
 def test_silence_before_the_first_note_goes() -> None:
@@ -91,8 +91,8 @@ def test_silence_before_the_first_note_goes() -> None:
 
 
 def test_notes_stay_on_the_piano() -> None:
-    assert room([60, 108]) == range(-39, 1)
-    assert room([5]) == range(0, 104)  # no pitch of a piano, but it may stay
+    assert transposition_range([60, 108]) == range(-39, 1)
+    assert transposition_range([5]) == range(0, 104)  # no pitch of a piano, but it may stay
     with pytest.raises(ValueError, match="42 semitones would take notes off the piano, -39 to 41"):
         transpose(SCALE, 42)
     with pytest.raises(ValueError, match="stretched by a factor over 0, got 0"):

@@ -13,7 +13,7 @@ from typed import Command, Refuses
 from manyheads.codecs.text import Text
 from manyheads.interop.export import export
 from manyheads.interop.importing import import_folder
-from manyheads.learn import begin
+from manyheads.learn import prepare_run
 from manyheads.models import load
 from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.decoding import LanguageDecoding
@@ -185,7 +185,7 @@ def test_a_model_that_starts_from_one_that_answers_answers_too(run: Path, tmp_pa
     start = load_recipe(run / RECIPE)
     data = TextData((tmp_path / "book.txt",), context=32)
     recipe = LanguageRecipe("language", data, start.codec, start.network, start_from=run)
-    begin(recipe, Run(tmp_path / "tuned"))
+    prepare_run(recipe, Run(tmp_path / "tuned"))
     assert (tmp_path / "tuned" / CHAT).read_bytes() == (run / CHAT).read_bytes()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typed import WORDS, Command, Refuses, texts
 
-from manyheads.data.sources import columns
+from manyheads.data.sources import read_columns
 from manyheads.training.files import CORPUS
 
 SETTINGS = ["codec.kind=word", "network.width=16", "network.heads=2", "training.steps=2"]
@@ -29,7 +29,7 @@ def test_a_corpus_is_written_anew(
     done = manyheads("distill", "--model", run, "--data", corpus, "--out", out)
     assert done.code == 0, done.err
     assert "against those there" in done.out
-    pairs = [(one.source.split(), one.target.split()) for one in columns(out)]
+    pairs = [(one.source.split(), one.target.split()) for one in read_columns(out)]
     right = sum([WORDS[word] for word in source] == target for source, target in pairs)
     assert right >= 0.9 * len(pairs)
 
@@ -65,7 +65,7 @@ def test_an_estimate_does_not_wait_for_the_teacher(
 def test_a_teacher_of_the_other_direction_is_refused(
     manyheads: Command, run: Path, corpus: Path, tmp_path: Path
 ) -> None:
-    sources = [one.source for one in columns(corpus)]
+    sources = [one.source for one in read_columns(corpus)]
     back = tmp_path / "back.tsv"
     written = [" ".join(WORDS[word] for word in source.split()) for source in sources]
     pairs = zip(written, sources, strict=True)

@@ -40,11 +40,15 @@ def test_a_model_is_no_better_than_itself(manyheads: Command, run: Path, files: 
 
 
 BREVITY = """
-from manyheads.metrics.measured import best
+from manyheads.metrics.measured import best_of_references
+
+
+def fits(one, other):
+    return float(len(one) <= len(other))
 
 
 def measure(outputs, references):
-    return best(lambda one, other: float(len(one) <= len(other)), outputs, references, "brevity")
+    return best_of_references(fits, outputs, references, "brevity")
 """
 
 
@@ -161,7 +165,7 @@ def test_how_many_texts_are_read_is_told(
 ) -> None:
     monkeypatch.setattr("manyheads.cli.screen.EVERY_SECONDS", 0.0)
     one_by_one = lambda rows, tokens: [[i] for i in range(len(rows))]  # noqa: E731
-    monkeypatch.setattr("manyheads.data.batches.alike", one_by_one)
+    monkeypatch.setattr("manyheads.data.batches.batch_by_length", one_by_one)
     data = tmp_path / "test.tsv"
     data.write_text("text\tlabel\nthe fine dog\tgood\na cat\tpoor\n")
     done = manyheads("evaluate", "--model", judge, "--data", data, "--device", "cpu", "--json")

@@ -14,7 +14,7 @@ from typed import Command, Refuses
 from manyheads import catalog
 from manyheads.models import load
 from manyheads.tasks.music.chorales import grid_of, piece_of, read_grids
-from manyheads.tasks.music.commands import events
+from manyheads.tasks.music.commands import format_events
 from manyheads.tasks.music.midi import load_midi
 from manyheads.tasks.music.notes import Note, Piece, Voice
 
@@ -94,9 +94,9 @@ def test_only_chorales_have_voices_to_lead(refuses: Refuses, piano: Path) -> Non
 
 
 def test_a_line_is_a_step_or_what_happens_at_once() -> None:
-    assert "".join(events(["C5", "G4", "E4", "C3", "</s>"], 4)) == "C5 G4 E4 C3\n</s>\n"
-    assert "".join(events(["v62", "C4↓", "+10ms", "C4↑"], 1)) == "v62 C4↓ +10ms\nC4↑\n"
-    assert "".join(events([], 1)) == ""
+    assert "".join(format_events(["C5", "G4", "E4", "C3", "</s>"], 4)) == "C5 G4 E4 C3\n</s>\n"
+    assert "".join(format_events(["v62", "C4↓", "+10ms", "C4↑"], 1)) == "v62 C4↓ +10ms\nC4↑\n"
+    assert "".join(format_events([], 1)) == ""
 
 
 def test_a_melody_is_harmonized(manyheads: Command, choir: Path, tmp_path: Path) -> None:

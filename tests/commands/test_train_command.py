@@ -13,7 +13,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from typed import SETTINGS, Command, Files, Refuses, texts
 
-from manyheads.cli.train import stoppable
+from manyheads.cli.train import catch_signals
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.pace import Pace
 from manyheads.training.run import LOCK, Run
@@ -149,7 +149,7 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     steps = "--minutes chooses training.steps, which was given too; ask for one"
     refuses(steps, *train, "--minutes", "5", "training.steps=9", "--out", out)
     refuses("--minutes is above 0, got 0", *train, "--minutes", "0", "--out", out)
-    monkeypatch.setattr("manyheads.learn.measure", lambda trainer: Pace(100.0, 50.0, 0))
+    monkeypatch.setattr("manyheads.learn.measure_pace", lambda trainer: Pace(100.0, 50.0, 0))
     done = manyheads(*train, "--minutes", "20", "--out", out)
     assert done.code == 0, done.err
     (told,) = (line for line in done.err.splitlines() if "fit into" in line)
@@ -158,7 +158,7 @@ def test_a_budget_of_minutes_chooses_the_steps_and_the_clock_stops_what_does_not
     assert told == f"{chosen} of 200 steps fit into --minutes 20, 1e+02 s each"
     assert f"steps: {chosen}\n" in (out / "recipe.yaml").read_text(encoding="utf-8")
     assert "done: `manyheads translate" in done.err
-    monkeypatch.setattr("manyheads.learn.measure", lambda trainer: Pace(1e-9, 1e-9, 0))
+    monkeypatch.setattr("manyheads.learn.measure_pace", lambda trainer: Pace(1e-9, 1e-9, 0))
     done = manyheads(*train, "--minutes", "0.001", "--out", tmp_path / "late")
     assert done.code == 0, done.err
     late = f"the time is up; `manyheads resume {tmp_path / 'late'}` goes on to the last step"
@@ -260,7 +260,7 @@ def test_what_has_no_spaces_is_judged_as_its_script_asks(
 
 def test_the_first_signal_asks_and_a_second_interrupt_stops_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with stoppable() as asked:
+    with catch_signals() as asked:
         assert not asked()
         signal.raise_signal(signal.SIGINT)
         assert asked()
@@ -279,7 +279,7 @@ def test_a_second_interrupt_says_how_to_go_on_from_what_was_saved(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("manyheads.learn.go_on", interrupted)
+    monkeypatch.setattr("manyheads.learn.resume_run", interrupted)
     done = manyheads("resume", out, *CPU)
     assert done.code == 130
     assert done.err == (
@@ -289,7 +289,7 @@ def test_a_second_interrupt_says_how_to_go_on_from_what_was_saved(
 
 def test_however_often_it_is_terminated_it_stops_after_the_step() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with stoppable() as asked:
+    with catch_signals() as asked:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             signal.raise_signal(number)
             assert asked()
@@ -305,11 +305,11 @@ def test_a_run_that_is_at_work_is_not_gone_on_with_beside_it(
         f"{out} is at work in another process ({os.getpid()}); when that has ended or was stopped, "
         f"`manyheads resume {out}` goes on"
     )
-    with Run(out).alone():
+    with Run(out).hold_lock():
         refuses(sentence, "resume", out, *CPU)
     new = Run(tmp_path / "new")
     train = ("train", "translation", "--source", files[0], "--target", files[1], *SETTINGS)
-    with new.created():
+    with new.make_folder():
         (new / "ours.txt").write_text("ours")
         refuses(sentence.replace(str(out), str(new.folder)), *train, "--out", new.folder, *CPU)
         assert (new / "ours.txt").exists()

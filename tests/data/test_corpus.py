@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.data.filters import Filters, Report, clean, some_left
+from manyheads.data.filters import Filters, Report, filter_pairs, some_left
 from manyheads.data.sources import Example
 
 GOOD = Example("Ein Hund rennt.", "A dog runs.", 1)
@@ -11,7 +11,7 @@ GOOD = Example("Ein Hund rennt.", "A dog runs.", 1)
 def reasons(*pairs: tuple[str, str], held_out: tuple[Example, ...] = ()) -> dict[str, list[int]]:
     report = Report()
     examples = [Example(*pair, line) for line, pair in enumerate(pairs, start=1)]
-    list(clean(examples, report, Filters(longest_characters=100), held_out=held_out))
+    list(filter_pairs(examples, report, Filters(longest_characters=100), held_out=held_out))
     return {why: [e.line for e in finding.examples] for why, finding in report.findings.items()}
 
 
@@ -44,7 +44,7 @@ def test_short_pairs_may_differ_in_length() -> None:
 def test_the_report_counts_and_shows_a_few() -> None:
     report = Report()
     examples = [GOOD, *(Example("", "A cat.", line) for line in range(2, 9))]
-    assert list(clean(examples, report)) == [GOOD]
+    assert list(filter_pairs(examples, report)) == [GOOD]
     assert str(report).splitlines() == [
         "8 pairs read, 1 kept",
         "  7 left out: empty on one side",
@@ -56,13 +56,13 @@ def test_the_report_counts_and_shows_a_few() -> None:
 
 def test_a_line_of_a_million_characters_is_left_out_and_shown_short() -> None:
     report = Report()
-    list(clean([Example("x" * 1_000_000, "y", 7), GOOD], report))
+    list(filter_pairs([Example("x" * 1_000_000, "y", 7), GOOD], report))
     assert report.kept == 1
     assert max(map(len, str(report).splitlines())) < 100
 
 
 def test_nothing_left_is_refused() -> None:
     report = Report()
-    list(clean([Example("", "", 1)], report))
+    list(filter_pairs([Example("", "", 1)], report))
     with pytest.raises(ValueError, match=r"nothing is left of train\.de: 1 pairs read, 0 kept"):
         some_left(report, "train.de")

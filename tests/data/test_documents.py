@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from manyheads.data.documents import Document, documents, hold_out
+from manyheads.data.documents import Document, hold_out, read_documents
 
 TEXT = "Eins.\nZwei.\r\n\n \nDrei,\n\n\nvier.\n"
 
 
 def texts(path: Path, split: Any = "file") -> list[tuple[str, int]]:
-    return [(one.text, one.line) for one in documents([path], split)]
+    return [(one.text, one.line) for one in read_documents([path], split)]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_folder_stands_for_its_files_in_order_without_hidden_and_blank_ones(
     for name in ("b/2.txt", "b/1.txt", "a.txt", ".git/x.txt", "b/.hidden", "c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(" \n" if name == "c.txt" else name, encoding="utf-8")
-    assert [*documents([tmp_path])] == [
+    assert [*read_documents([tmp_path])] == [
         Document(name, tmp_path / name, 1) for name in ("a.txt", "b/1.txt", "b/2.txt")
     ]
 
@@ -111,7 +111,7 @@ def test_nothing_to_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="empty is a folder without files; text files in it would"):
         texts(tmp_path / "empty")
     with pytest.raises(ValueError, match="comes from files and folders, none were given"):
-        next(documents([]))
+        next(read_documents([]))
     with pytest.raises(ValueError) as error:
         texts(tmp_path, "page")
     assert str(error.value) == (

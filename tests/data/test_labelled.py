@@ -12,8 +12,8 @@ from manyheads.data.labelled import (
     Tagged,
     as_lines,
     describe_columns,
-    labelled,
-    tagged,
+    read_labelled_file,
+    read_tagged,
 )
 
 
@@ -24,7 +24,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def found(folder: Path, name: str, text: str) -> list[Labelled]:
-    return list(labelled(written(folder, name, text)))
+    return list(read_labelled_file(written(folder, name, text)))
 
 
 FILM = [Labelled("a fine film", "1", 1), Labelled("no wit, only gags", "0", 2)]
@@ -48,7 +48,7 @@ def test_the_label_of_two_columns_without_names_is_the_one_that_changes_less(
 def test_of_several_columns_of_labels_the_coarsest_counts(tmp_path: Path) -> None:
     text = "NUM\tNUM:dist\tHow far is it ?\nNUM\tNUM:date\tWhen was it ?\n"
     assert [one.label for one in found(tmp_path, "q.tsv", text)] == ["NUM", "NUM"]
-    fine = labelled(tmp_path / "q.tsv", Columns(text="3", label="2"))
+    fine = read_labelled_file(tmp_path / "q.tsv", Columns(text="3", label="2"))
     assert list(fine) == [
         Labelled("How far is it ?", "NUM:dist", 1),
         Labelled("When was it ?", "NUM:date", 2),
@@ -74,7 +74,7 @@ def test_a_first_line_that_names_its_columns_is_believed(tmp_path: Path, head: s
 def test_names_find_both_texts_and_leave_other_columns(tmp_path: Path) -> None:
     text = "id,sentence1,sentence2,label\n7,a dog,a cat,no\n"
     assert found(tmp_path, "a.csv", text) == [Labelled("a dog", "no", 2, "a cat")]
-    asked = labelled(tmp_path / "a.csv", Columns(text="Sentence2", label="ID"))
+    asked = read_labelled_file(tmp_path / "a.csv", Columns(text="Sentence2", label="ID"))
     assert list(asked) == [Labelled("a cat", "7", 2)]
 
 
@@ -90,13 +90,13 @@ def test_a_mark_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
     assert found(tmp_path, "a.tsv", "\ufeff1\ta fine film\n0\tno wit, only gags\n") == FILM
     assert found(tmp_path, "b.csv", '\ufeff"1",a fine film\n0,"no wit, only gags"\n') == FILM
     path = written(tmp_path, "c.conll", "\ufeffAnna B-PER\nsleeps O\n")
-    assert list(tagged(path)) == [Tagged(["Anna", "sleeps"], ["B-PER", "O"], 1)]
+    assert list(read_tagged(path)) == [Tagged(["Anna", "sleeps"], ["B-PER", "O"], 1)]
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv.gz"
     path.write_bytes(gzip.compress(b"1\ta fine film\n0\tno wit, only gags\n"))
-    assert list(labelled(path)) == FILM
+    assert list(read_labelled_file(path)) == FILM
 
 
 def test_columns_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         ValueError,
         match="column 'fine' was asked for; there are 1 to 2, and the first line holds label, text",
     ):
-        list(labelled(path, Columns(text="text", label="fine")))
+        list(read_labelled_file(path, Columns(text="text", label="fine")))
     with pytest.raises(ValueError, match="asked for together"):
         Columns(text="text")
     with pytest.raises(ValueError, match="a second text is asked for with those for text"):
@@ -153,14 +153,14 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
 @pytest.mark.parametrize("name", ["none.tsv", "none.jsonl", "none"])
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileNotFoundError, match=f"there is no file {tmp_path / name}"):
-        list(labelled(tmp_path / name))
+        list(read_labelled_file(tmp_path / name))
 
 
 def test_what_is_not_utf_8_is_named_by_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"1\ta fine film\n0\tcaf\xe9\n")
     with pytest.raises(ValueError, match=r"a.tsv:2: byte 6 is 0xe9, which is not UTF-8"):
-        list(labelled(path))
+        list(read_labelled_file(path))
 
 
 # ---- records ---------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     assert found(tmp_path, "a.jsonl", "\n".join(as_lines(texts)) + "\n") == texts
     sentences = [Tagged(["Anna", "sleeps"], ["B-PER", "O"], 1)]
     path = written(tmp_path, "b.jsonl", "\n".join(as_lines(sentences)))
-    assert list(tagged(path)) == sentences
+    assert list(read_tagged(path)) == sentences
 
 
 # ---- words and tags --------------------------------------------------------------------------
@@ -205,14 +205,14 @@ def test_words_and_tags_of_a_conll_file(tmp_path: Path, between: str) -> None:
         "Rome NNP B-LOC",
     ]
     path = written(tmp_path, "a.conll", "\n".join(rows).replace(" ", between) + "\n")
-    assert list(tagged(path)) == ANNA
+    assert list(read_tagged(path)) == ANNA
 
 
 def test_words_and_tags_of_records(tmp_path: Path) -> None:
     rows = [{"tokens": one.words, "ner_tags": [0] * len(one.tags)} for one in ANNA]
     path = written(tmp_path, "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert [one.words for one in tagged(path)] == [["Anna", "sleeps"], ["In", "Rome"]]
-    assert [one.tags for one in tagged(path)] == [["0", "0"], ["0", "0"]]
+    assert [one.words for one in read_tagged(path)] == [["Anna", "sleeps"], ["In", "Rome"]]
+    assert [one.tags for one in read_tagged(path)] == [["0", "0"], ["0", "0"]]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_mistake_among_tags_is_one_sentence(
     tmp_path: Path, name: str, text: str, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        list(tagged(written(tmp_path, name, text)))
+        list(read_tagged(written(tmp_path, name, text)))
 
 
 @pytest.mark.parametrize(

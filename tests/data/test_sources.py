@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from installed import install
 
-from manyheads.data.documents import documents
-from manyheads.data.labelled import Labelled, labelled
-from manyheads.data.sources import Example, aligned, columns, lines, read_records
+from manyheads.data.documents import read_documents
+from manyheads.data.labelled import Labelled, read_labelled_file
+from manyheads.data.sources import Example, read_aligned, read_columns, read_lines, read_records
 from manyheads.tasks.seq2seq.corpus import read_pairs
 
 TEXT = "eins\nzwei\u2028noch zwei\r\n\nvier"
@@ -26,22 +26,22 @@ def test_lines_end_at_newlines_alone_however_packed(
     name: str, pack: object, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(pack(TEXT.encode()))  # type: ignore[operator]
-    assert list(lines(tmp_path / name)) == LINES
+    assert list(read_lines(tmp_path / name)) == LINES
 
 
 def test_a_mark_before_the_first_line_is_no_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(BOM_UTF8 + TEXT.encode())
-    assert list(lines(tmp_path / "a.txt")) == LINES
+    assert list(read_lines(tmp_path / "a.txt")) == LINES
     (tmp_path / "a.jsonl").write_bytes(BOM_UTF8 + b'{"a": 1}')
     assert list(read_records(tmp_path / "a.jsonl")) == [(1, {"a": 1})]
     (tmp_path / "empty.txt").write_bytes(b"")
-    assert list(lines(tmp_path / "empty.txt")) == []
+    assert list(read_lines(tmp_path / "empty.txt")) == []
 
 
 def test_what_is_not_utf8_is_named_with_its_line_and_byte(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"gut\nschlecht: \xe4\n")
     with pytest.raises(ValueError, match=r"a\.txt:2: byte 11 is 0xe4, which is not UTF-8"):
-        list(lines(tmp_path / "a.txt"))
+        list(read_lines(tmp_path / "a.txt"))
 
 
 @pytest.mark.parametrize(("name", "pack"), [("a.gz", gzip.compress), ("a.xz", lzma.compress)])
@@ -52,20 +52,20 @@ def test_a_packed_file_that_is_cut_short_is_refused(
     for content in (packed[: len(packed) // 2], b"not packed at all"):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match="is cut short or is not what its name says"):
-            list(lines(tmp_path / name))
+            list(read_lines(tmp_path / name))
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a folder, a file of lines was asked for"):
-        list(lines(tmp_path))
+        list(read_lines(tmp_path))
     with pytest.raises(FileNotFoundError):
-        list(lines(tmp_path / "none"))
+        list(read_lines(tmp_path / "none"))
 
 
 def test_aligned_files_are_read_together(tmp_path: Path) -> None:
     (tmp_path / "de").write_text("eins\nzwei\n")
     (tmp_path / "en").write_text("one\ntwo\n")
-    found = list(aligned(tmp_path / "de", tmp_path / "en"))
+    found = list(read_aligned(tmp_path / "de", tmp_path / "en"))
     assert found == [Example("eins", "one", 1), Example("zwei", "two", 2)]
 
 
@@ -73,7 +73,7 @@ def test_misaligned_files_are_refused_with_both_counts_and_a_place(tmp_path: Pat
     (tmp_path / "de").write_text("eins\n\nzwei\ndrei\n")
     (tmp_path / "en").write_text("one\ntwo\nthree\n")
     with pytest.raises(ValueError, match=r"has 4 lines and .*en 3, but") as error:
-        list(aligned(tmp_path / "de", tmp_path / "en"))
+        list(read_aligned(tmp_path / "de", tmp_path / "en"))
     assert str(error.value).endswith(
         "line 4 has no partner, and line 2 is empty in only one of them"
     )
@@ -81,7 +81,7 @@ def test_misaligned_files_are_refused_with_both_counts_and_a_place(tmp_path: Pat
 
 def test_columns_and_objects_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eins\tone\tnote\nzwei\ttwo\n")
-    assert [e[:2] for e in columns(tmp_path / "a.tsv")] == [("eins", "one"), ("zwei", "two")]
+    assert [e[:2] for e in read_columns(tmp_path / "a.tsv")] == [("eins", "one"), ("zwei", "two")]
     (tmp_path / "a.jsonl").write_text('{"dialogue": "lang", "summary": "kurz"}\n\n')
     assert list(read_records(tmp_path / "a.jsonl")) == [
         (1, {"dialogue": "lang", "summary": "kurz"})
@@ -104,7 +104,7 @@ def test_what_is_not_an_object_is_refused(content: str, sentence: str, tmp_path:
 def test_a_line_without_a_tab_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("eins one\n")
     with pytest.raises(ValueError, match=r"a\.tsv:1: a source, a tab and a target"):
-        list(columns(tmp_path / "a.tsv"))
+        list(read_columns(tmp_path / "a.tsv"))
 
 
 INI = """
@@ -125,9 +125,9 @@ def test_a_format_of_files_from_outside_is_one_file(
     path = tmp_path / "a.ini"
     path.write_text("[one]\ntext = a fine film\nlabel = good\ntranslation = ein feiner Film\n")
     with pytest.raises(ValueError, match=r"come as \.tsv, \.csv or \.jsonl, this is '\.ini'"):
-        list(labelled(path))
+        list(read_labelled_file(path))
     install(tmp_path, monkeypatch, INI, "manyheads.formats", "ini = my_ini:read")
-    assert [document.text for document in documents([path], "line")] == ["a fine film"]
-    assert list(labelled(path)) == [Labelled("a fine film", "good", 1)]
+    assert [document.text for document in read_documents([path], "line")] == ["a fine film"]
+    assert list(read_labelled_file(path)) == [Labelled("a fine film", "good", 1)]
     (pair,) = read_pairs("translation", None, None, path)
     assert (pair.source, pair.target) == ("a fine film", "ein feiner Film")

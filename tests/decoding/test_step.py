@@ -21,7 +21,7 @@ from manyheads import (
     grid,
     line,
 )
-from manyheads.devices import SAID, using
+from manyheads.devices import SAID, use_threads
 
 
 @torch.no_grad()
@@ -99,7 +99,7 @@ def test_a_light_step_is_the_work_of_one_thread_and_a_heavy_one_of_all(
 ) -> None:
     for name in SAID:
         monkeypatch.delenv(name, raising=False)
-    with using(2):
+    with use_threads(2):
         model, seen = translator(0), list[int]()
         model.decoder.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
         step = CachedStep(model.decoder, model.encode(SOURCES))
@@ -115,7 +115,7 @@ def test_a_light_step_is_the_work_of_one_thread_and_a_heavy_one_of_all(
 
 def test_the_threads_that_a_person_asked_for_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    with using(2):
+    with use_threads(2):
         model, seen = translator(0), list[int]()
         model.decoder.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
         CachedStep(model.decoder, model.encode(SOURCES))(begin(6))

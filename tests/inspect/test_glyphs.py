@@ -7,7 +7,7 @@ import torch
 from matplotlib.font_manager import FontProperties, findfont
 
 from manyheads import AttentionMap
-from manyheads.inspect.glyphs import characters, glyphs_for
+from manyheads.inspect.glyphs import characters_of_font, glyphs_for
 
 NOBODY = "\U000ff123"  # for private use: no font that is installed has it
 
@@ -20,11 +20,14 @@ def test_a_usual_text_is_drawn_as_usual() -> None:
 
 
 def test_another_font_is_taken_for_what_the_usual_one_lacks() -> None:
-    usual, other = characters(findfont(FontProperties())), characters(findfont("STIXGeneral"))
+    usual, other = (
+        characters_of_font(findfont(FontProperties())),
+        characters_of_font(findfont("STIXGeneral")),
+    )
     rare = chr(min(other - usual))
     glyphs = glyphs_for(["ab", rare])
     assert len(glyphs.families) == 1 + len(FontProperties().get_family())
-    assert ord(rare) in characters(findfont(glyphs.families[-1]))
+    assert ord(rare) in characters_of_font(findfont(glyphs.families[-1]))
     assert glyphs.shown(rare) == rare
 
 
@@ -40,7 +43,7 @@ def test_what_no_font_has_is_written_by_its_number_and_told(tmp_path: Path) -> N
 
 def test_a_font_that_cannot_be_read_has_no_characters(tmp_path: Path) -> None:
     (tmp_path / "broken.ttf").write_bytes(b"not a font")
-    assert characters(str(tmp_path / "broken.ttf")) == frozenset()
+    assert characters_of_font(str(tmp_path / "broken.ttf")) == frozenset()
 
 
 @pytest.mark.parametrize("text", ["猫がいる", "こんにちは"])

@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.tasks.music.chorales import piece_of
 from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo
-from manyheads.tasks.music.roll import Roll, bar_lines, box, clock, lanes
+from manyheads.tasks.music.roll import Roll, bar_lines, box, format_clock, share_rows
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i, 10 + 10 * i) for i in range(8)))
 
@@ -54,11 +54,11 @@ def test_louder_is_darker_and_voices_have_colours_and_names() -> None:
 
 def test_voices_in_unison_share_a_row_and_neither_is_hidden() -> None:
     unison = (Note(0, 2, 60, voice=0), Note(1, 3, 60, voice=1), Note(2, 3, 60, voice=0))
-    assert lanes(unison) == [(1, 2), (0, 2), (1, 2)]
-    above, below = (box(unison[i], lanes(unison)[i]) for i in (0, 1))
+    assert share_rows(unison) == [(1, 2), (0, 2), (1, 2)]
+    above, below = (box(unison[i], share_rows(unison)[i]) for i in (0, 1))
     assert min(y for _, y in above) == pytest.approx(max(y for _, y in below)) == 60
-    assert lanes((unison[0], unison[2])) == [(0, 1), (0, 1)]  # one ends where the next begins
-    assert lanes((Note(0, 2, 60, voice=0), Note(0, 2, 61, voice=1))) == [(0, 1), (0, 1)]
+    assert share_rows((unison[0], unison[2])) == [(0, 1), (0, 1)]  # one ends where the next begins
+    assert share_rows((Note(0, 2, 60, voice=0), Note(0, 2, 61, voice=1))) == [(0, 1), (0, 1)]
 
 
 def test_bars_follow_tempos_and_meters() -> None:
@@ -73,7 +73,12 @@ def test_bars_follow_tempos_and_meters() -> None:
 
 
 def test_moments_are_told_as_on_a_clock() -> None:
-    assert [clock(at) for at in (0, 75.4, 119.96, 600)] == ["0:00", "1:15.4", "2:00", "10:00"]
+    assert [format_clock(at) for at in (0, 75.4, 119.96, 600)] == [
+        "0:00",
+        "1:15.4",
+        "2:00",
+        "10:00",
+    ]
 
 
 def test_a_piece_without_notes_is_refused() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from manyheads.tasks.music.notes import Note, Piece, Voice
-from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
+from manyheads.tasks.music.statistics import Statistics, cut_opening, distance, format_columns
 
 
 def tune(*pitches: int, each: float = 0.5) -> Piece:
@@ -60,13 +60,13 @@ def test_the_distance_between_pitch_classes_is_from_none_to_all() -> None:
 
 def test_an_opening_is_counted_from_the_first_note() -> None:
     late = Piece((Note(9, 10, 60), Note(10, 13, 62), Note(11, 12, 64)))
-    assert [(n.start, n.end) for n in opening(late, 2).notes] == [(9, 10), (10, 11)]
-    assert opening(Piece(()), 2).notes == ()
+    assert [(n.start, n.end) for n in cut_opening(late, 2).notes] == [(9, 10), (10, 11)]
+    assert cut_opening(Piece(()), 2).notes == ()
 
 
 def test_they_stand_side_by_side() -> None:
     one, other = Statistics.of([tune(60, 62, 64, 72)]), Statistics.of([tune(61)])
-    lines = beside({"data": one, "drawn": other}).splitlines()
+    lines = format_columns({"data": one, "drawn": other}).splitlines()
     assert lines[0].split() == ["data", "drawn"]
     rows = {line[:26].strip(): line[26:].split() for line in lines[1:]}
     assert rows["notes a second"] == ["2.00", "2.00"]
@@ -90,7 +90,7 @@ def test_pieces_without_notes_say_nothing() -> None:
 
 def test_the_silence_before_the_first_note_is_no_music() -> None:
     late = Piece((Note(7, 8, 60), Note(8, 9, 62)))
-    found = Statistics.of([late, opening(late, 1.0)])
+    found = Statistics.of([late, cut_opening(late, 1.0)])
     assert (found.seconds, found.notes_per_second) == (3.0, 1.0)
 
 
@@ -127,5 +127,5 @@ def test_crossings_are_the_time_a_voice_is_over_one_that_is_before_it() -> None:
     for piece in (tune(60, 62), chords):
         one = Statistics.of([piece])
         assert (one.parallels, one.crossed) == (None, None)
-    lines = beside({"data": together, "drawn": Statistics.of([chords])}).splitlines()
+    lines = format_columns({"data": together, "drawn": Statistics.of([chords])}).splitlines()
     assert lines[-1].split() == ["voices", "crossed", "50.00%", "–"]

@@ -16,7 +16,7 @@ from manyheads.interop.importing import import_folder
 from manyheads.models import load
 from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.masked.model import Embedder
-from manyheads.tasks.portable import portable
+from manyheads.tasks.portable import require_portable
 from manyheads.tasks.seq2seq.model import Translator
 
 SENTENCES = [
@@ -84,7 +84,7 @@ def test_another_network_is_told_apart(tmp_path: Path) -> None:
     export(model, "huggingface", tmp_path / "out")
     with torch.no_grad():
         next(model.network.parameters()).mul_(1.5)
-    found = EXPORTERS["huggingface"].compare(portable(model), tmp_path / "out", TEXTS)
+    found = EXPORTERS["huggingface"].compare(require_portable(model), tmp_path / "out", TEXTS)
     assert found.largest > 1e-2
 
 
@@ -186,7 +186,7 @@ def test_what_its_own_library_said_is_kept_and_verified(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "run" / "imported.safetensors").stat().st_size < 200_000
     model = load(tmp_path / "run", "cpu")
-    assert compare_as_kept(portable(model), tmp_path / "run").largest < 1e-4
+    assert compare_as_kept(require_portable(model), tmp_path / "run").largest < 1e-4
     with torch.no_grad():
         [*model.network.parameters()][-1].mul_(1.5)
     checks = {one.name: one for one in run_checks(model, TEXTS[:2], tmp_path / "run")}

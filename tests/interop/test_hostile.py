@@ -22,10 +22,10 @@ from manyheads.codecs.text import Text
 from manyheads.interop.export import TEXTS, export
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.importing import import_folder
-from manyheads.interop.parity import Runtime, compare, worst
+from manyheads.interop.parity import Runtime, compare, find_worst
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig
-from manyheads.tasks.portable import Portable, portable
+from manyheads.tasks.portable import Portable, require_portable
 from manyheads.verifying import Check, run_checks
 
 HUGE: list[tuple[str, dict[str, Any], str]] = [
@@ -252,9 +252,9 @@ def test_nan_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = {one.name: one for one in run_checks(model, TEXTS[:2])}
     assert not checks["batch of 1 = batch of N"].holds
     assert not Check("a = b", math.nan, 1.0).holds
-    assert math.isnan(worst([0.0, math.nan, 1.0]))
-    described = portable(model)
-    there = portable(classifying())
+    assert math.isnan(find_worst([0.0, math.nan, 1.0]))
+    described = require_portable(model)
+    there = require_portable(classifying())
     monkeypatch.setattr("manyheads.tasks.portable.AT_ONCE", 1)
     assert math.isnan(compare(Here(described, there), described.rows(TEXTS[:2])).largest)
 

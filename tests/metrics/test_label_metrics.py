@@ -11,11 +11,11 @@ from manyheads.metrics.labels import (
     macro_f1,
     marks_spans,
     pearson,
-    ranks,
+    rank_values,
     rmse,
     span_f1,
-    spans,
     spearman,
+    tag_spans,
 )
 
 
@@ -36,15 +36,15 @@ def test_a_label_that_is_never_met_is_no_part_of_the_mean() -> None:
 
 
 def test_spans_are_those_of_conlleval() -> None:
-    assert spans(["B-PER", "I-PER", "O", "B-LOC"]) == {("PER", 0, 2), ("LOC", 3, 4)}
-    assert spans(["B-PER", "B-PER", "I-LOC"]) == {("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 3)}
-    assert spans(["O", "I-PER", "I-PER"]) == {("PER", 1, 3)}
-    assert spans(["S-PER", "B-LOC", "E-LOC", "I-LOC"]) == {
+    assert tag_spans(["B-PER", "I-PER", "O", "B-LOC"]) == {("PER", 0, 2), ("LOC", 3, 4)}
+    assert tag_spans(["B-PER", "B-PER", "I-LOC"]) == {("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 3)}
+    assert tag_spans(["O", "I-PER", "I-PER"]) == {("PER", 1, 3)}
+    assert tag_spans(["S-PER", "B-LOC", "E-LOC", "I-LOC"]) == {
         ("PER", 0, 1),
         ("LOC", 1, 3),
         ("LOC", 3, 4),
     }
-    assert spans(["O", "O"]) == spans([]) == set()
+    assert tag_spans(["O", "O"]) == tag_spans([]) == set()
 
 
 def test_span_f1_wants_the_type_and_both_ends() -> None:
@@ -75,7 +75,7 @@ def test_spearman_sees_only_the_order() -> None:
     assert spearman([1, 10, 100], [0.1, 0.2, 0.9]).value == pytest.approx(1)
     # Ranks 1 2.5 2.5 4 and 1 2 3 4.
     assert spearman([0, 1, 1, 2], [1, 2, 3, 4]).value == pytest.approx(4.5 / np.sqrt(4.5 * 5))
-    assert ranks([30, 10, 30]).tolist() == [2.5, 1, 2.5]
+    assert rank_values([30, 10, 30]).tolist() == [2.5, 1, 2.5]
 
 
 @pytest.mark.parametrize("of", [pearson, spearman])

@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.metrics.answers import exact_match, word_f1
 from manyheads.metrics.bleu import bleu, chrf
-from manyheads.metrics.measured import how_many, percent, several
+from manyheads.metrics.measured import how_many, list_references, percent
 from manyheads.metrics.rouge import rouge_l, rouge_n
 
 METRICS = {
@@ -72,15 +72,15 @@ def test_what_cannot_be_paired_is_refused(name: str) -> None:
 
 def test_what_is_not_a_list_of_texts_is_refused() -> None:
     with pytest.raises(ValueError, match=r"outputs must be a list of texts, got one text; \[text"):
-        several("one", ["one"])
+        list_references("one", ["one"])
     with pytest.raises(ValueError, match="references must be a list of texts, got one text"):
-        several(["o", "n", "e"], "one")
+        list_references(["o", "n", "e"], "one")
     with pytest.raises(ValueError, match="output 1 must be a text, got a NoneType"):
-        several(["a", None], ["a", "b"])  # type: ignore[list-item]
+        list_references(["a", None], ["a", "b"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"output 1 needs one text or several .*, got \[\]"):
-        several(["a", "b"], ["a", []])
+        list_references(["a", "b"], ["a", []])
     with pytest.raises(ValueError, match=r"output 0 needs one text or several .*, got \[None\]"):
-        several(["a"], [[None]])  # type: ignore[list-item]
+        list_references(["a"], [[None]])  # type: ignore[list-item]
 
 
 def test_a_mean_prints_with_how_it_was_got() -> None:

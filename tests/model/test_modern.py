@@ -18,7 +18,7 @@ from manyheads.modules.build import build_decoder, build_encoder, build_encoder_
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.transformer import Decoder, Tokens
 from manyheads.tasks.portable import Portable
-from manyheads.training.compiling import compiled
+from manyheads.training.compiling import compile_network
 
 WORDS, T = 20, 12
 PARTS: dict[str, dict[str, Any]] = {
@@ -89,7 +89,7 @@ def test_compiled_it_is_the_same(whole: bool) -> None:
     network = decoder(**ALL).train()
     tokens = Tokens.padded(ids().tolist())
     expected = network(tokens)
-    compiled(network, whole=whole, backend="eager")
+    compile_network(network, whole=whole, backend="eager")
     torch.testing.assert_close(network(tokens), expected)
 
 

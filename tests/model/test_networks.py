@@ -29,7 +29,7 @@ from manyheads import (
 from manyheads.attention.intervals import Verdict
 from manyheads.attention.patterns import Pattern
 from manyheads.attention.places import Pair
-from manyheads.modules.transformer import towards
+from manyheads.modules.transformer import cross_pattern
 
 SHAPE = TransformerConfig(width=24, depth=2, heads=4, dropout=0.0)
 SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]
@@ -99,8 +99,8 @@ def test_tied_weights_are_one_parameter() -> None:
 
 def test_what_a_packed_target_sees_of_its_source() -> None:
     target, source = Segments([[0, 1]]), Segments([[0, 0, 1]])
-    assert towards(target, source) == Segments([[0, 1]], [[0, 0, 1]])
-    assert towards(Everything(), Lengths([3])) == Lengths([3])
+    assert cross_pattern(target, source) == Segments([[0, 1]], [[0, 0, 1]])
+    assert cross_pattern(Everything(), Lengths([3])) == Lengths([3])
 
 
 def test_places_and_patterns_move_with_their_tokens() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.tasks.describing import listed, page, settings_of
+from manyheads.tasks.describing import list_settings, settings_of, write_page
 from manyheads.tasks.table import TASKS, find_recipe
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,7 +20,7 @@ def test_every_setting_has_a_sentence_and_is_listed(task: str) -> None:
     assert not mute, f"no sentence in setting(default, about) for {mute}"
     names = {one.name for one in settings}
     assert {"data.held_out", "network.width", "training.steps", "start_from"} <= names
-    shown = listed(task)
+    shown = list_settings(task)
     assert all(f"  {name}" in shown or f"\n{name}: " in shown for name in names)
 
 
@@ -38,4 +38,4 @@ def test_a_default_is_a_value_or_says_what_decides_it() -> None:
 
 def test_the_page_of_the_docs_is_made_from_the_code() -> None:
     """`python results/tables.py --write` makes it anew."""
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page()
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == write_page()

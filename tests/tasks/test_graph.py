@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.learn import Request, begin, go_on, resolve
+from manyheads.learn import Request, prepare_run, resolve, resume_run
 from manyheads.metrics.labels import roc_auc
 from manyheads.models import load
-from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk, write_graphs
+from manyheads.tasks.graph.batches import GraphBatches, read_graphs, walk_distances, write_graphs
 from manyheads.tasks.graph.checks import compare_ways
 from manyheads.tasks.graph.network import GraphNetwork
 from manyheads.tasks.graph.schema import RawGraph, Schema, find_goal
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe, small_network
 from manyheads.tasks.graph.sources import LeftOut, parse_smiles, read_molecules, read_nodes
-from manyheads.tasks.graph.task import GraphTask, differ
+from manyheads.tasks.graph.task import GraphTask, measure_disagreement
 from manyheads.training.run import Run
 
 DATA = GraphData(molecules=Path("x.csv"), target=("y",))
@@ -100,7 +100,12 @@ def test_a_graph_by_its_edges_is_the_same_as_by_all_pairs(others: dict[str, Any]
 def test_a_walk_is_the_farther_the_rarer_it_arrives() -> None:
     joined = torch.zeros(4, 4)  # a path of three nodes, and one by itself
     joined[0, 1] = joined[1, 0] = joined[1, 2] = joined[2, 1] = 1.0
-    assert walk(joined, 2).tolist() == [[0, 2, 3, 3], [3, 0, 3, 3], [3, 2, 0, 3], [3, 3, 3, 0]]
+    assert walk_distances(joined, 2).tolist() == [
+        [0, 2, 3, 3],
+        [3, 0, 3, 3],
+        [3, 2, 0, 3],
+        [3, 3, 3, 0],
+    ]
     with pytest.raises(ValueError, match=r"Window\(1\) counts hops, and distance: walks has none"):
         GraphRecipe("graph", DATA, distance="walks", network=NEAR)
 
@@ -134,8 +139,8 @@ def test_several_targets_with_gaps_count_where_they_are_known() -> None:
 
 def test_a_consistent_network_has_nothing_to_lose_by_it() -> None:
     sure = torch.tensor([[[[20.0, 0.0]]]])
-    assert differ(torch.cat([sure, sure])) < 1e-6
-    assert differ(torch.cat([sure, sure.flip(-1)])) > 0.4
+    assert measure_disagreement(torch.cat([sure, sure])) < 1e-6
+    assert measure_disagreement(torch.cat([sure, sure.flip(-1)])) > 0.4
 
 
 def test_relations_tell_graphs_apart_that_have_the_same_nodes() -> None:
@@ -195,8 +200,8 @@ def test_the_nodes_of_a_graph_are_learned_and_asked_by_name(tmp_path: Path) -> N
     recipe, corpus = resolve(Request("graph", [*settings, "training.validate_every=60"], files))
     assert str(corpus) == "24 nodes: 22 to learn from, 2 to validate on"
     run = Run(tmp_path / "run")
-    begin(recipe, run, corpus)
-    assert go_on(run)
+    prepare_run(recipe, run, corpus)
+    assert resume_run(run)
     model = load(run.folder, "cpu")
     assert model.predict(["n3", "n4"]) == ["odd", "even"]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="there is no node 'n99'"):

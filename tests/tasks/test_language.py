@@ -16,7 +16,7 @@ from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.language.corpus import TextCorpus, prepare_texts
 from manyheads.tasks.language.settings import LanguageRecipe, TextData
-from manyheads.tasks.language.task import LanguageTask, places
+from manyheads.tasks.language.task import LanguageTask, sample_places
 from manyheads.training.config import Training
 
 TEXTS = ["ein hund läuft und ein hund schläft. " * 4, "eine katze läuft", "ja 日本"]
@@ -132,11 +132,11 @@ def test_a_sample_of_a_short_document_holds_nothing_of_the_next(tmp_path: Path) 
 
 def test_samples_begin_with_documents_unless_one_is_most_of_the_text(tmp_path: Path) -> None:
     write_shard(tmp_path / "many", [range(10)] * 9, 50)
-    assert places(Shard(tmp_path / "many")) == [(0, 10), (30, 40), (60, 70)]
+    assert sample_places(Shard(tmp_path / "many")) == [(0, 10), (30, 40), (60, 70)]
     write_shard(tmp_path / "two", [range(10), range(50)], 50)
-    assert places(Shard(tmp_path / "two")) == [(0, 10), (20, 60), (40, 60)]
+    assert sample_places(Shard(tmp_path / "two")) == [(0, 10), (20, 60), (40, 60)]
     write_shard(tmp_path / "one", [range(30)], 50)
-    assert places(Shard(tmp_path / "one")) == [(0, 30), (10, 30), (20, 30)]
+    assert sample_places(Shard(tmp_path / "one")) == [(0, 30), (10, 30), (20, 30)]
 
 
 def test_validation_asks_for_less_memory_until_there_is_enough(

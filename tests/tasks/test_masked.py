@@ -18,11 +18,11 @@ from manyheads.tasks.masked.batches import (
     Hiding,
     MaskedBatches,
     MaskedWindows,
-    drawn,
+    draw_uniform,
     word_starts,
 )
 from manyheads.tasks.masked.settings import MaskedRecipe, Masking
-from manyheads.tasks.masked.task import MaskedTask, guesses, with_holes
+from manyheads.tasks.masked.task import MaskedTask, score_hidden, with_holes
 from manyheads.training.config import Training
 
 LINES = ["the old dog sleeps here", "an unhappy cat, running homewards, sleeps too"] * 12
@@ -200,11 +200,16 @@ def test_a_word_begins_where_a_piece_says_so() -> None:
 
 def test_what_is_drawn_is_even_and_apart() -> None:
     at = np.arange(50_000)
-    one, other = drawn(at, 0, 0, 0), drawn(at, 0, -1, 0)
+    one, other = draw_uniform(at, 0, 0, 0), draw_uniform(at, 0, -1, 0)
     assert one.min() >= 0
     assert one.max() < 1
     assert np.histogram(one, 10, (0, 1))[0] == pytest.approx([5000] * 10, abs=300)
-    for next_one in (other, drawn(at, 1, 0, 0), drawn(at, 0, 0, 1), drawn(at + 1, 0, 0, 0)):
+    for next_one in (
+        other,
+        draw_uniform(at, 1, 0, 0),
+        draw_uniform(at, 0, 0, 1),
+        draw_uniform(at + 1, 0, 0, 0),
+    ):
         assert abs(np.corrcoef(one, next_one)[0, 1]) < 0.02
 
 
@@ -227,7 +232,7 @@ def test_the_loss_of_hidden_places_alone_is_that_of_all_scores(
     network = task.network().double()
     batch = made.batch(made.epoch(0)[0])
     plain = network(batch.tokens).flatten(0, 1)[batch.hidden]
-    assert torch.allclose(guesses(network, batch), plain, atol=1e-12)
+    assert torch.allclose(score_hidden(network, batch), plain, atol=1e-12)
     for training, smoothing in ((False, 0.0), (True, 0.1)):
         loss = F.cross_entropy(
             plain.float(), batch.wanted, reduction="sum", label_smoothing=smoothing

@@ -8,11 +8,17 @@ import torch
 from designs import network_of
 
 from manyheads.codecs.text import BOS, EOS, PAD
-from manyheads.data.batches import NOTHING, Packing, Padding, Row, split, within_rows
+from manyheads.data.batches import NOTHING, Packing, Padding, Row, split_by_sizes, within_rows
 from manyheads.data.shards import Shard, write_shard
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.transformer import EncoderDecoder, Tokens
-from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards, packing, spans
+from manyheads.tasks.seq2seq.batches import (
+    PairBatch,
+    PairBatches,
+    PairShards,
+    choose_packing,
+    spans,
+)
 from manyheads.tasks.seq2seq.corpus import Codecs
 from manyheads.tasks.seq2seq.settings import PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -144,13 +150,13 @@ def test_nothing_has_no_loss_and_no_gradient(
 
 def test_packed_rows_have_room_for_the_longest_and_by_share() -> None:
     lengths = np.array([[10, 20], [10, 20], [190, 75]])
-    assert packing(lengths, 1000) == Packing(rows=1, widths=(512, 320))
-    assert packing(lengths, 64) == Packing(rows=1, widths=(192, 128))
-    assert packing(lengths, 4096).rows == 8
+    assert choose_packing(lengths, 1000) == Packing(rows=1, widths=(512, 320))
+    assert choose_packing(lengths, 64) == Packing(rows=1, widths=(192, 128))
+    assert choose_packing(lengths, 4096).rows == 8
 
 
 def test_rows_of_short_pairs_are_one_tile_of_attention() -> None:
-    assert packing(np.array([[10, 20], [90, 5]]), 1000) == Packing(rows=7, widths=(128, 64))
+    assert choose_packing(np.array([[10, 20], [90, 5]]), 1000) == Packing(rows=7, widths=(128, 64))
 
 
 def test_all_packed_batches_say_the_same_longest(corpus: PairShards) -> None:
@@ -170,7 +176,7 @@ def test_spans_are_those_of_the_whole(corpus: PairShards) -> None:
 def test_helpers_by_hand() -> None:
     counts = np.array([2, 3, 1])
     assert within_rows(counts, np.array([0, 0, 1])).tolist() == [0, 2, 0]
-    assert split(counts, [2, 0, 1]) == [[2, 3], [], [1]]
+    assert split_by_sizes(counts, [2, 0, 1]) == [[2, 3], [], [1]]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

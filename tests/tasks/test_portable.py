@@ -7,7 +7,7 @@ import torch
 from toys import classifying, guessing, speaking, translating
 from tunes import singer
 
-from manyheads.tasks.portable import portable
+from manyheads.tasks.portable import require_portable
 
 TEXTS = ["a dog runs", "", "the film was long " * 9]
 MODELS = {
@@ -21,7 +21,7 @@ MODELS = {
 @pytest.mark.parametrize("make", MODELS)
 def test_a_model_says_what_its_network_is_and_what_it_reads(make: Any) -> None:
     model = make()
-    found = portable(model)
+    found = require_portable(model)
     architecture, kind, sides = MODELS[make]
     assert (found.architecture, found.kind, found.name) == (architecture, kind, "toy")
     assert (found.network, found.design) == (model.network, model.task.design)
@@ -34,7 +34,7 @@ def test_a_model_says_what_its_network_is_and_what_it_reads(make: Any) -> None:
 
 
 def test_a_target_is_what_the_translator_writes() -> None:
-    found = portable(translating())
+    found = require_portable(translating())
     for source, target in found.rows(TEXTS[:1]):
         start = len(found.special_tokens.bos)
         assert (target[:start], source[-1]) == (
@@ -45,14 +45,14 @@ def test_a_target_is_what_the_translator_writes() -> None:
 
 
 def test_a_learned_position_is_not_written_beyond() -> None:
-    found = portable(speaking(position="Learned(48)"))
+    found = require_portable(speaking(position="Learned(48)"))
     (row,) = found.rows(["a dog runs"])
     assert len(row[0]) + len(found.write([row])[0]) <= 48
 
 
 def test_music_has_no_counterpart_elsewhere() -> None:
     with pytest.raises(ValueError, match=r"^toy is a model for music, whose voices, steps and"):
-        portable(singer())
+        require_portable(singer())
 
 
 def test_a_model_that_says_nothing_of_itself_is_refused_in_a_sentence() -> None:
@@ -60,7 +60,7 @@ def test_a_model_that_says_nothing_of_itself_is_refused_in_a_sentence() -> None:
         name = "mine"
 
     with pytest.raises(ValueError) as refused:
-        portable(Silent())
+        require_portable(Silent())
     assert str(refused.value) == (
         "mine is of a task whose models do not say what they are elsewhere; "
         "a method `portable` on its model would do"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.tasks.seq2seq.sentences import halves, join, sentences
+from manyheads.tasks.seq2seq.sentences import cut_at_spaces, join_texts, split_sentences
 
 LINES = {
     "Er kam. Sie ging! Und du?": ["Er kam.", "Sie ging!", "Und du?"],
@@ -20,24 +20,24 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_is_cut_where_sentences_end(line: str) -> None:
-    assert [one.text for one in sentences(line)] == LINES[line]
+    assert [one.text for one in split_sentences(line)] == LINES[line]
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_nothing_of_a_line_is_lost(line: str) -> None:
-    assert "".join(one.text + one.after for one in sentences(line)) == line.strip()
+    assert "".join(one.text + one.after for one in split_sentences(line)) == line.strip()
 
 
 def test_what_has_no_end_is_cut_at_spaces_and_else_anywhere() -> None:
     fits = lambda text: len(text) <= 5  # noqa: E731
-    assert list(halves("aa bb cc dd", fits)) == ["aa bb", "cc dd"]
-    assert list(halves("a" * 20, fits)) == ["a" * 5] * 4
-    assert list(halves("", fits)) == [""]
+    assert list(cut_at_spaces("aa bb cc dd", fits)) == ["aa bb", "cc dd"]
+    assert list(cut_at_spaces("a" * 20, fits)) == ["a" * 5] * 4
+    assert list(cut_at_spaces("", fits)) == [""]
 
 
 def test_what_was_written_is_joined_as_its_script_and_its_lines_have_it() -> None:
-    assert join("He came.", " ", "She left.") == "He came. She left."
-    assert join("He came.", "", "She left.") == "He came. She left.", "read without a space"
-    assert join("He came.", "\n\n", "She left.") == "He came.\nShe left."
-    assert join("猫がいる。", " ", "犬もいる。") == "猫がいる。犬もいる。"
-    assert join("", " ", "She left.") == "She left."
+    assert join_texts("He came.", " ", "She left.") == "He came. She left."
+    assert join_texts("He came.", "", "She left.") == "He came. She left.", "read without a space"
+    assert join_texts("He came.", "\n\n", "She left.") == "He came.\nShe left."
+    assert join_texts("猫がいる。", " ", "犬もいる。") == "猫がいる。犬もいる。"
+    assert join_texts("", " ", "She left.") == "She left."

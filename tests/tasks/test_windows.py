@@ -14,7 +14,7 @@ from manyheads.attention.patterns import Everything, Lengths, Segments
 from manyheads.codecs.text import BOS, EOS, PAD, Text
 from manyheads.data.batches import NOTHING
 from manyheads.data.shards import Shard, write_shard
-from manyheads.data.windows import Batch, Rows, Windows, framed, pieces
+from manyheads.data.windows import Batch, Rows, Windows, cut_pieces, frame_documents
 from manyheads.modules.build import build_decoder
 from manyheads.modules.transformer import Tokens
 
@@ -66,10 +66,10 @@ def test_every_token_but_the_first_of_a_document_is_wanted_once_an_epoch(
 
 
 def test_a_long_document_is_cut_at_its_offset_and_a_short_one_is_not() -> None:
-    begins, lengths = pieces(np.array([4, 12]), 3, np.array([2, 2]))
+    begins, lengths = cut_pieces(np.array([4, 12]), 3, np.array([2, 2]))
     assert begins.tolist() == [0, 4, 6, 9]
     assert lengths.tolist() == [3, 2, 3, 2]
-    begins, lengths = pieces(np.array([1, 8]), 3, np.array([0, 0]))
+    begins, lengths = cut_pieces(np.array([1, 8]), 3, np.array([0, 0]))
     assert begins.tolist() == [1, 4]
     assert lengths.tolist() == [3, 3]
 
@@ -180,7 +180,7 @@ def test_pieces_in_a_batch_do_not_see_each_other(documents: Shard, kind: Any, la
 
 def test_documents_are_framed_by_the_signs_of_their_codec(tmp_path: Path) -> None:
     codec = Text.train(["ab ba", "a"], "character", 20)
-    write_shard(tmp_path / "text", framed(["ab", "b"], codec), codec.size)
+    write_shard(tmp_path / "text", frame_documents(["ab", "b"], codec), codec.size)
     shard = Shard(tmp_path / "text")
     assert [one.tolist() for one in (shard[0], shard[1])] == [
         [BOS, *codec.encode("ab"), EOS],

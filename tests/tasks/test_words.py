@@ -2,7 +2,7 @@
 
 import torch
 
-from manyheads.tasks.seq2seq.alignment import gathered, links
+from manyheads.tasks.seq2seq.alignment import link_words, sum_pieces
 from manyheads.tasks.words import pieces_of, words_of
 
 
@@ -14,9 +14,9 @@ def test_pieces_belong_to_the_word_they_end_in() -> None:
 
 def test_rows_of_a_word_are_summed() -> None:
     rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    assert gathered(rows, [0, 1, 1]).tolist() == [[1, 2], [8, 10]]
-    assert gathered(rows, [-1, 0, 0]).tolist() == [[8, 10]]
-    assert gathered(rows[:0], []).shape == (0, 2)
+    assert sum_pieces(rows, [0, 1, 1]).tolist() == [[1, 2], [8, 10]]
+    assert sum_pieces(rows, [-1, 0, 0]).tolist() == [[8, 10]]
+    assert sum_pieces(rows[:0], []).shape == (0, 2)
 
 
 def test_each_word_written_finds_the_word_its_pieces_looked_at() -> None:
@@ -32,20 +32,20 @@ def test_each_word_written_finds_the_word_its_pieces_looked_at() -> None:
         ]
     )
     looks[3, 3] = 0.5
-    assert links([looks[None]], words_of(read), words_of(written)) == [(0, 0), (1, 1), (2, 2)]
+    assert link_words([looks[None]], words_of(read), words_of(written)) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_heads_and_layers_are_averaged() -> None:
     read, written = [0, 1], [0]
     one = torch.tensor([[[0.9, 0.1, 0.0]], [[0.4, 0.6, 0.0]]])  # (H, 1, 3)
     other = torch.tensor([[[0.1, 0.9, 0.0]], [[0.1, 0.9, 0.0]]])
-    assert links([one], read, written) == [(0, 0)]
-    assert links([one, other], read, written) == [(1, 0)]
+    assert link_words([one], read, written) == [(0, 0)]
+    assert link_words([one, other], read, written) == [(1, 0)]
 
 
 def test_nothing_written_is_linked_to_nothing() -> None:
-    assert links([torch.ones(2, 1, 3)], [0, 1], []) == []
-    assert links([torch.ones(2, 2, 1)], [], [0]) == []
+    assert link_words([torch.ones(2, 1, 3)], [0, 1], []) == []
+    assert link_words([torch.ones(2, 2, 1)], [], [0]) == []
 
 
 def test_without_spaces_each_piece_is_a_word_and_half_a_character_is_of_the_next() -> None:

@@ -8,10 +8,10 @@ from small import begun, pairs, recipe_in, trainer_of
 
 from manyheads import off, overwritten
 from manyheads.codecs.text import Text
-from manyheads.data.batches import alike
+from manyheads.data.batches import batch_by_length
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.drafters import NgramLookup
-from manyheads.devices import map_in_threads, using
+from manyheads.devices import map_in_threads, use_threads
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.writing import find_longest, write_targets
@@ -45,7 +45,7 @@ def test_one_by_one_is_all_at_once_in_the_order_of_the_input(
     ids = codec.encode_all(SOURCES)
     alone = [write_targets(network, [one], how, numbers=[i])[0] for i, one in enumerate(ids)]
     for tokens, threads in ((2048, 1), (30, 1), (30, 2)):
-        with using(threads):
+        with use_threads(threads):
             together = write_targets(network, ids, how, tokens=tokens)
             assert torch.get_num_threads() == threads
         assert [[one.ids for one in best] for best in together] == [
@@ -77,7 +77,7 @@ def test_a_head_that_is_off_is_off_in_every_thread_and_in_what_is_recorded(
     assert wanted[0] == wanted[1] != whole[0] == whole[1]
     for name, value in (("HEAVY", 1), ("RECORDED_ON", ("cpu",))):
         monkeypatch.setattr(f"manyheads.tasks.seq2seq.writing.{name}", value)
-        with using(4):
+        with use_threads(4):
             assert write() == whole
             with off(network, "decoder.0.cross", head=0):
                 assert write() == wanted
@@ -102,7 +102,7 @@ def test_a_row_that_is_overwritten_is_so_in_each_of_several_drafts(
 
 
 def test_what_threads_share_is_in_order_and_what_fails_in_one_is_raised() -> None:
-    with using(2):
+    with use_threads(2):
         assert map_in_threads(lambda n: (n, torch.get_num_threads()), [3, 1, 2]) == [
             (3, 1),
             (1, 1),
@@ -160,9 +160,9 @@ def test_nothing_to_read_and_nothing_at_all(learned: tuple[EncoderDecoder, Text]
 
 
 def test_sources_of_like_length_go_together() -> None:
-    assert list(alike([[1, 2], [3], [4, 5]], 6)) == [[0, 2], [1]]
-    assert list(alike([[1, 2], [3], [4, 5]], 1)) == [[0], [2], [1]]
-    assert list(alike([], 9)) == []
+    assert list(batch_by_length([[1, 2], [3], [4, 5]], 6)) == [[0, 2], [1]]
+    assert list(batch_by_length([[1, 2], [3], [4, 5]], 1)) == [[0], [2], [1]]
+    assert list(batch_by_length([], 9)) == []
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from manyheads.tasks.music.compose import SHORTEST, make_bounds
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, stretch
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, stretch, to_quarters
 from manyheads.tasks.music.performance import SHIFT
 from manyheads.tasks.music.settings import VOICES
-from manyheads.tasks.music.statistics import opening
+from manyheads.tasks.music.statistics import cut_opening
 from manyheads.tasks.music.timing import end_after, seconds_of_numbers
 
 KINDS = [
@@ -66,7 +66,7 @@ def test_a_chorale_goes_on_in_the_tempo_and_the_meter_of_its_beginning() -> None
         assert (one.piece.tempos, one.piece.meters) == (prime.tempos, prime.meters)
         assert len(one.ids) <= 8 * len(VOICES)
         assert one.seconds <= 3 + 1e-6
-        assert opening(one.piece, prime.seconds).seconds == pytest.approx(prime.seconds)
+        assert cut_opening(one.piece, prime.seconds).seconds == pytest.approx(prime.seconds)
 
 
 def test_a_beginning_of_any_tempo_ends() -> None:
@@ -277,7 +277,7 @@ def test_the_given_voice_comes_out_as_it_went_in() -> None:
     assert (found.tempos, found.meters) == (tempos, meters)
     others = [n for n in found.notes if n.voice != 1]
     assert {n.voice for n in others} == {0, 2, 3}
-    steps = quarters(found, [at for n in others for at in (n.start, n.end)]) * 4
+    steps = to_quarters(found, [at for n in others for at in (n.start, n.end)]) * 4
     assert steps == pytest.approx(np.rint(steps))  # on the melody's own beats
 
 

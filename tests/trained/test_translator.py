@@ -12,7 +12,7 @@ from manyheads.data.batches import FIRST, LONG_CHARACTERS, gather_texts
 from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.models import load
 from manyheads.tasks.seq2seq.model import MOST_TOKENS, NOTHING, PART_TOKENS, Translator
-from manyheads.tasks.words import added, units
+from manyheads.tasks.words import text_of_each, words_of_pieces
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,9 @@ def test_what_attention_shows_has_a_row_for_each_piece(model: Translator) -> Non
 def test_each_word_is_aligned_to_one_that_was_read(model: Translator) -> None:
     ((best,),) = model.write(["ba du"])
     assert [i for _, i in model.alignment("ba du", best)] == [0, 1]
-    assert added(model.task.codecs.source, model.task.codecs.source.encode("ba what du")) == [
+    assert text_of_each(
+        model.task.codecs.source, model.task.codecs.source.encode("ba what du")
+    ) == [
         "ba",
         " <unk>",
         " du",
@@ -58,11 +60,11 @@ def test_each_word_is_aligned_to_one_that_was_read(model: Translator) -> None:
 def test_text_without_spaces_is_aligned_by_piece() -> None:
     lines = ["猫がいる。", "猫が好き。", "私は猫が好き。"] * 20
     codec = Text.train([*lines, "I like cats."], "bpe", 280)
-    read, names = units(codec, codec.encode("猫と犬がいる。"))
+    read, names = words_of_pieces(codec, codec.encode("猫と犬がいる。"))
     assert "".join(names) == "猫と犬がいる。"
     assert len(names) > 3
     assert [*dict.fromkeys(read)] == [*range(len(names))], "in order, none of them left out"
-    _, words = units(codec, codec.encode("I like cats, 猫."))
+    _, words = words_of_pieces(codec, codec.encode("I like cats, 猫."))
     assert words == ["I", "like", "cats,", "猫."]
 
 
@@ -111,7 +113,7 @@ def test_a_layer_that_is_not_there_is_refused(model: Translator) -> None:
 def test_without_attention_only_looking_at_it_is_refused(
     model: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.tasks.seq2seq.model.looked", lambda *_: [])
+    monkeypatch.setattr("manyheads.tasks.seq2seq.model.record_cross_attention", lambda *_: [])
     ((best,),) = model.write(["ba du"])
     assert model.alignment("ba du", best) == []
     with pytest.raises(

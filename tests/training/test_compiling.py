@@ -25,7 +25,7 @@ from manyheads import (
 )
 from manyheads.attention import layer
 from manyheads.attention.kernels import varlen
-from manyheads.training.compiling import compiled
+from manyheads.training.compiling import compile_network
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_compiled_is_equal_to_plain(
 ) -> None:
     network, asked = translator(), batch()
     expected = learned(network, asked)
-    compiled(network, whole=whole, backend="eager")
+    compile_network(network, whole=whole, backend="eager")
     for ours, theirs in zip(learned(network, asked), expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -94,7 +94,7 @@ def test_a_compiled_decoder_with_dropout_does_not_see_ahead(whole: bool, layout:
         TransformerConfig(width=16, depth=2, heads=2, attention_dropout=0.5),
     )
     network = Decoder(words, Stack.of(shape, Causal(), position=Sinusoidal()), Tied(words))
-    compiled(network, whole=whole, backend="eager")
+    compile_network(network, whole=whole, backend="eager")
     scores = []
     for last in (3, 4):
         rows = [[5, 6, 7, 8, last], [9, 10, 11, *[12, 13] * (layout == "equal")]]
@@ -108,7 +108,7 @@ def test_a_compiled_decoder_with_dropout_does_not_see_ahead(whole: bool, layout:
 
 def test_a_plain_batch_is_one_graph_and_the_next_one_the_same() -> None:
     network, backend = translator(), Counting()
-    compiled(network, whole=True, backend=backend, fullgraph=True)
+    compile_network(network, whole=True, backend=backend, fullgraph=True)
     for _ in range(3):
         network(*plain())
     assert backend.graphs == 1
@@ -121,7 +121,7 @@ def test_documents_of_other_lengths_run_what_was_compiled_for_the_first(
     monkeypatch.setattr(varlen, "one_by_one", varlen.flash)
     monkeypatch.setattr(layer, "computed_in", lambda x: x.dtype)
     network, backend = translator("varlen").to("meta"), Counting()
-    compiled(network, backend=backend, fullgraph=True)
+    compile_network(network, backend=backend, fullgraph=True)
     for seed in range(6):
         source, target = (side.to("meta") for side in documents(seed))
         network(source, target).mean().backward()
@@ -135,7 +135,7 @@ def test_documents_beyond_all_steps_compile_once_more_and_then_no_more(
     monkeypatch.setattr(layer, "computed_in", lambda x: x.dtype)
     monkeypatch.setattr(varlen, "round_up", lambda count, least: count)
     network, backend = translator("varlen").to("meta"), Counting()
-    compiled(network, backend=backend, fullgraph=True)
+    compile_network(network, backend=backend, fullgraph=True)
     for seed in range(6):
         source, target = (side.to("meta") for side in documents(seed))
         network(source, target)
@@ -144,7 +144,7 @@ def test_documents_beyond_all_steps_compile_once_more_and_then_no_more(
 
 def test_writing_compiles_nothing() -> None:
     network, backend = translator(), Counting()
-    compiled(network, backend=backend)
+    compile_network(network, backend=backend)
     network.eval()
     step = CachedStep(network.decoder, network.encode(plain()[0]))
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_writing_compiles_nothing() -> None:
 
 def test_a_copy_of_a_compiled_network_runs_its_own_weights() -> None:
     network, batch = translator(), plain()
-    compiled(network, backend="eager")
+    compile_network(network, backend="eager")
     twin, before = copy.deepcopy(network), network(*batch)
     for parameter in network.parameters():
         nn.init.zeros_(parameter)
@@ -163,4 +163,4 @@ def test_a_copy_of_a_compiled_network_runs_its_own_weights() -> None:
 
 def test_what_has_no_blocks_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="a Linear has no blocks that could be compiled one by"):
-        compiled(nn.Linear(2, 2))
+        compile_network(nn.Linear(2, 2))

@@ -13,7 +13,7 @@ import torch
 from counted import OFTEN, weighing
 from small import contents
 
-from manyheads.training.files import fitting, read_tensors, write_tensors, write_text
+from manyheads.training.files import read_tensors, refuse_other_tensors, write_tensors, write_text
 from manyheads.training.run import CHECKPOINT, Run
 
 
@@ -202,4 +202,4 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_what_fits_is_not_refused() -> None:
-    fitting({"a": torch.ones(2)}, {"a": torch.zeros(2)}, Path("x"))
+    refuse_other_tensors({"a": torch.ones(2)}, {"a": torch.zeros(2)}, Path("x"))

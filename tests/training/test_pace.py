@@ -9,7 +9,7 @@ import pytest
 from counted import OFTEN, Weighing, trainer_of, weighing
 
 from manyheads.training.config import Training
-from manyheads.training.pace import Pace, fit_steps, measure
+from manyheads.training.pace import Pace, fit_steps, measure_pace
 from manyheads.training.run import CHECKPOINT, METRICS, Run
 
 
@@ -29,7 +29,7 @@ def test_real_steps_are_timed_and_a_validation_takes_no_longer_than_our_patience
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.training.pace.PATIENCE_SECONDS", 0.1)
-    pace = measure(trainer_of(Slow(), OFTEN, Run(tmp_path)))
+    pace = measure_pace(trainer_of(Slow(), OFTEN, Run(tmp_path)))
     assert pace.step_seconds >= 0.02
     assert pace.validation_seconds >= 0.1
     assert pace.memory_bytes > 2**20
@@ -41,7 +41,7 @@ def test_real_steps_are_timed_and_a_validation_takes_no_longer_than_our_patience
 
 def test_what_was_measured_leaves_no_trace_in_the_run(tmp_path: Path) -> None:
     one, other = Run(tmp_path / "one"), Run(tmp_path / "other")
-    measure(weighing(one))
+    measure_pace(weighing(one))
     for run in (one, other):
         assert weighing(run).fit()
     assert (one / METRICS).read_bytes() == (other / METRICS).read_bytes()

@@ -7,12 +7,12 @@ from itertools import count
 
 import pytest
 
-from manyheads.training.trainer import AHEAD, ahead
+from manyheads.training.trainer import AHEAD, prefetch
 
 
 def test_everything_comes_in_order() -> None:
-    assert list(ahead(iter(range(100)))) == list(range(100))
-    assert list(ahead(iter(()))) == []
+    assert list(prefetch(iter(range(100)))) == list(range(100))
+    assert list(prefetch(iter(()))) == []
 
 
 def test_no_more_is_made_than_there_is_room_for() -> None:
@@ -23,7 +23,7 @@ def test_no_more_is_made_than_there_is_room_for() -> None:
             made.append(i)
             yield i
 
-    coming = ahead(making())
+    coming = prefetch(making())
     assert next(coming) == 0
     time.sleep(0.05)
     assert len(made) <= AHEAD + 2
@@ -35,7 +35,7 @@ def test_an_error_in_the_thread_is_raised_after_what_came_before_it() -> None:
         yield 1
         raise ZeroDivisionError("in the thread")
 
-    coming = ahead(failing())
+    coming = prefetch(failing())
     assert next(coming) == 1
     with pytest.raises(ZeroDivisionError, match="in the thread"):
         next(coming)
@@ -43,7 +43,7 @@ def test_an_error_in_the_thread_is_raised_after_what_came_before_it() -> None:
 
 def test_the_thread_ends_at_once_when_nobody_reads_on() -> None:
     before = threading.active_count()
-    coming = ahead(count())
+    coming = prefetch(count())
     assert [next(coming) for _ in range(3)] == [0, 1, 2]
     assert threading.active_count() == before + 1
     coming.close()

@@ -16,7 +16,7 @@ from manyheads.attention.patterns import Causal
 from manyheads.attention.places import packed
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Tokens
-from manyheads.training.compiling import compiled
+from manyheads.training.compiling import compile_network
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
 from manyheads.training.learner import Learner
@@ -101,7 +101,7 @@ def test_played_steps_that_are_compiled_as_well_drop_what_plain_ones_drop() -> N
     plain, played = learner(), learner()
     torch._dynamo.reset()
     with fresh_cache(), inductor.patch(fallback_random=True):
-        compiled(played.network)
+        compile_network(played.network)
         played.record(batches[0], batches[1], 50)
         for one in batches:
             wanted, found = plain.step([one], 50)["loss"], played.step([one], 50)["loss"]

@@ -49,14 +49,14 @@ def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: P
     run = Run(tmp_path / "deep" / "run")
 
     def interrupted() -> None:
-        with run.created():
+        with run.make_folder():
             write_text(run / "half.txt", "half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not run.folder.exists()
-    with run.created():
+    with run.make_folder():
         write_text(run / "whole.txt", "whole")
     assert (run / "whole.txt").read_text() == "whole"
 
@@ -67,14 +67,14 @@ def test_what_is_put_first_into_a_folder_goes_with_it_where_it_fails(tmp_path: P
 def test_two_at_work_in_one_folder_are_kept_apart(tmp_path: Path) -> None:
     one, other = Run(tmp_path), Run(tmp_path)
     write_text(one / RECIPE, "task: none")
-    with one.alone(), one.alone():
-        with pytest.raises(ValueError) as error, other.alone():
+    with one.hold_lock(), one.hold_lock():
+        with pytest.raises(ValueError) as error, other.hold_lock():
             pass
         assert str(error.value) == (
             f"{tmp_path} is at work in another process ({os.getpid()}); when that has ended or "
             f"was stopped, `manyheads resume {tmp_path}` goes on"
         )
-    with other.alone():
+    with other.hold_lock():
         pass
     assert not (tmp_path / LOCK).exists()
 
@@ -83,10 +83,10 @@ def test_a_folder_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
     one, other = Run(tmp_path / "run"), Run(tmp_path / "run")
 
     def refused() -> None:
-        with other.created():
+        with other.make_folder():
             raise AssertionError("it is being made by another")
 
-    with one.created():
+    with one.make_folder():
         write_text(one / "ours.txt", "ours")
         with pytest.raises(ValueError, match="is at work in another process"):
             refused()
@@ -101,7 +101,7 @@ def test_an_empty_folder_that_was_there_is_left_empty_where_it_fails(tmp_path: P
     run = Run(tmp_path)
 
     def failing() -> None:
-        with run.created():
+        with run.make_folder():
             (run / "data").mkdir()
             write_text(run / "data/half.txt", "half")
             raise KeyError
@@ -116,7 +116,7 @@ import os, sys
 from pathlib import Path
 from manyheads.training.run import Run
 run = Run(Path(sys.argv[1]))
-with run.created():
+with run.make_folder():
     (run / "data").mkdir()
     (run / "data/half.txt").write_text("half")
     os.kill(os.getpid(), 9)
@@ -127,7 +127,7 @@ def test_what_a_kill_left_of_a_preparation_gives_way_and_other_files_do_not(tmp_
     run = Run(tmp_path / "run")
     subprocess.run([sys.executable, "-c", KILLED, str(run.folder)], check=False)
     assert (run / "data" / "half.txt").exists()
-    with run.created():
+    with run.make_folder():
         assert [path.name for path in run.folder.iterdir()] == [LOCK]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")

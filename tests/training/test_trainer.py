@@ -16,7 +16,7 @@ from counted import OFTEN, Weighing, trainer_of, weighing
 from small import SAME, contents
 from torch import Tensor
 
-from manyheads.devices import SAID, fastest, using
+from manyheads.devices import SAID, find_fastest_threads, use_threads
 from manyheads.training import files
 from manyheads.training.config import Training
 from manyheads.training.distributed import World
@@ -148,20 +148,22 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
         asked.append(1)
         return 1, {1: 0.1, 2: 0.9}
 
-    monkeypatch.setattr("manyheads.training.trainer.fastest", clock)
+    monkeypatch.setattr("manyheads.training.trainer.find_fastest_threads", clock)
     step = Trainer.step
     monkeypatch.setattr(
         Trainer, "step", lambda *given: (used.append(torch.get_num_threads()), step(*given))
     )
     run, whole, heard = Run(tmp_path / "stopped"), Run(tmp_path / "whole"), Heard()
-    with using(2):
+    with use_threads(2):
         trainer = weighing(whole)
         trainer.callback = heard
         assert trainer.fit()
         assert "1 of 2 threads: a batch takes 0.1 s with one and 0.9 s with all" in heard.said
         assert not stopped_at(3, weighing(run))
         assert asked == [1, 1]
-        monkeypatch.setattr("manyheads.training.trainer.fastest", None)  # nobody looks again
+        monkeypatch.setattr(
+            "manyheads.training.trainer.find_fastest_threads", None
+        )  # nobody looks again
         assert weighing(run).fit()
         assert torch.get_num_threads() == 2
         assert set(used) == {1}
@@ -174,8 +176,11 @@ def test_the_threads_that_were_fastest_once_are_kept_for_all_of_a_run(
 def test_of_one_thread_and_all_the_faster_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks, met = iter([0, 9, 9, 12, 12, 13, 13, 17]), list[int]()
     monkeypatch.setattr("manyheads.devices.time.perf_counter", lambda: next(ticks))
-    with using(2):
-        assert fastest(lambda: met.append(torch.get_num_threads())) == (1, {1: 1, 2: 3})
+    with use_threads(2):
+        assert find_fastest_threads(lambda: met.append(torch.get_num_threads())) == (
+            1,
+            {1: 1, 2: 3},
+        )
     assert met == [1, 2, 1, 2]
 
 

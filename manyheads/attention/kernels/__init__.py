@@ -1,6 +1,6 @@
 """How the sum is computed: one protocol, several kernels, and the choice among them."""
 
-from manyheads.attention.kernels.base import Kernel, Plan, Work, finite
+from manyheads.attention.kernels.base import Kernel, Plan, Work, refuse_nonfinite
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan
 from manyheads.attention.kernels.wrappers import Checked, Edit, Edited, Recorded, Seen, is_wrapper
 
@@ -17,8 +17,8 @@ __all__ = [
     "Seen",
     "Work",
     "choose",
-    "finite",
     "is_wrapper",
     "kernel",
     "plan",
+    "refuse_nonfinite",
 ]

@@ -167,12 +167,12 @@ def make_plan(kernel: Kernel, work: Work) -> Plan:
     return form if isinstance(form, Plan) else Plan(work, kernel, form)
 
 
-def unknown(kernel: Kernel, form: Any) -> TypeError:
+def unknown_form(kernel: Kernel, form: Any) -> TypeError:
     """What a kernel raises for a form that it did not prepare: it attends to nothing by guess."""
     return TypeError(f"the {kernel.name} kernel does not read a {type(form).__name__} as its plan")
 
 
-def lacks(work: Work, able: frozenset[Feature]) -> str:
+def find_missing_feature(work: Work, able: frozenset[Feature]) -> str:
     """The first feature asked for that is not among those a kernel has."""
     return next((f"it has no {feature}" for feature in sorted(work.features - able)), "")
 
@@ -189,7 +189,7 @@ def repeat_heads(x: Tensor, groups: int) -> Tensor:
     return x if groups == 1 else x.repeat_interleave(groups, 1)
 
 
-def finite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
+def refuse_nonfinite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
     """Refuse NaN and infinity, naming the first place of it."""
     if math.isfinite(float(x.sum())):  # one look at each number; a sum may be too large, too
         return

@@ -15,9 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.attention.biases import ContentBias, Feature, exactly, total
+from manyheads.attention.biases import ContentBias, Feature, sum_tensors, upcast
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads, unknown
+from manyheads.attention.kernels.base import (
+    Plan,
+    Scoring,
+    Work,
+    find_missing_feature,
+    repeat_heads,
+    unknown_form,
+)
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.kernels.sdpa import Mask, mask_of
 from manyheads.attention.places import Pair, Pairs
@@ -50,7 +57,7 @@ class Blockwise:
     name = "blockwise"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacks(work, ABLE if work.kinds else ABLE_PLAIN):
+        if reason := find_missing_feature(work, ABLE if work.kinds else ABLE_PLAIN):
             return reason
         if work.device.type != "cpu":
             return f"it runs on a CPU, not on {work.device.type}"
@@ -131,7 +138,7 @@ def attend_in_strips(
     parts = zip(strips, Cut.apply(key, spans), Cut.apply(value, spans), strict=True)
     for strip, keys, values in parts:
         if strip.mask is None:
-            raise unknown(kernel, strip.mask)
+            raise unknown_form(kernel, strip.mask)
         rows, allowed = prepared[:, :, strip.queries], strip.mask.allowed
         mixed = F.scaled_dot_product_attention(rows, keys, values, allowed, dropout, scale=scale)
         out.append(mixed.masked_fill(strip.mask.empty, 0))
@@ -168,14 +175,14 @@ def attend_strip(work: Work, strip: Strip, rules: list[Rule], scale: float, *inp
         return query * 0
     each = zip(parts[::3], parts[1::3], parts[2::3], rules, strict=True)
     biases = [ContentBias(*held) for held in each]
-    scores = exactly(query @ key.mT * scale)
-    scores = scores + total(found(bias, pair, scale) for bias in biases)
+    scores = upcast(query @ key.mT * scale)
+    scores = scores + sum_tensors(look_up_bias(bias, pair, scale) for bias in biases)
     allowed = evaluate(work.pattern, pair)
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row without any key stays finite
     weights = scores.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0)
     weights = weights.to(query.dtype)
     added = [bias.mixed(weights, pair) for bias in biases if bias.value_tables is not None]
-    return total([weights @ value, *added])
+    return sum_tensors([weights @ value, *added])
 
 
 class Again(torch.autograd.Function):
@@ -211,14 +218,14 @@ def pair_of(pairs: Pairs, strip: Strip) -> Pair:
     return pairs.at(b, h, i[None, None, :, None], j[None, None, None, :])
 
 
-def found(bias: ContentBias, pair: Pair, scale: float) -> Tensor:
+def look_up_bias(bias: ContentBias, pair: Pair, scale: float) -> Tensor:
     """What a bias adds to the scores of a strip, looked up row by row: (B, H, S, keys)"""
     indices = bias.rule.indices(pair)
     # A strip meets a part of all distances: the query is multiplied with no others.
     first = min(int(index.min()) for index in indices)
     after = max(int(index.max()) for index in indices) + 1
     met = replace(bias, key_tables=bias.key_tables[:, :, first:after])
-    return total(
+    return sum_tensors(
         rows.gather(-1, (index - first).expand(*rows.shape[:3], index.shape[-1]))
         for rows, index in zip(met.by_row(scale), indices, strict=True)
     )

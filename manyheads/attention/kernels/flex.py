@@ -17,8 +17,15 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from manyheads.attention.biases import ContentBias, Feature, look_up
 from manyheads.attention.evaluate import evaluate, simplify
-from manyheads.attention.intervals import Truth, pooled
-from manyheads.attention.kernels.base import Plain, Plan, Scoring, Work, lacks, unknown
+from manyheads.attention.intervals import Truth, pool_runs
+from manyheads.attention.kernels.base import (
+    Plain,
+    Plan,
+    Scoring,
+    Work,
+    find_missing_feature,
+    unknown_form,
+)
 from manyheads.attention.patterns import Everything, Pattern, values_of
 from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
@@ -47,7 +54,7 @@ class Flex:
                     f"on {work.device.type} it needs heads of 16 "
                     f"channels or more, got {work.channels}"
                 )
-        reason = lacks(work, frozenset(able))
+        reason = find_missing_feature(work, frozenset(able))
         return reason.replace("it has no gradient", "it has no gradient on a CPU")
 
     def cost(self, work: Work) -> float:
@@ -87,7 +94,7 @@ class Flex:
     ) -> Tensor:
         scale, pairs, form = how.score.scale(key.shape[-1]), plan.work.pairs, plan.form
         if not isinstance(form, BlockMask | Plain):
-            raise unknown(self, form)
+            raise unknown_form(self, form)
         score_mod = None
         read = [(bias.by_row(scale), bias.rule) for bias in how.biases]
         if read:
@@ -98,7 +105,9 @@ class Flex:
                 return plain
 
         backend = "inductor" if query.is_cuda else "eager"
-        run = version(structure_of(plan.work, read), (*query.shape, *key.shape[1:]), backend)
+        run = compile_for_shape(
+            structure_of(plan.work, read), (*query.shape, *key.shape[1:]), backend
+        )
         return run(
             how.score.query(query),
             key,
@@ -134,7 +143,7 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
     for rows in i.split(size, 2):
         allowed = evaluate(pattern, pairs.at(b, h, rows, j))
         allowed = allowed.expand(*allowed.shape[:3], len(pairs.keys)).int()
-        along = pooled(torch.stack([allowed.amin(2), allowed.amax(2)]), size)
+        along = pool_runs(torch.stack([allowed.amin(2), allowed.amax(2)]), size)
         some.append(along.high[1] > 0)
         whole.append(along.low[0] > 0)
     return Truth(torch.stack(some, 2), torch.stack(whole, 2))
@@ -155,7 +164,7 @@ def list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @cache
-def compiled(
+def compile_flex(
     structure: Hashable, shape: tuple[int, ...] | None, backend: str
 ) -> Callable[..., Any]:
     """FlexAttention compiled for one structure of pattern, places and biases, and for one shape.
@@ -170,12 +179,14 @@ def compiled(
     return torch.compile(own, fullgraph=True, backend=backend, dynamic=shape is None)
 
 
-def version(structure: Hashable, shape: tuple[int, ...], backend: str) -> Callable[..., Any]:
+def compile_for_shape(
+    structure: Hashable, shape: tuple[int, ...], backend: str
+) -> Callable[..., Any]:
     """A program for just this shape is a third faster; after a few, one is made for all shapes."""
     shapes = shapes_seen(structure)
     if len(shapes) < OWN_PROGRAMS:
         shapes.add(shape)
-    return compiled(structure, shape if shape in shapes else None, backend)
+    return compile_flex(structure, shape if shape in shapes else None, backend)
 
 
 @cache

@@ -18,7 +18,7 @@ from manyheads.attention.kernels.base import (
     Plan,
     Scoring,
     Work,
-    lacks,
+    find_missing_feature,
     make_plan,
     repeat_heads,
 )
@@ -36,7 +36,7 @@ class Padded:
         self.otherwise = otherwise
 
     def unfit(self, work: Work) -> str:
-        if reason := lacks(work, frozenset()):
+        if reason := find_missing_feature(work, frozenset()):
             return reason
         if work.device.type != "cpu" or work.dtype != torch.float32:
             return f"it computes in 32 bits on a CPU, not with {work.dtype} on {work.device.type}"

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, ContentBias, exactly, look_up
+from manyheads.attention.biases import Bias, ContentBias, look_up, upcast
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Scoring, Work, repeat_heads, unknown
+from manyheads.attention.kernels.base import Plan, Scoring, Work, repeat_heads, unknown_form
 from manyheads.attention.scores import Score
 
 
@@ -34,13 +34,13 @@ class Reference:
     ) -> Tensor:
         """What each query takes from each key, (B, H, Q, K): rows sum to 1, or 0 if empty."""
         if not isinstance(plan.form, Tensor):
-            raise unknown(self, plan.form)
+            raise unknown_form(self, plan.form)
         key = repeat_heads(key, plan.groups)
         scores = score(query, key)
         for bias in biases:
             rows = bias.by_row(score.scale(key.shape[-1]))
             scores = scores + look_up(rows, bias.rule, plan.work.pairs.everywhere())
-        wide = exactly(scores)
+        wide = upcast(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.attention.biases import ContentBias, Feature
 from manyheads.attention.intervals import Truth
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton
+from manyheads.attention.kernels.base import Plan, Scoring, Work, find_missing_feature, lacks_triton
 from manyheads.attention.kernels.flex import block_truth
 from manyheads.attention.patterns import Causal, Lengths, Pattern, Segments, Window
 from manyheads.attention.places import Grid, Places, is_run
@@ -95,13 +95,17 @@ class Skewed:
         self.tiles = tiles
 
     def refuses(self, work: Work) -> str:
-        return unfit(work) or lacks_triton(work)
+        return describe_misfit(work) or lacks_triton(work)
 
     def cost(self, work: Work) -> float:
         return 3.5  # bench/relative.py
 
     def prepare(self, work: Work) -> Form:
-        tiles, pairs, start = self.tiles or fit_tiles(work), work.pairs, begins(work.pairs.keys)
+        tiles, pairs, start = (
+            self.tiles or fit_tiles(work),
+            work.pairs,
+            first_place(work.pairs.keys),
+        )
         ids = key_ids = ends = None
         radius = -1
         for part in work.pattern.parts():
@@ -112,7 +116,7 @@ class Skewed:
             if isinstance(part, Window):
                 radius = part.radius if isinstance(part.radius, int) else part.radius[0]
         truth = block_truth(work.pattern, pairs, tiles.size)
-        shift, reach = start - begins(pairs.queries), work.kinds[0].rule.size // 2
+        shift, reach = start - first_place(pairs.queries), work.kinds[0].rule.size // 2
         causal = Causal() in work.pattern.parts()
         asked = LaunchNumbers._make((*astuple(tiles), shift, reach, radius, int(causal)))
         by_query, by_key = spans(truth, len(pairs.keys) % tiles.size > 0)
@@ -149,9 +153,9 @@ class Skewed:
 # ---- what it does not do ---------------------------------------------------------------------
 
 
-def unfit(work: Work) -> str:
+def describe_misfit(work: Work) -> str:
     """Why rows of a tile cannot be turned into place, wherever they are computed."""
-    if reason := lacks(work, ABLE):
+    if reason := find_missing_feature(work, ABLE):
         return reason
     if len(work.kinds) != 1 or work.kinds[0].bias is not ContentBias:
         return "it computes one RelativeContent, and nothing without it"
@@ -163,7 +167,7 @@ def unfit(work: Work) -> str:
     for places in (pairs.queries, pairs.keys):
         if not (is_run(places) or within_documents(work)):
             return "its tokens lie on a line, each one step after the one before"
-    if reason := foreign(work.pattern):
+    if reason := find_unknown_part(work.pattern):
         return reason
     if work.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"it computes in 32 bits or fewer, {work.dtype} was asked for"
@@ -180,7 +184,7 @@ def within_documents(work: Work) -> bool:
     return bool(alone) and both and q.first is not None and q.first == k.first
 
 
-def foreign(pattern: Pattern) -> str:
+def find_unknown_part(pattern: Pattern) -> str:
     """The first part of a pattern that is not known here."""
     parts = pattern.parts()
     known = Causal, Window, Segments, Lengths  # a class made from one may allow something else
@@ -190,7 +194,7 @@ def foreign(pattern: Pattern) -> str:
     return ""
 
 
-def begins(places: Places) -> int:
+def first_place(places: Places) -> int:
     assert places.first is not None
     return places.first
 
@@ -305,7 +309,7 @@ def token_strides(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     return tokens * heads * channels, channels, heads * channels, 1
 
 
-def keep(ctx: Any, inputs: Any, output: Any) -> None:
+def save_for_backward(ctx: Any, inputs: Any, output: Any) -> None:
     *tensors, ctx.scale, ctx.numbers = inputs
     ctx.save_for_backward(*tensors, *output)
     ctx.mark_non_differentiable(output[1])
@@ -323,7 +327,7 @@ def gradients(tensors: Any, found: list[Tensor]) -> tuple[Any, ...]:
     return (*given, *[None] * 7)
 
 
-relative_attention.register_autograd(backward, setup_context=keep)
+relative_attention.register_autograd(backward, setup_context=save_for_backward)
 
 
 class Eager(torch.autograd.Function):
@@ -332,7 +336,7 @@ class Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         output = output_of(inputs)
-        keep(ctx, inputs, output)
+        save_for_backward(ctx, inputs, output)
         ctx.set_materialize_grads(False)  # no zeros for what is not differentiated
         return output
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature, look_up, total
+from manyheads.attention.biases import Bias, Feature, look_up, sum_tensors
 from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.kernels.base import (
     Bare,
@@ -20,9 +20,9 @@ from manyheads.attention.kernels.base import (
     Plan,
     Scoring,
     Work,
-    lacks,
+    find_missing_feature,
     repeat_heads,
-    unknown,
+    unknown_form,
 )
 from manyheads.attention.patterns import Causal, Everything
 from manyheads.attention.places import Pairs, is_run
@@ -58,7 +58,7 @@ class Sdpa:
     name = "sdpa"
 
     def refuses(self, work: Work) -> str:
-        return lacks(work, ABLE)
+        return find_missing_feature(work, ABLE)
 
     def cost(self, work: Work) -> float:
         if work.features & {"distance bias", "content bias"}:
@@ -89,7 +89,7 @@ class Sdpa:
         form, scale, groups = plan.form, score.scale(key.shape[-1]), plan.groups
         prepared = score.query(query)
         scores = [bias_scores(bias, scale, plan.work.pairs) for bias in biases]
-        added = total(scores).to(query.dtype) if scores else None
+        added = sum_tensors(scores).to(query.dtype) if scores else None
         if isinstance(form, Plain) and added is None:
             return F.scaled_dot_product_attention(
                 prepared, key, value, None, dropout, form.causal, scale=scale, enable_gqa=groups > 1
@@ -106,7 +106,7 @@ class Sdpa:
             return attend(prepared, key, value, attn_mask=hidden)
         if isinstance(form, Plain) and not form.causal:
             return attend(prepared, key, value, attn_mask=added)
-        raise unknown(self, form)
+        raise unknown_form(self, form)
 
 
 def plain_form(work: Work) -> Plain | None:
@@ -155,7 +155,7 @@ def gather_bias(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
         batch = max(len(each), len(index))
         shape = batch, each.shape[1], len(pairs.queries), len(pairs.keys)
         found.append(each.expand(batch, -1, -1, -1).gather(-1, index.expand(shape)))
-    return total(found)
+    return sum_tensors(found)
 
 
 # ---- a few queries, as when a sequence is written token by token or checked ----------------------

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Feature
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, lacks_triton, repeat_heads
+from manyheads.attention.kernels.base import (
+    Plan,
+    Scoring,
+    Work,
+    find_missing_feature,
+    lacks_triton,
+    repeat_heads,
+)
 from manyheads.attention.kernels.relative import as_tokens
 from manyheads.attention.kernels.varlen import refuse_pattern, segments_of
 from manyheads.attention.patterns import Causal
@@ -45,7 +52,7 @@ class Short:
 
     def unfit(self, work: Work) -> str:
         """Why a row is not one tile, wherever it is computed."""
-        if reason := lacks(work, ABLE) or refuse_pattern(work):
+        if reason := find_missing_feature(work, ABLE) or refuse_pattern(work):
             return reason
         if max(len(work.pairs.queries), len(work.pairs.keys)) > TILE:
             return f"its rows have {TILE} tokens at most"

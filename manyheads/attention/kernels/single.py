@@ -15,7 +15,7 @@ from manyheads.attention.kernels.base import (
     Plan,
     Scoring,
     Work,
-    lacks,
+    find_missing_feature,
     lacks_triton,
     repeat_heads,
 )
@@ -40,7 +40,7 @@ class Single:
         self.rows = rows
 
     def refuses(self, work: Work) -> str:
-        if reason := lacks(work, ABLE):
+        if reason := find_missing_feature(work, ABLE):
             return reason
         if work.pattern != Causal():
             return "it computes Causal() alone"

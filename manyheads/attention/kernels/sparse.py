@@ -12,9 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, ContentBias, Feature, exactly
+from manyheads.attention.biases import Bias, ContentBias, Feature, upcast
 from manyheads.attention.evaluate import evaluate
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads, unknown
+from manyheads.attention.kernels.base import (
+    Plan,
+    Scoring,
+    Work,
+    find_missing_feature,
+    repeat_heads,
+    unknown_form,
+)
 from manyheads.attention.patterns import Window
 from manyheads.attention.places import Graph
 from manyheads.attention.scores import Score
@@ -43,7 +50,7 @@ class Sparse:
     name = "sparse"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacks(work, ABLE):
+        if reason := find_missing_feature(work, ABLE):
             return reason
         listed = listed_hops(work)
         if listed is None:
@@ -88,19 +95,19 @@ class Sparse:
         """What each query takes from each key of the list, (E, H)."""
         links = plan.form
         if not isinstance(links, Links):
-            raise unknown(self, links)
+            raise unknown_form(self, links)
         key, scale = repeat_heads(key, plan.groups), score.scale(key.shape[-1])
         asked = by_row(score.query(query)).index_select(0, links.query)  # (E, H, C)
-        scores = exactly((asked * by_row(key).index_select(0, links.key)).sum(-1)) * scale
+        scores = upcast((asked * by_row(key).index_select(0, links.key)).sum(-1)) * scale
         batch, _, queries, _ = query.shape
         for bias, label in zip(biases, links.labels, strict=True):
             scores = scores + look_up_label(bias, scale, links, queries, label)
-        return softmax(scores, links, batch * queries)
+        return softmax_by_query(scores, links, batch * queries)
 
     def mix(self, weights: Tensor, value: Tensor, plan: Plan) -> Tensor:
         """(E, H), (B, H, K, C) -> (B, H, Q, C)"""
         batch, _, queries, _ = plan.shape
-        taken = weights[..., None] * exactly(by_row(value).index_select(0, plan.form.key))
+        taken = weights[..., None] * upcast(by_row(value).index_select(0, plan.form.key))
         return by_query(add_up(taken, plan.form.query, batch * queries), plan)
 
 
@@ -121,7 +128,7 @@ def by_query(x: Tensor, plan: Plan) -> Tensor:
     return x.unflatten(0, (plan.shape[0], plan.shape[2])).transpose(1, 2)
 
 
-def softmax(scores: Tensor, links: Links, queries: int) -> Tensor:
+def softmax_by_query(scores: Tensor, links: Links, queries: int) -> Tensor:
     """(E, H) over the pairs of each query; zeros where none of them is allowed."""
     hidden = scores.masked_fill(~links.allowed, torch.finfo(scores.dtype).min)
     largest = hidden.new_full((queries, hidden.shape[1]), -torch.inf)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.attention.biases import Feature
-from manyheads.attention.kernels.base import Plan, Scoring, Work, lacks, repeat_heads
+from manyheads.attention.kernels.base import Plan, Scoring, Work, find_missing_feature, repeat_heads
 from manyheads.attention.patterns import Causal, Documents, Segments
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
@@ -43,7 +43,7 @@ class Varlen:
     name = "varlen"
 
     def refuses(self, work: Work) -> str:
-        if reason := lacks(work, ABLE):
+        if reason := find_missing_feature(work, ABLE):
             return reason
         if reason := refuse_pattern(work):
             return reason

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from manyheads.attention.biases import Bias
-from manyheads.attention.kernels.base import Kernel, Plan, Scoring, Work, finite, make_plan
+from manyheads.attention.kernels.base import (
+    Kernel,
+    Plan,
+    Scoring,
+    Work,
+    make_plan,
+    refuse_nonfinite,
+)
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.scores import Score
 
@@ -111,7 +118,7 @@ class Checked:
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
         for name, x in (("query", query), ("key", key), ("value", value)):
-            finite(x, f"the {name}", plan.work.pattern)
+            refuse_nonfinite(x, f"the {name}", plan.work.pattern)
         (inner,) = plan.form
         return inner(query, key, value, **how._asdict())
 

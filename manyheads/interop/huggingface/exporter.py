@@ -32,7 +32,7 @@ from manyheads.interop.parity import Runtime, token_mask
 from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import Portable, Row, VectorSettings
-from manyheads.training.files import fitting, write_text
+from manyheads.training.files import refuse_other_tensors, write_text
 from manyheads.training.weights import weights_of
 
 
@@ -63,7 +63,7 @@ def write_folder(model: Portable, folder: Path) -> Family:
         )
     context = min(context, design.places or context)
     weights = weights_of(model.network)
-    fitting(weights, list_weights(model), folder)
+    refuse_other_tensors(weights, list_weights(model), folder)
     config = {
         "model_type": family.name,
         **family.write_config(design, kind, joint, context),

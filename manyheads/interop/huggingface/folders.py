@@ -17,7 +17,7 @@ from manyheads.interop.huggingface.config_keys import CONFIG_KEYS
 from manyheads.interop.huggingface.file_keys import SPECIAL_TOKENS, TOKENIZING
 from manyheads.interop.huggingface.keys import CONFIG, Config, Measure, check_keys
 from manyheads.tasks.language.chat import Chat
-from manyheads.training.files import measured, opened, write_text, write_whole
+from manyheads.training.files import measure_tensors, open_tensors, write_text, write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +107,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor of the folder by its name there, from one file or from several."""
     held: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        with opened(path) as file:
+        with open_tensors(path) as file:
             held |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if missing := [name for name in read_index(folder) if name not in held]:
         raise ValueError(f"{folder / INDEX} lists {missing[0]}, which none of its files holds")
@@ -116,7 +116,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def measure_weights(folder: Path) -> Measure:
     """How large its tensors are, from what their files say of them: none of them is read."""
-    sizes, counts = zip(*map(measured, weight_files(folder)), strict=True)
+    sizes, counts = zip(*map(measure_tensors, weight_files(folder)), strict=True)
     return Measure(max(sizes), sum(counts))
 
 

@@ -23,7 +23,7 @@ from manyheads.interop.huggingface.folders import (
     read_tokenizers,
     read_weights,
 )
-from manyheads.interop.huggingface.keys import CONFIG, Config, brief, is_words
+from manyheads.interop.huggingface.keys import CONFIG, Config, is_words, shorten_value
 from manyheads.interop.huggingface.sentence_vectors import read_vectors
 from manyheads.interop.huggingface.tensors import Tensors, take_tensors
 from manyheads.modules import build
@@ -136,7 +136,7 @@ def read_labels(config: Config, held: Tensors, kind: Kind) -> tuple[str, ...]:
     wanted = [str(i) for i in range(count)]
     if names and (sorted(names) != sorted(wanted) or not is_words([*names.values()])):
         raise ValueError(
-            f"{CONFIG}: id2label names {', '.join(map(brief, names)) or 'nothing'}; "
+            f"{CONFIG}: id2label names {', '.join(map(shorten_value, names)) or 'nothing'}; "
             f"its head has {count} labels, a word for each of 0 to {count - 1} would do"
         )
     return tuple(names.get(i, f"LABEL_{i}") for i in wanted)

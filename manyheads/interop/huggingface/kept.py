@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyheads.interop.exports import require
 from manyheads.interop.huggingface.exporter import load_library
-from manyheads.interop.parity import SAME, Parity, worst
+from manyheads.interop.parity import SAME, Parity, find_worst
 from manyheads.tasks.portable import Portable
 from manyheads.training.files import read_tensors, write_tensors
 
@@ -123,4 +123,4 @@ def compare_as_kept(model: Portable, run: Path) -> Parity:
     if "vectors" in held and model.embed is not None:
         vectors = torch.from_numpy(model.embed(texts))
         found.append(float((vectors - held["vectors"]).abs().max()))
-    return Parity(worst(found), different, len(texts))
+    return Parity(find_worst(found), different, len(texts))

@@ -96,12 +96,12 @@ def check_keys(
         elif isinstance(key, Only) and not is_among(value, key.values):
             would_do = join_values(key.values)
             raise ValueError(
-                f"{file}: {name}: {brief(value)} is not computed here; {would_do} would do"
+                f"{file}: {name}: {shorten_value(value)} is not computed here; {would_do} would do"
             )
         elif isinstance(key, Same):
             check_same(name, held, key.name, file)
         elif isinstance(key, Left) and not is_among(value, key.values):
-            notes.append(f"{name}: {brief(value)} ({key.how})")
+            notes.append(f"{name}: {shorten_value(value)} ({key.how})")
     return notes
 
 
@@ -109,10 +109,8 @@ def check_same(name: str, held: Mapping[str, Any], other: str, file: str) -> Non
     if other not in held:
         raise ValueError(f"{file}: {name} is called {other} here; that name would do")
     if held[name] != held[other]:
-        raise ValueError(
-            f"{file}: {name}: {brief(held[name])} and {other}: {brief(held[other])} are two "
-            "names of one setting and differ"
-        )
+        both = " and ".join(f"{one}: {shorten_value(held[one])}" for one in (name, other))
+        raise ValueError(f"{file}: {both} are two names of one setting and differ")
 
 
 def is_words(value: Any) -> bool:
@@ -135,7 +133,7 @@ def check_form(name: str, value: Any, key: Read, file: str, measure: Measure) ->
     if key.form in FORMS:
         wanted, holds = FORMS[key.form]
         if not holds(value):
-            raise ValueError(f"{file}: {name} is {wanted}, got {brief(value)}")
+            raise ValueError(f"{file}: {name} is {wanted}, got {shorten_value(value)}")
     elif value is None:
         raise ValueError(f"{file}: {name} is null; leave it out, or say it")
     elif key.form:
@@ -160,10 +158,10 @@ def is_among(value: Any, values: Sequence[Any]) -> bool:
 
 
 def join_values(values: Sequence[Any]) -> str:
-    return " or ".join("nothing" if value is None else brief(value) for value in values)
+    return " or ".join("nothing" if value is None else shorten_value(value) for value in values)
 
 
-def brief(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

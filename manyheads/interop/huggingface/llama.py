@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.interop.huggingface.config_keys import ROTARY
 from manyheads.interop.huggingface.family import WINDOW, Family, Kind, put_below, window_of
-from manyheads.interop.huggingface.keys import CONFIG, Config, brief, check_keys
+from manyheads.interop.huggingface.keys import CONFIG, Config, check_keys, shorten_value
 from manyheads.modules.config import EVERYTHING, TransformerConfig
 from manyheads.modules.positions import RotaryValue
 
@@ -102,8 +102,8 @@ def read_wave(config: Config) -> float:
         kind = turning.get("rope_type", turning.get("type", "default"))
         if kind != "default":
             raise ValueError(
-                f"{CONFIG}: {name}: rotary positions of type {brief(kind)} are not computed "
-                "here; those of type default are"
+                f"{CONFIG}: {name}: rotary positions of type {shorten_value(kind)} are not "
+                "computed here; those of type default are"
             )
         check_keys(turning, ROTARY, f"{CONFIG}: {name}")
         if "rope_theta" in turning:

@@ -21,9 +21,9 @@ from manyheads.interop.huggingface.keys import (
     CONFIG,
     Keys,
     Measure,
-    brief,
     check_keys,
     is_words,
+    shorten_value,
 )
 from manyheads.modules.config import Pooling
 from manyheads.tasks.portable import VectorSettings
@@ -51,7 +51,7 @@ def read_vectors(
     if not is_words([*prompts.values()]) or (name is not None and name not in prompts):
         raise ValueError(
             f"{SENTENCES_CONFIG}: prompts are words by a name, and default_prompt_name is one of "
-            f"the names, got {brief(prompts)} and {name}"
+            f"the names, got {shorten_value(prompts)} and {name}"
         )
     if others := [each for each, prompt in prompts.items() if prompt and each != name]:
         notes.append(f"prompts: {', '.join(others)} (put them before a text)")

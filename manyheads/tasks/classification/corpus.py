@@ -19,7 +19,7 @@ from torch import Tensor
 
 from manyheads.codecs.text import Text
 from manyheads.data.batches import NOTHING, split_off
-from manyheads.data.labelled import Columns, Tagged, labelled, tagged
+from manyheads.data.labelled import Columns, Tagged, read_labelled_file, read_tagged
 from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
@@ -61,7 +61,9 @@ def learn_codec(corpus: LabelledCorpus, recipe: ClassificationRecipe) -> Text:
 def read_examples(
     kind: LabelKind, path: Path, columns: Columns = Columns()
 ) -> list[LabelledExample]:
-    return list(tagged(path)) if kind == "labelling" else list(labelled(path, columns))
+    return (
+        list(read_tagged(path)) if kind == "labelling" else list(read_labelled_file(path, columns))
+    )
 
 
 def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
@@ -80,7 +82,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
             "give --valid-data, or 10 texts at least"
         )
     order = np.random.default_rng([recipe.training.seed, 1]).permutation(len(train)).tolist()
-    may = order if recipe.task == "regression" else spare(train, order)
+    may = order if recipe.task == "regression" else find_spare(train, order)
     held = {*islice(may, count)}
     if not held:
         raise ValueError(
@@ -90,7 +92,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     return LabelledCorpus(*split_off(train, held), source, source)
 
 
-def spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:
+def find_spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:
     """Those whose labels training still meets without them: others could not be judged."""
     left = Counter(tag for one in examples for tag in set(one.tags))
     for i in order:

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.data.batches import map_alike
+from manyheads.data.batches import map_by_length
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
-from manyheads.devices import sharing, using, work_of
+from manyheads.devices import choose_threads, use_threads, work_of
 from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
@@ -164,7 +164,7 @@ class ClassificationTask(Task):
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
             batch = self.framer.lay_out([f.ids for f in some], [f.turn for f in some]).to(device)
-            with using(sharing(work, batch.ids)):
+            with use_threads(choose_threads(work, batch.ids)):
                 logits = network(batch).float().cpu()
             progress(len(rows))
             tagging = self.kind == "labelling"
@@ -173,7 +173,7 @@ class ClassificationTask(Task):
                 for frame, row in zip(some, logits, strict=True)
             ]
 
-        return map_alike(read, [frame.ids for frame in frames], tokens, self.world.spread)
+        return map_by_length(read, [frame.ids for frame in frames], tokens, self.world.map)
 
     def measure(
         self, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]
@@ -198,9 +198,9 @@ class ClassificationTask(Task):
         scores = {name: round(one.value, 4) for name, one in measured.items()}
         scores["loss"] = self.loss_of(torch.cat(logits), wanted).item() / len(wanted)
         shown = range(0, len(examples), max(1, len(examples) // SHOWN))[:SHOWN]
-        return Validation(scores, [sample(examples[i], outputs[i]) for i in shown])
+        return Validation(scores, [make_sample(examples[i], outputs[i]) for i in shown])
 
 
-def sample(one: LabelledExample, output: AnyPrediction) -> Sample:
+def make_sample(one: LabelledExample, output: AnyPrediction) -> Sample:
     between = " " if isinstance(one, Tagged) else " | "
     return Sample(between.join(filter(None, one.texts)), " ".join(one.tags), str(output))

@@ -80,8 +80,8 @@ class GraphBatches(PlannedBatches):
         beyond = torch.arange(width) - sizes[:, None]  # from 0 on it is no node of the graph
         degrees = degrees.masked_fill(beyond >= 0, PADDING)
         return GraphBatch(
-            fill([one.nodes for one in some], width),
-            fill([one.numbers for one in some], width),
+            pad_parts([one.nodes for one in some], width),
+            pad_parts([one.numbers for one in some], width),
             torch.from_numpy(np.concatenate(words)),
             degrees.masked_fill(beyond == 0, HUB) if self.hub else degrees,
             at,
@@ -113,7 +113,7 @@ class GraphBatches(PlannedBatches):
         assert isinstance(hops, Tensor)
         joined = hops[0] == 1
         walks = self.recipe.distance == "walks"
-        return walk(joined.float(), steps) if walks else hops[0], labels, joined.sum(1)
+        return walk_distances(joined.float(), steps) if walks else hops[0], labels, joined.sum(1)
 
     def place_edges(self, some: Sequence[EncodedGraph], width: int) -> tuple[Graph, Tensor]:
         """The same by their edges alone."""
@@ -135,7 +135,7 @@ def count_neighbours(at: Graph) -> Tensor:
     return counts.index_add(0, b * width + q, at.hops.values).view(rows, width)
 
 
-def walk(joined: Tensor, steps: int) -> Tensor:
+def walk_distances(joined: Tensor, steps: int) -> Tensor:
     """How rarely a walk of up to so many steps gets from node to node: 0 for itself, 1 where it
     does every other time or more, one more for each half of that; (T, T)
     """
@@ -154,7 +154,7 @@ def sees_neighbours(network: TransformerConfig) -> bool:
     return all(any(part in NEAR for part in pattern.parts()) for pattern in patterns)
 
 
-def fill(parts: Sequence[Array], width: int) -> Tensor:
+def pad_parts(parts: Sequence[Array], width: int) -> Tensor:
     """(T, F) each -> (B, T, F)"""
     filled = np.zeros((len(parts), width, parts[0].shape[1]), parts[0].dtype)
     for row, part in enumerate(parts):

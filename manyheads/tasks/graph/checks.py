@@ -27,18 +27,21 @@ def compare_ways(network: GraphNetwork, batches: GraphBatches) -> Iterator[Diffe
     some, device = [*range(len(batches.graphs))], next(network.parameters()).device
     together = network.states(batches.lay_out(some).to(device))
     alone = [network.states(batches.lay_out([i]).to(device))[0] for i in some]
-    yield "batch of 1 = batch of N", largest(together, alone)
+    yield "batch of 1 = batch of N", largest_difference(together, alone)
     order = [np.random.default_rng(i).permutation(len(batches.graphs[i])) for i in some]
     turned = [renumber(g, to) for g, to in zip(batches.graphs, order, strict=True)]
     said = network.states(batches.of(turned).lay_out(some).to(device))
     back = [said[i, torch.from_numpy(to)] for i, to in enumerate(order)]
-    yield "renumbered = as it was", largest(together, back)
+    yield "renumbered = as it was", largest_difference(together, back)
     if not batches.hub:  # that node is one of a row
         packed = network.states(pack(batches).to(device))[0]
-        yield "packed = padded", largest(together, packed.split([len(g) for g in batches.graphs]))
+        yield (
+            "packed = padded",
+            largest_difference(together, packed.split([len(g) for g in batches.graphs])),
+        )
 
 
-def largest(together: Tensor, each: Sequence[Tensor]) -> float:
+def largest_difference(together: Tensor, each: Sequence[Tensor]) -> float:
     pairs = zip(together, each, strict=True)
     return max(float((row[: len(one)] - one).abs().max()) for row, one in pairs)
 

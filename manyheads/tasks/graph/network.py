@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.attention.biases import total
+from manyheads.attention.biases import sum_tensors
 from manyheads.attention.kernels import Work, plan
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.kernels.sparse import Sparse
@@ -75,7 +75,7 @@ class NodeEmbedding(nn.Module):
             parts.append(self.numbers(batch.numbers))
         if self.words is not None:
             parts.append(self.add_words(batch, dropout))
-        return torch.where((batch.degrees == HUB)[..., None], self.hub, total(parts))
+        return torch.where((batch.degrees == HUB)[..., None], self.hub, sum_tensors(parts))
 
     def add_words(self, batch: GraphBatch, dropout: float) -> Tensor:
         """The mean of the vectors of a node's words; some words are left out while it learns."""

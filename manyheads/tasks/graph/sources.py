@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.sources import lines
+from manyheads.data.sources import read_lines
 from manyheads.tasks.graph.schema import RawGraph
 
 SHOWN = 3  # of what is left out
@@ -48,7 +48,7 @@ class LeftOut:
 def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a .csv or .tsv with a head, by column, with the number of their line."""
     tab = "\t" if ".tsv" in path.name else ","
-    rows = csv.DictReader(lines(path), delimiter=tab)
+    rows = csv.DictReader(read_lines(path), delimiter=tab)
     for row in rows:
         yield rows.line_num, {name: (cell or "").strip() for name, cell in row.items() if name}
 

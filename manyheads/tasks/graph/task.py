@@ -113,7 +113,7 @@ class GraphTask(Task):
         many = batch.wanted.isfinite().sum()  # what losses are divided by
         return {
             "loss": self.errors(said, batch.wanted).sum() / len(said),
-            "consistency": self.recipe.consistency * many * differ(said),
+            "consistency": self.recipe.consistency * many * measure_disagreement(said),
         }
 
     def errors(self, said: Tensor, wanted: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ class GraphTask(Task):
         return Evaluated(scores, sum(map(bool, whole.targets)), LeftOut())
 
 
-def differ(said: Tensor) -> Tensor:
+def measure_disagreement(said: Tensor) -> Tensor:
     """How far several answers are from their mean, which is made sharper: (S, ..., K) -> ()"""
     each = said.softmax(-1)
     mean = each.detach().mean(0).square()  # the likelier gets likelier

@@ -64,12 +64,14 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     took = time.perf_counter() - began
     save_png(enlarge(on_sheet(images)), options.out)
     if options.gif is not None:
-        save_gif([enlarge(on_sheet(frame)) for frame in undraw(codec, images)], options.gif)
+        save_gif(
+            [enlarge(on_sheet(frame)) for frame in frames_of_drawing(codec, images)], options.gif
+        )
     size = f"{codec.rows} x {codec.columns}"
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
 
 
-def undraw(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+def frames_of_drawing(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
     """The images as they were while they were drawn, a frame for each row; the rest is grey."""
     turn = codec.order.argsort().reshape(*codec.shape[:2], -1).numpy()
     for row in range(codec.rows + 1):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyheads.data.packed import PackedPart
 from manyheads.decoding.config import Sampling
-from manyheads.devices import using
+from manyheads.devices import use_threads
 from manyheads.modules.transformer import Decoder
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
@@ -120,7 +120,7 @@ class LaneCoding:
         return made
 
     @torch.no_grad()
-    @using(1)
+    @use_threads(1)
     def run(self, begin: int, count: int, code: CodeSymbols, told: Told) -> Tensor:
         """Tokens of `count` images from `begin` on; lanes that none is in do as the first."""
         model, codec, lanes = self.model, self.model.task.codec, self.head["lanes"]

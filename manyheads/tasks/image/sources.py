@@ -61,7 +61,7 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
             + (f": {reasons}" * bool(reasons))
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
-    images = same_channels([fit(image, size) for image in images])
+    images = same_channels([fit_size(image, size) for image in images])
     names, labels = [name for name, *_ in found], [label for *_, label in found]
     refuse_sizes_that_differ(names, images)
     return Pictures(np.stack(images), labels if all(labels) else [], left_out, names)
@@ -171,7 +171,7 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # so that a picture too large is not opened
             with pillow.open(path) as opened:
-                reason = unusable(path, opened)
+                reason = describe_unusable(path, opened)
                 if not reason:
                     image = on_white(pillow, ops.exif_transpose(opened))
     except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
@@ -186,7 +186,7 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
     return array if array.ndim == 3 else array[..., None]
 
 
-def unusable(path: Path, image: Any) -> str:
+def describe_unusable(path: Path, image: Any) -> str:
     """Why a picture is not what can be learned from; empty where it is."""
     with path.open("rb") as file:
         head = file.read(25)
@@ -206,7 +206,7 @@ def on_white(pillow: Any, image: Any) -> Any:
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
-def fit(image: Bytes, size: int | None) -> Bytes:
+def fit_size(image: Bytes, size: int | None) -> Bytes:
     """Scaled and cropped, where it is not of this size already."""
     if size is None or image.shape[:2] == (size, size):
         return image

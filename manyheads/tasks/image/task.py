@@ -175,7 +175,7 @@ class ImageTask(Task):
             nats: list[float] = (-logs[: len(rows)]).tolist()
             return nats
 
-        each = self.world.spread(lose, batches.whole())
+        each = self.world.map(lose, batches.whole())
         return torch.tensor([nats for some in each for nats in some], dtype=torch.float64)
 
     @cached_property

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyheads.cli.incoming import read_stdin
 from manyheads.cli.screen import count_amount, count_items, print_json, print_report
-from manyheads.data.documents import documents
+from manyheads.data.documents import read_documents
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.tasks.language.evaluation import evaluate_documents
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
@@ -83,23 +83,23 @@ def summarise(found: Scored) -> str:
 
 def describe_score(found: Scored) -> dict[str, object]:
     return {
-        "bits_per_byte": finite(found.bits_per_byte),
-        "perplexity": finite(found.perplexity),
+        "bits_per_byte": finite_or_none(found.bits_per_byte),
+        "perplexity": finite_or_none(found.perplexity),
         "bytes": found.bytes,
         "tokens": [
-            {"text": piece, "log": finite(round(log, 6))}
+            {"text": piece, "log": finite_or_none(round(log, 6))}
             for piece, log in zip(found.pieces, found.logs, strict=True)
         ],
     }
 
 
-def finite(number: float) -> float | None:
+def finite_or_none(number: float) -> float | None:
     """JSON has no word for what is not finite but null."""
     return number if math.isfinite(number) else None
 
 
 def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
-    read = [document.text for document in documents(options.text)]
+    read = [document.text for document in read_documents(options.text)]
     report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
     print_report(report, options.as_json)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.codecs.text import Text
-from manyheads.data.documents import documents, hold_out
+from manyheads.data.documents import hold_out, read_documents
 from manyheads.data.shards import write_shard
-from manyheads.data.windows import framed as between_signs
+from manyheads.data.windows import frame_documents as between_signs
 from manyheads.tasks.language.settings import TextData, VocabularyKind
 from manyheads.training.files import CORPUS, write_text
 
@@ -49,9 +49,9 @@ class TextCorpus:
 def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
     if not data.text:
         raise ValueError(f"nothing to learn from: {data.imported} is a model, not a text")
-    train = [document.text for document in documents(data.text, data.split)]
+    train = [document.text for document in read_documents(data.text, data.split)]
     if data.valid_text:
-        valid = [document.text for document in documents(data.valid_text, data.split)]
+        valid = [document.text for document in read_documents(data.valid_text, data.split)]
     else:
         train, valid = hold_out(train, data.held_out)
     return TextCorpus(train, valid, kind)

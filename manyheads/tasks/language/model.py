@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 from torch import nn
 
-from manyheads.data.sources import whole
+from manyheads.data.sources import require_utf8
 from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
@@ -96,7 +96,7 @@ class LanguageModel(DraftedModel):
 
     def asked(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""
-        prompt = whole(prompt, "the prompt")
+        prompt = require_utf8(prompt, "the prompt")
         if not how.chat:
             return prompt
         if self.chat is None:
@@ -127,7 +127,7 @@ class LanguageModel(DraftedModel):
         codec, context = self.task.codec, self.task.context
         if not 0 <= stride <= context:
             raise ValueError(f"a stride is 1 to the context of {context} tokens, got {stride}")
-        both = whole(given, "what is given") + whole(text, "the text")
+        both = require_utf8(given, "what is given") + require_utf8(text, "the text")
         ids, ends = codec.encode_with_ends(both)
         stride = stride or max(1, context // 2)
         logs = compute_log_probs(self.network, codec.special_tokens, ids, context, stride)
@@ -153,7 +153,7 @@ class LanguageModel(DraftedModel):
         """
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens counts tokens, got {max_new_tokens}")
-        return inspect_text(self, whole(text, "the text"), what_if, max_new_tokens, tokens)
+        return inspect_text(self, require_utf8(text, "the text"), what_if, max_new_tokens, tokens)
 
     def portable(self) -> Portable:
         return describe(self, "decoder", self.task.context, chat=self.chat)

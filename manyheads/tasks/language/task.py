@@ -95,7 +95,7 @@ class LanguageTask(ContinuationTask):
     def samples(self, network: nn.Module) -> list[Sample]:
         codec, documents = self.codec, self.held_out
         read, follows = [], []
-        for begin, end in places(documents):
+        for begin, end in sample_places(documents):
             shown = documents.tokens[begin : min(end, begin + READ + FOLLOWING)].tolist()
             ids = [i for i in shown if i not in codec.special_tokens.skipped]
             if ids:
@@ -104,14 +104,14 @@ class LanguageTask(ContinuationTask):
                 follows.append(ids[cut:])
         how = LanguageDecoding(max_new_tokens=FOLLOWING, truncate=True)
         author = self.author(network)
-        (written,) = self.world.spread(lambda prompts: write_on(author, prompts, how), [read])
+        (written,) = self.world.map(lambda prompts: write_on(author, prompts, how), [read])
         return [
             Sample(codec.render(ids), Detokenizer(codec, ids).all(after), best.text)
             for ids, after, (best, *_) in zip(read, follows, written, strict=True)
         ]
 
 
-def places(documents: Shard) -> list[tuple[int, int]]:
+def sample_places(documents: Shard) -> list[tuple[int, int]]:
     """Where samples begin, evenly over all tokens, and where the document of each ends.
 
     They begin with a document, unless it is very long.

@@ -96,7 +96,7 @@ class Hiding:
         heads = np.flatnonzero(np.diff(word, prepend=-1))
         sizes = np.bincount(word[fit], minlength=len(heads))
         of = owners[heads]  # the window of each word
-        order = np.lexsort((drawn(at[heads], *key, 0), of))
+        order = np.lexsort((draw_uniform(at[heads], *key, 0), of))
         before = sizes[order].cumsum() - sizes[order]
         begun = np.searchsorted(of, of)  # the first word of each word's window; `of` is sorted
         before -= before[begun]
@@ -111,7 +111,7 @@ class Hiding:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The tokens as they are read, and which of them are to be guessed."""
         chosen = self.chosen(ids, at, owners, key)
-        how, which = (drawn(at[chosen], *key, stream) for stream in (1, 2))
+        how, which = (draw_uniform(at[chosen], *key, stream) for stream in (1, 2))
         another = self.words[(which * len(self.words)).astype(np.int64)]
         stays = np.where(how < self.how.masked + self.how.changed, another, ids[chosen])
         read = ids.copy()
@@ -134,15 +134,15 @@ def word_starts(codec: Text) -> NDArray[np.bool_]:
     return starts if starts.any() else ~starts
 
 
-def drawn(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
+def draw_uniform(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
     """A number from 0 to below 1 for each place (splitmix64): no generator has to be kept."""
     state = np.zeros(1, dtype=np.uint64)
     for part in (np.array([seed]), np.array([epoch]), np.array([stream]), at):
-        state = mixed(state ^ part.astype(np.uint64))
+        state = mix_bits(state ^ part.astype(np.uint64))
     return (state >> np.uint64(11)).astype(np.float64) / 2**53
 
 
-def mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

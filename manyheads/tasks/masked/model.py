@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from manyheads.codecs.text import Text
-from manyheads.data.sources import whole
+from manyheads.data.sources import require_utf8
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.long import Part
@@ -72,7 +72,7 @@ class EncoderModel(Model):
         `what_if` says what is to be otherwise, as `Off("2.self", 5)` does;
         `tokens=(600, 1100)` shows that part of a long text in full.
         """
-        return inspect_encoder(self, whole(text, "the text"), what_if, tokens)
+        return inspect_encoder(self, require_utf8(text, "the text"), what_if, tokens)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -118,4 +118,4 @@ def refuse_no_texts(texts: Sequence[Any]) -> None:
     """Refuse what are no texts, pairs of them or lists of words."""
     for number, one in enumerate(texts, start=1):
         for part in [one] if isinstance(one, str) else one:
-            whole(part, f"text {number}")
+            require_utf8(part, f"text {number}")

@@ -81,7 +81,7 @@ class MaskedTask(Task):
 
     def loss(self, network: Any, batch: MaskedBatch) -> dict[str, Tensor]:
         """Of all hidden tokens; smoothed while it is trained."""
-        scores = guesses(network, batch)
+        scores = score_hidden(network, batch)
         return {"loss": sum_losses(scores, batch.wanted, self.smoothing(network))}
 
     def model(self, network: Encoder, name: str = "") -> MaskedLM:
@@ -101,12 +101,12 @@ class MaskedTask(Task):
 
         def guess(rows: Any) -> tuple[int, float, int]:
             batch = self.held_out.batch(rows).to(device)
-            scores = guesses(network, batch)
+            scores = score_hidden(network, batch)
             loss = sum_losses(scores, batch.wanted).item()
             return int((scores.argmax(-1) == batch.wanted).sum()), loss, len(batch.wanted)
 
         right, lost, count = 0, 0.0, 0
-        for found in self.world.spread(guess, self.held_out.epoch(0)):
+        for found in self.world.map(guess, self.held_out.epoch(0)):
             right, lost, count = right + found[0], lost + found[1], count + found[2]
         if not count:
             raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
@@ -114,24 +114,24 @@ class MaskedTask(Task):
         shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
         return Validation(
             {"accuracy": round(100 * right / count, 4), "loss": lost / count},
-            self.world.spread(lambda window: self.sample(network, window, device), shown),
+            self.world.map(lambda window: self.sample(network, window, device), shown),
         )
 
     def sample(self, network: Any, window: int, device: torch.device) -> Sample:
         """The beginning of a window, what is hidden there, and what is guessed."""
         batch = self.held_out.batch([(window, 0)])
-        guessed = guesses(network, batch.to(device)).argmax(-1).tolist()
+        guessed = score_hidden(network, batch.to(device)).argmax(-1).tolist()
         ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
         shown = [i for i in hidden if i < SHOWN_TOKENS]
         ids[hidden] = self.hiding.mask
         return Sample(
             with_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
-            listed(self.codec, batch.wanted.tolist()[: len(shown)]),
-            listed(self.codec, guessed[: len(shown)]),
+            list_tokens(self.codec, batch.wanted.tolist()[: len(shown)]),
+            list_tokens(self.codec, guessed[: len(shown)]),
         )
 
 
-def guesses(network: Any, batch: MaskedBatch) -> Tensor:
+def score_hidden(network: Any, batch: MaskedBatch) -> Tensor:
     """Scores (M, V) of the hidden tokens alone: to score all would be several times the work.
 
     The head is handed only their states while the network is called as ever, which those that wrap
@@ -156,5 +156,5 @@ def with_holes(codec: Text, ids: Sequence[int]) -> str:
     return " ".join(text.replace(str(codec.tokenizer.id_to_token(mask)), " ‹mask›").split())
 
 
-def listed(codec: Text, ids: Sequence[int]) -> str:
+def list_tokens(codec: Text, ids: Sequence[int]) -> str:
     return " | ".join(piece.strip() for piece in codec.pieces(ids))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads.codecs.text import Text
-from manyheads.data.batches import map_alike
+from manyheads.data.batches import map_by_length
 from manyheads.decoding.bounds import find_room
-from manyheads.devices import sharing, using, work_of
-from manyheads.modules.checks import mean
+from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.modules.checks import mean_states
 from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Encoder, Tokens, words_of
@@ -63,17 +63,17 @@ def embed(
     def read_rows(rows: list[int]) -> Tensor:
         batch = Tokens.padded([framed[i] for i in rows], special.pad).to(device)
         states = states_of(encoder, batch)
-        vectors = states[:, 0] if pooling == "first" else mean(states, batch.seen, batch.at)
+        vectors = states[:, 0] if pooling == "first" else mean_states(states, batch.seen, batch.at)
         vectors = F.normalize(vectors, dim=-1) if normalise else vectors
         return vectors.float().cpu()
 
-    found = map_alike(read_rows, framed, tokens)
+    found = map_by_length(read_rows, framed, tokens)
     return torch.stack(found).numpy() if found else np.zeros((0, 0), np.float32)
 
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
     """(B, T, D), whatever head stands on the encoder."""
-    with using(sharing(work_of(encoder), tokens.ids)):
+    with use_threads(choose_threads(work_of(encoder), tokens.ids)):
         if not isinstance(encoder, Encoder):
             return encoder(tokens)
         x = words_of(encoder.embedding, tokens.ids, tokens.types)

@@ -26,8 +26,8 @@ from manyheads.tasks.music.notes import (
     Tempo,
     Voice,
     pitch_name,
-    quarters,
     seconds_at,
+    to_quarters,
 )
 from manyheads.tasks.music.settings import VOICES
 
@@ -97,7 +97,7 @@ def grid_of(piece: Piece) -> Grid:
             f"a chorale has {len(VOICES)} voices, each in a track of its own; "
             f"this piece has {len(piece.voices)}"
         )
-    spans = quarters(piece, np.array([(n.start, n.end) for n in piece.notes]).reshape(-1, 2))
+    spans = to_quarters(piece, np.array([(n.start, n.end) for n in piece.notes]).reshape(-1, 2))
     steps = np.rint(spans * STEPS_PER_QUARTER).astype(np.int64)
     steps[:, 1] = np.maximum(steps[:, 1], steps[:, 0] + 1)
     if steps.max(initial=0) > LONGEST_STEPS:

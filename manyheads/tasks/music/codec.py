@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.codecs.text import EOS, SPECIAL_TOKEN_NAMES, SpecialTokens
-from manyheads.tasks.music.notes import Piece, room
+from manyheads.tasks.music.notes import Piece, transposition_range
 
 
 class MusicCodec(ABC):
@@ -56,7 +56,9 @@ class MusicCodec(ABC):
     def room(self, ids: Sequence[int]) -> range:
         """By how many semitones these can move and stay on a piano."""
         there = set(ids)
-        return room(p for key in self.keys() for p, number in key.items() if number in there)
+        return transposition_range(
+            p for key in self.keys() for p, number in key.items() if number in there
+        )
 
     def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
         """(shifts, size): where each number goes; what would leave all pitches stays."""

@@ -18,7 +18,7 @@ from manyheads.data.packed import read_packed, write_packed
 from manyheads.inspect.server import LiveModel
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
-from manyheads.tasks.music.corpus import VALID, encode_piece, several
+from manyheads.tasks.music.corpus import VALID, count_pieces, encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.evaluation import music_table, of_music
 from manyheads.tasks.music.melody import melody_of
@@ -56,7 +56,7 @@ def generate(model: Musician, options: ComposeOptions) -> None:
     took = time.perf_counter() - began
     if options.out is None:
         codec = model.task.codec
-        for text in events(codec.pieces(codec.encode(pieces[0])), codec.beat):
+        for text in format_events(codec.pieces(codec.encode(pieces[0])), codec.beat):
             print(text, end="")
         return
     for piece, path in zip(pieces, options.paths(), strict=True):
@@ -93,13 +93,13 @@ def stream_events(model: Musician, options: ComposeOptions) -> None:
     prime = None if options.prime is None else load_midi(options.prime)
     for number in range(options.count):
         coming = model.stream(prime, options.seconds, number, **decoding_of(options))
-        for text in events((said for said, _ in coming), model.task.codec.beat):
+        for text in format_events((said for said, _ in coming), model.task.codec.beat):
             print(text, end="", flush=True)
         if options.count > 1:
             print("-" * 20, flush=True)
 
 
-def events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
+def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
     """With spaces between; a line for each step of all voices, or until time passes."""
     fresh = True  # whether a line begins here
     for number, label in enumerate(said, start=1):
@@ -190,7 +190,7 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
     # As a file of MIDI is usually sent: packed by the method of .zip.
     zipped = sum(len(zlib.compress(write_midi(piece), 9)) for _, piece in pieces)
     print(
-        f"{options.out}: {several(pieces)}, {notes:,} notes in {size:,} bytes, "
+        f"{options.out}: {count_pieces(pieces)}, {notes:,} notes in {size:,} bytes, "
         f"{8 * size / notes:.2f} bits a note; as packed MIDI files {zipped:,} bytes"
     )
     weights = (model.task.held_in() / WEIGHTS).stat().st_size
@@ -215,4 +215,4 @@ def decompress_music(model: Musician, options: DecompressMusicOptions) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for name, piece in zip(head["names"], pieces, strict=True):
         save_midi(piece, options.out / Path(name).name)  # in the folder, whatever the file says
-    print(f"{options.out}: {several(pieces)}, note by note")
+    print(f"{options.out}: {count_pieces(pieces)}, note by note")

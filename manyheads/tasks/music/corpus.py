@@ -43,12 +43,12 @@ class MusicCorpus:
     def __str__(self) -> str:
         train, valid = (sum(map(len, side)) for side in (self.train, self.valid))
         return (
-            f"{several(self.train)} of {train:,} tokens to train on, "
-            f"{several(self.valid)} of {valid:,} tokens to validate on"
+            f"{count_pieces(self.train)} of {train:,} tokens to train on, "
+            f"{count_pieces(self.valid)} of {valid:,} tokens to validate on"
         )
 
 
-def several(pieces: Sequence[Any]) -> str:
+def count_pieces(pieces: Sequence[Any]) -> str:
     return "1 piece" if len(pieces) == 1 else f"{len(pieces):,} pieces"
 
 
@@ -65,10 +65,10 @@ def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
         valid = read_held_out(data.music, codec, notes)
     if not valid:
         train, valid = hold_out(drop_copies(train, notes), data.held_out, seed)
-        notes.append(f"held out: {several(valid)}, drawn by seed {seed}")
+        notes.append(f"held out: {count_pieces(valid)}, drawn by seed {seed}")
     learned = {ids.tobytes() for ids in train}
     if both := [ids for ids in valid if ids.tobytes() in learned]:
-        notes.append(f"both learned from and validated on: {several(both)}")
+        notes.append(f"both learned from and validated on: {count_pieces(both)}")
     return MusicCorpus(train, valid, tuple(notes))
 
 
@@ -108,11 +108,11 @@ def encode_grids(
 ) -> list[Ids]:
     sung = [grid for grid in held if (grid >= 0).any()]
     if silent := held[len(sung) :]:  # as many as have none
-        notes.append(f"{path}: left out: {several(silent)} without a note")
+        notes.append(f"{path}: left out: {count_pieces(silent)} without a note")
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")
     if isinstance(codec, Chorales):
-        return [numbers(codec.flat(grid)) for grid in sung]
+        return [to_numbers(codec.flat(grid)) for grid in sung]
     return [encode_piece(piece_of(grid), codec) for grid in sung]
 
 
@@ -130,10 +130,10 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
     """Without the silence that a recording begins with; where bars are counted it stays."""
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
-    return numbers(codec.encode(heard))
+    return to_numbers(codec.encode(heard))
 
 
-def numbers(ids: Sequence[int]) -> Ids:
+def to_numbers(ids: Sequence[int]) -> Ids:
     return np.array(ids, dtype=np.uint16)
 
 
@@ -141,7 +141,7 @@ def drop_copies(found: list[Ids], notes: list[str]) -> list[Ids]:
     """Each piece once: a copy that is held out would be known by heart."""
     once = list({ids.tobytes(): ids for ids in found}.values())
     if len(once) < len(found):
-        notes.append(f"left out: {several(found[len(once) :])}, being copies of others")
+        notes.append(f"left out: {count_pieces(found[len(once) :])}, being copies of others")
     return once
 
 

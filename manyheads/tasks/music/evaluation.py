@@ -10,7 +10,7 @@ from manyheads.metrics.report import format_report, plain_likelihoods
 from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
-from manyheads.tasks.music.statistics import Statistics, beside, distance, opening
+from manyheads.tasks.music.statistics import Statistics, cut_opening, distance, format_columns
 
 
 def of_music(
@@ -30,7 +30,7 @@ def of_music(
     for where, piece in shown(pieces):
         try:
             found = model.score(piece, model.task.context)  # windows that do not overlap
-            heard.append(opening(codec.render(codec.encode(piece)), seconds))
+            heard.append(cut_opening(codec.render(codec.encode(piece)), seconds))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         nats, nats_of_notes = nats - sum(found.logs), nats_of_notes - sum(found.logs[:-1])
@@ -58,7 +58,7 @@ def music_table(told: Mapping[str, Any]) -> str:
     lines = [
         format_report(told),
         f"\n  the first {held['seconds']:g} s of each piece, and as much drawn",
-        beside(columns),
+        format_columns(columns),
         f"  pitch classes apart: {told['pitch_classes_apart']:.3f} of 1",
     ]
     return "\n".join(lines)

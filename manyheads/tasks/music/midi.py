@@ -59,7 +59,9 @@ def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iter
     report = MidiReport() if report is None else report
     for file in {file.resolve(): file for path in paths for file in files_of(path)}.values():
         packed = file.suffix.lower() == ZIP
-        for name, load_one in members(file) if packed else [(file, partial(load_midi, file))]:
+        for name, load_one in (
+            read_zip_members(file) if packed else [(file, partial(load_midi, file))]
+        ):
             report.read += 1
             try:
                 piece = load_one()
@@ -88,7 +90,7 @@ def is_midi(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS and not hidden
 
 
-def members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
+def read_zip_members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
     """The MIDI files in a .zip by their names in it, nothing unpacked onto the disk."""
     try:
         with ZipFile(path) as held:

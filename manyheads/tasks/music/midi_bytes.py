@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, quarters, separate_notes
+from manyheads.tasks.music.notes import (
+    Meter,
+    Note,
+    Piece,
+    Tempo,
+    Voice,
+    separate_notes,
+    to_quarters,
+)
 
 DRUMS = 9  # the channel whose pitches are drums
 PEDAL = 64  # the controller that holds notes, down from 64 on
@@ -138,12 +146,12 @@ def read_track(data: bytes, at: int, end: int) -> Track:
     track = Track()
     tick = status = 0
     while at < end:
-        passed, at = variable(data, at, end)
+        passed, at = read_variable(data, at, end)
         tick += passed
-        first = byte(data, at, end)
+        first = read_byte(data, at, end)
         if first in (META, SYSEX, ESCAPE):
-            kind = byte(data, at + 1, end) if first == META else -1
-            size, at = variable(data, at + (2 if first == META else 1), end)
+            kind = read_byte(data, at + 1, end) if first == META else -1
+            size, at = read_variable(data, at + (2 if first == META else 1), end)
             if at + size > end:
                 raise ValueError(f"an event runs over the end of its track at byte {end}")
             if kind == END:
@@ -158,37 +166,37 @@ def read_track(data: bytes, at: int, end: int) -> Track:
             status, at = first, at + 1
         if not 0x80 <= status < 0xF0:
             raise ValueError(f"byte {at} is 0x{first:02x}, where an event should begin")
-        one, at = small(data, at, end)
-        two, at = small(data, at, end) if status & 0xE0 != 0xC0 else (0, at)
+        one, at = read_small(data, at, end)
+        two, at = read_small(data, at, end) if status & 0xE0 != 0xC0 else (0, at)
         play(track.parts[status & 0x0F], tick, status & 0xF0, one, two)
     for part in track.parts.values():
         part.release_all(tick)
     return track
 
 
-def variable(data: bytes, at: int, end: int) -> tuple[int, int]:
+def read_variable(data: bytes, at: int, end: int) -> tuple[int, int]:
     """A number of one to four bytes, and where the next one begins."""
     number = 0
     for i in range(at, at + 4):
-        this = byte(data, i, end)
+        this = read_byte(data, i, end)
         number = number << 7 | this & 0x7F
         if this < 0x80:
             return number, i + 1
     raise ValueError(f"a number at byte {at} is longer than four bytes")
 
 
-def byte(data: bytes, at: int, end: int) -> int:
+def read_byte(data: bytes, at: int, end: int) -> int:
     if at >= end:
         raise ValueError(f"a track ends in the middle of an event at byte {end}")
     return data[at]
 
 
-def small(data: bytes, at: int, end: int) -> tuple[int, int]:
+def read_small(data: bytes, at: int, end: int) -> tuple[int, int]:
     """A pitch, a velocity or another number that is at most 127, and where the next one begins."""
-    this = byte(data, at, end)
+    this = read_byte(data, at, end)
     while this in CLOCKS:  # also in the middle of an event, as a wire carries them
         at += 1
-        this = byte(data, at, end)
+        this = read_byte(data, at, end)
     if this > 127:
         raise ValueError(f"byte {at} is {this}, a pitch, velocity or control is 0 to 127")
     return this, at + 1
@@ -221,7 +229,7 @@ def hold_by_pedal(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[St
     if not any(down for _, down in pedal):
         return notes
     last = max(note.end for note in notes)
-    spans = pressed(pedal, last)
+    spans = pedal_spans(pedal, last)
     downs = [down for down, _ in spans]
     again: dict[int, int] = {}  # pitch -> when it is struck next
     found = []
@@ -235,7 +243,7 @@ def hold_by_pedal(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[St
     return found
 
 
-def pressed(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int]]:
+def pedal_spans(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int]]:
     """[(5, down), (6, down), (9, up)] -> [(5, 9)]; one that stays down is down until `last`."""
     spans: list[tuple[int, int]] = []
     since = None
@@ -275,10 +283,12 @@ def write_midi(piece: Piece) -> bytes:
     """A file of format 1: a track of tempos and meters, then one for each voice."""
     marks = [(tempo.start, tempo_event(tempo)) for tempo in piece.tempos]
     for start, beats, unit in piece.meters:
-        marks.append((start, meta(METER, bytes([beats, unit.bit_length() - 1, 24, 8]))))
+        marks.append((start, write_meta(METER, bytes([beats, unit.bit_length() - 1, 24, 8]))))
     ticks = ticks_of(piece, [start for start, _ in marks])
     events = [(tick, event) for tick, (_, event) in zip(ticks, marks, strict=True)]
-    tracks = [chunk(events)] + [voice_chunk(piece, voice) for voice in range(len(piece.voices))]
+    tracks = [write_track(events)] + [
+        voice_chunk(piece, voice) for voice in range(len(piece.voices))
+    ]
     return b"MThd" + struct.pack(">IHHH", 6, 1, len(tracks), TICKS) + b"".join(tracks)
 
 
@@ -289,13 +299,13 @@ def tempo_event(tempo: Tempo) -> bytes:
             f"MIDI has tempos of 3.6 to 60 million quarter notes a minute, "
             f"got {tempo.quarters_per_minute:g}"
         )
-    return meta(TEMPO, pace.to_bytes(3))
+    return write_meta(TEMPO, pace.to_bytes(3))
 
 
 def voice_chunk(piece: Piece, voice: int) -> bytes:
     name, program = piece.voices[voice]
     channel = [c for c in range(16) if c != DRUMS][voice % 15]
-    events = [(0, meta(NAME, name.encode())), (0, bytes([0xC0 | channel, program]))]
+    events = [(0, write_meta(NAME, name.encode())), (0, bytes([0xC0 | channel, program]))]
     notes = separate_notes(note for note in piece.notes if note.voice == voice)
     spans = ticks_of(piece, [at for note in notes for at in (note.start, note.end)])
     played = []
@@ -303,18 +313,18 @@ def voice_chunk(piece: Piece, voice: int) -> bytes:
         played.append((start, 1, bytes([0x90 | channel, note.pitch, note.velocity])))
         played.append((max(end, start + 1), 0, bytes([0x80 | channel, note.pitch, 64])))
     # Of one tick keys go up first: a pitch that comes again would else end as it begins.
-    return chunk(events + [(tick, event) for tick, _, event in sorted(played)])
+    return write_track(events + [(tick, event) for tick, _, event in sorted(played)])
 
 
 def ticks_of(piece: Piece, seconds: list[float]) -> list[int]:
-    return np.rint(quarters(piece, seconds) * TICKS).astype(np.int64).tolist()
+    return np.rint(to_quarters(piece, seconds) * TICKS).astype(np.int64).tolist()
 
 
-def meta(kind: int, held: bytes) -> bytes:
-    return bytes([META, kind]) + length(len(held)) + held
+def write_meta(kind: int, held: bytes) -> bytes:
+    return bytes([META, kind]) + write_variable(len(held)) + held
 
 
-def length(number: int) -> bytes:
+def write_variable(number: int) -> bytes:
     """A number as `variable` reads it: 200 -> 0x81 0x48"""
     parts = [number & 0x7F]
     while number := number >> 7:
@@ -322,9 +332,9 @@ def length(number: int) -> bytes:
     return bytes(parts)
 
 
-def chunk(events: list[tuple[int, bytes]]) -> bytes:
+def write_track(events: list[tuple[int, bytes]]) -> bytes:
     """Events with their ticks, as a track with the time between them."""
     events = [(0, b""), *sorted(events, key=lambda event: event[0])]
-    parts = [length(tick - now) + event for (now, _), (tick, event) in pairwise(events)]
-    held = b"".join([*parts, length(0) + meta(END, b"")])
+    parts = [write_variable(tick - now) + event for (now, _), (tick, event) in pairwise(events)]
+    held = b"".join([*parts, write_variable(0) + write_meta(END, b"")])
     return b"MTrk" + len(held).to_bytes(4) + held

@@ -201,7 +201,7 @@ class Musician(DraftedModel):
             where[begin : query + 1],
             weights[heads],
             heads,
-            f"layer {layer} at {codec.pieces(ids)[query]}, {moment(where[query])}",
+            f"layer {layer} at {codec.pieces(ids)[query]}, {format_moment(where[query])}",
         )
 
     @torch.no_grad()
@@ -243,7 +243,7 @@ class Musician(DraftedModel):
         )
 
 
-def moment(spot: tuple[float, int] | None) -> str:
+def format_moment(spot: tuple[float, int] | None) -> str:
     return "" if spot is None else f"{spot[0]:.2f} s"
 
 

@@ -102,7 +102,9 @@ def pitch_name(pitch: int) -> str:
     return f"{NAMES[pitch % 12]}{pitch // 12 - 1}"
 
 
-def quarters(piece: Piece, seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+def to_quarters(
+    piece: Piece, seconds: Sequence[float] | NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Where moments of a piece stand, counted in quarter notes: at 120 a minute, 1.5 -> 3.0"""
     at = np.asarray(seconds, dtype=np.float64)
     starts, rates, before = tempo_map(piece)
@@ -147,7 +149,7 @@ def separate_notes(notes: Iterable[Note]) -> list[Note]:
 # ---- the same music, otherwise ---------------------------------------------------------------
 
 
-def room(pitches: Iterable[int]) -> range:
+def transposition_range(pitches: Iterable[int]) -> range:
     """By how many semitones these can move and stay on a piano: [60, 108] -> range(-39, 1)
 
     Standing still is always among them, also for pitches that a piano does not have.
@@ -158,7 +160,7 @@ def room(pitches: Iterable[int]) -> range:
 
 def transpose(piece: Piece, semitones: int) -> Piece:
     """The same, higher or lower."""
-    there = room(note.pitch for note in piece.notes)
+    there = transposition_range(note.pitch for note in piece.notes)
     if semitones not in there:
         raise ValueError(
             f"{semitones} semitones would take notes off the piano, {there.start} to "

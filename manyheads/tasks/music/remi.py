@@ -28,7 +28,7 @@ class Remi(MusicCodec):
     kind = "remi"
 
     def __init__(self, tokenizer: Any = None):
-        self.tokenizer = built() if tokenizer is None else tokenizer
+        self.tokenizer = build_tokenizer() if tokenizer is None else tokenizer
         numbers = [self.tokenizer.vocab.get(f"{sign}_None") for sign in SPECIAL_TOKEN_NAMES]
         if numbers != [0, BOS, EOS]:
             raise ValueError(
@@ -42,7 +42,7 @@ class Remi(MusicCodec):
     def encode(self, piece: Piece) -> list[int]:
         notes = separate_notes(note._replace(voice=0) for note in piece.notes)
         alone = replace(piece, notes=tuple(notes), voices=(Voice(),))
-        score = needed("symusic").Score.from_midi(midi.write_midi(alone))
+        score = require_module("symusic").Score.from_midi(midi.write_midi(alone))
         return [int(number) for tokens in self.tokenizer(score) for number in tokens.ids]
 
     def render(self, ids: Sequence[int]) -> Piece:
@@ -78,11 +78,11 @@ class Remi(MusicCodec):
         with TemporaryDirectory() as folder:  # miditok reads files alone
             path = Path(folder) / TOKENIZER
             path.write_text(json.dumps(held["tokenizer"]), encoding="utf-8")
-            return Remi(needed("miditok").REMI(params=path))
+            return Remi(require_module("miditok").REMI(params=path))
 
 
-def built() -> Any:
-    miditok = needed("miditok")
+def build_tokenizer() -> Any:
+    miditok = require_module("miditok")
     return miditok.REMI(
         miditok.TokenizerConfig(
             pitch_range=(0, 127),
@@ -93,7 +93,7 @@ def built() -> Any:
     )
 
 
-def needed(name: str) -> Any:
+def require_module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:

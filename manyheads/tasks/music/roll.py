@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyheads.inspect.drawing import Picture
-from manyheads.tasks.music.notes import Note, Piece, pitch_name, quarters, seconds_at
+from manyheads.tasks.music.notes import Note, Piece, pitch_name, seconds_at, to_quarters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ class Roll(Picture):
     def told(self) -> str:
         pitches = [note.pitch for note in self.piece.notes]
         low, high = pitch_name(min(pitches)), pitch_name(max(pitches))
-        return f"{len(pitches):,} notes from {low} to {high}, {clock(self.piece.seconds)}"
+        return f"{len(pitches):,} notes from {low} to {high}, {format_clock(self.piece.seconds)}"
 
     def draw(self, axis: Any, start: float, end: float) -> None:
         """The notes that sound between two moments, on a keyboard's white and black."""
@@ -79,7 +79,7 @@ class Roll(Picture):
         for pitch in octaves:
             axis.axhline(pitch - 0.5, color="#c8c8c8", linewidth=0.7)
         notes = [note for note in self.piece.notes if note.start < end and note.end > start]
-        boxes = [box(note, lane) for note, lane in zip(notes, lanes(notes), strict=True)]
+        boxes = [box(note, lane) for note, lane in zip(notes, share_rows(notes), strict=True)]
         colours = [self.colour(note) for note in notes]
         axis.add_collection(
             PolyCollection(boxes, facecolors=colours, edgecolors="white", linewidths=0.4, zorder=2)
@@ -92,7 +92,7 @@ class Roll(Picture):
             self.number_bars(axis, start, end)
         else:
             axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.xaxis.set_major_formatter(lambda at, _: clock(at))
+            axis.xaxis.set_major_formatter(lambda at, _: format_clock(at))
 
     def number_bars(self, axis: Any, start: float, end: float) -> None:
         there = [(i, at) for i, at in enumerate(bar_lines(self.piece), 1) if start <= at < end]
@@ -125,7 +125,7 @@ def add_legend(axis: Any, handles: Sequence[Any], columns: int) -> None:
     axis.legend(handles=handles, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
 
 
-def lanes(notes: Sequence[Note]) -> list[tuple[int, int]]:
+def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
     """Which part of its row a note has, and of how many: voices in unison share one."""
     pitches: dict[int, list[Note]] = defaultdict(list)
     for note in notes:
@@ -145,7 +145,7 @@ def box(note: Note, lane: tuple[int, int] = (0, 1)) -> list[tuple[float, float]]
     return [(note.start, low), (note.start, high), (note.end, high), (note.end, low)]
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """75.4 -> "1:15"; a tenth is shown where there is one."""
     tenths = round(seconds * 10)
     minutes, rest = divmod(tenths, 600)
@@ -157,7 +157,7 @@ def bar_lines(piece: Piece) -> list[float]:
     found: list[float] = []
     starts = [meter.start for meter in piece.meters]
     for meter, until in zip(piece.meters, [*starts[1:], piece.seconds], strict=True):
-        first, last = quarters(piece, [meter.start, until])
+        first, last = to_quarters(piece, [meter.start, until])
         bars = np.arange(first, last - 1e-6, meter.beats * 4 / meter.unit)
         found += seconds_at(piece, bars).tolist()
     return found

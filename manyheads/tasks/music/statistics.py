@@ -47,7 +47,7 @@ class Statistics:
         notes = [note for piece in several for note in piece.notes]
         pitches = np.array([note.pitch for note in notes])
         lengths = np.array([note.end - note.start for note in notes])
-        between = np.concatenate([gaps(piece) for piece in several])
+        between = np.concatenate([gaps_between_onsets(piece) for piece in several])
         seconds = sum(piece.seconds - piece.notes[0].start for piece in several)
         patterns = [pattern for piece in several for pattern in find_repeats(piece)]
         parallels, crossed = measure_voices([piece for piece in several if is_sung(piece)])
@@ -61,10 +61,10 @@ class Statistics:
             highest=int(pitches.max()),
             classes=tuple((np.bincount(pitches % 12, minlength=12) / len(notes)).tolist()),
             length_median=float(np.median(lengths)),
-            length_share=commonest(lengths),
+            length_share=share_of_commonest(lengths),
             onset_median=float(np.median(between)) if len(between) else 0.0,
-            onset_share=commonest(between),
-            polyphony=float(lengths.sum() / sum(map(sounding, several))),
+            onset_share=share_of_commonest(between),
+            polyphony=float(lengths.sum() / sum(map(sounding_seconds, several))),
             repeated=float(np.mean(patterns)) if patterns else 0.0,
             parallels=parallels,
             crossed=crossed,
@@ -86,7 +86,7 @@ def distance(one: Statistics, other: Statistics) -> float:
     return sum(abs(a - b) for a, b in zip(one.classes, other.classes, strict=True)) / 2
 
 
-def beside(columns: dict[str, Statistics]) -> str:
+def format_columns(columns: dict[str, Statistics]) -> str:
     """A column each: `print(beside({"data": one, "drawn": other}))`"""
     each = [format_rows(one) for one in columns.values()]
     width = max(12, *map(len, columns))
@@ -120,7 +120,7 @@ def format_rows(one: Statistics) -> dict[str, str]:
     return told
 
 
-def opening(piece: Piece, seconds: float) -> Piece:
+def cut_opening(piece: Piece, seconds: float) -> Piece:
     """Its first seconds, counted from its first note."""
     begin = min((note.start for note in piece.notes), default=0.0)
     notes = [
@@ -131,7 +131,7 @@ def opening(piece: Piece, seconds: float) -> Piece:
     return replace(piece, notes=tuple(notes))
 
 
-def commonest(lengths: NDArray[np.float64]) -> float:
+def share_of_commonest(lengths: NDArray[np.float64]) -> float:
     """The share of what is most often met."""
     if not len(lengths):
         return 0.0
@@ -139,12 +139,12 @@ def commonest(lengths: NDArray[np.float64]) -> float:
     return float(counts.max() / counts.sum())
 
 
-def gaps(piece: Piece) -> NDArray[np.float64]:
+def gaps_between_onsets(piece: Piece) -> NDArray[np.float64]:
     """Seconds between one moment at which notes begin and the next."""
     return np.diff(np.unique([note.start for note in piece.notes]))
 
 
-def sounding(piece: Piece) -> float:
+def sounding_seconds(piece: Piece) -> float:
     """Seconds during which any note sounds."""
     total, until = 0.0, 0.0
     for note in piece.notes:  # in the order in which they begin

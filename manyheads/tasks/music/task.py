@@ -104,7 +104,7 @@ class MusicTask(ContinuationTask):
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
             return Sample(*(" ".join(codec.pieces(side)) for side in sides))
 
-        return self.world.spread(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
+        return self.world.map(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
     def written(self, network: Any, ids: list[int], number: int) -> list[int]:
         """What may follow, within the context; each piece has a chance of its own."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from manyheads.decoding.greedy import Over
 from manyheads.tasks.music.chorales import QUARTERS_PER_MINUTE, STEPS_PER_QUARTER, Chorales
 from manyheads.tasks.music.codec import MusicCodec
-from manyheads.tasks.music.notes import Piece, quarters, seconds_at
+from manyheads.tasks.music.notes import Piece, seconds_at, to_quarters
 from manyheads.tasks.music.performance import SHIFT, Performance
 from manyheads.tasks.music.settings import VOICES
 
@@ -24,7 +24,7 @@ def count_steps(seconds: float, after: Piece | None) -> float:
     """Of a grid, in so many seconds after a piece and in its time."""
     if after is None:
         return seconds / step_seconds()
-    begin, end = quarters(after, [after.seconds, after.seconds + seconds])
+    begin, end = to_quarters(after, [after.seconds, after.seconds + seconds])
     return float(end - begin) * STEPS_PER_QUARTER
 
 

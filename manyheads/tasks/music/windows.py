@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from manyheads.data.batches import Ints
 from manyheads.data.shards import Shard
-from manyheads.data.windows import Rows, Windows, pieces
+from manyheads.data.windows import Rows, Windows, cut_pieces
 from manyheads.modules.config import Layout
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.settings import check_context
@@ -98,7 +98,7 @@ class MusicWindows(Windows):
         """As if only the chosen documents were in the shard."""
         lengths = self.documents.lengths[chosen]
         ends = lengths.cumsum()
-        begins, counts = pieces(ends, self.context, offsets)
+        begins, counts = cut_pieces(ends, self.context, offsets)
         of = np.searchsorted(ends, begins, side="right")
         there = (self.documents.ends[chosen] - ends)[of] + begins
         return self.batched(there, counts, tables[of], epoch)

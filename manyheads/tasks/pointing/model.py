@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from manyheads.data.batches import gather_texts
-from manyheads.data.sources import whole
+from manyheads.data.sources import require_utf8
 from manyheads.decoding.config import DecodingConfig
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.pointing.inspection import inspect_question
 from manyheads.tasks.pointing.questions import QuestionFrame
-from manyheads.tasks.seq2seq.model import AT_ONCE, Aligned, Written, readable
+from manyheads.tasks.seq2seq.model import AT_ONCE, Aligned, Written, require_readable
 
 if TYPE_CHECKING:
     from manyheads.tasks.pointing.task import PointingTask
@@ -55,7 +55,7 @@ class Pointer(Model):
                 "an answer that is pointed at stands in the text: it begins with no prefix and is "
                 "not drawn by a temperature; leave them out"
             )
-        for some in gather_texts(readable(texts), at_once, ready):
+        for some in gather_texts(require_readable(texts), at_once, ready):
             yield from self.point(some, how.nbest)
 
     def point(self, texts: Sequence[str], nbest: int = 1) -> Iterator[list[Written]]:
@@ -70,7 +70,7 @@ class Pointer(Model):
         """What every head looks at in a question and its text, as a page: a notebook shows it,
         `.save("page.html")` keeps it.
         """
-        return inspect_question(self, whole(text, "the text"), what_if)
+        return inspect_question(self, require_utf8(text, "the text"), what_if)
 
     def best_ends(self, text: str, frame: QuestionFrame) -> tuple[tuple[int, int], str]:
         """The first and the last token of the answer, and the answer."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from manyheads.codecs.text import Text
 from manyheads.data.sources import read_records
 from manyheads.tasks.seq2seq.kinds import KINDS
-from manyheads.tasks.seq2seq.records import QuestionRecords, texts
+from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
 
 START, END = 1, 2  # marks of a token: an answer begins with it, one ends with it
 CHARACTERS_A_TOKEN = 4  # about
@@ -54,7 +54,7 @@ def read_questions(path: Path) -> Iterator[Question]:
         where = f"{path}:{number}"
         asked = records.asked(record, where)
         for source, one in zip(records.all_sources(record, where), asked, strict=True):
-            answers = texts(one, records.answers, where)
+            answers = read_texts(one, records.answers, where)
             context = str(one.get("context", record.get("context")))
             shift = source.index("\n") + 1 - (len(context) - len(context.lstrip()))
             starts = [each + shift for each in starts_of(one, records.answers)]

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from manyheads.codecs.text import Text
-from manyheads.data.batches import Padding, PlannedBatches, Row, map_alike, split_off
+from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
-from manyheads.devices import send, sharing, using, work_of
+from manyheads.devices import choose_threads, send, use_threads, work_of
 from manyheads.metrics.measured import Measured, Reference
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
@@ -199,11 +199,13 @@ class PointingTask(Task):
 
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
-            with using(sharing(work, Tokens.padded([frame.ids for frame in some]).ids)):
+            with use_threads(
+                choose_threads(work, Tokens.padded([frame.ids for frame in some]).ids)
+            ):
                 logs = self.point_at(network, some).cpu()
             return [row[: len(frame.ids)] for frame, row in zip(some, logs, strict=True)]
 
-        return map_alike(read, [frame.ids for frame in frames], self.at_once, self.world.spread)
+        return map_by_length(read, [frame.ids for frame in frames], self.at_once, self.world.map)
 
     def point_at(self, network: Any, frames: Sequence[QuestionFrame]) -> Tensor:
         """(B, T, 2)"""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-def links(
+def link_words(
     layers: Sequence[Tensor], sources: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[int, int]]:
     """For each word written, in order, the word read that its pieces looked at most.
@@ -22,12 +22,12 @@ def links(
     """
     weights = torch.stack([layer.mean(0) for layer in layers]).mean(0)  # (Q + 1, K + 1)
     weights = weights[: len(targets), : len(sources)]
-    by_source = gathered(weights.T, sources).T
-    table = gathered(by_source, targets)  # (words written, words read)
+    by_source = sum_pieces(weights.T, sources).T
+    table = sum_pieces(by_source, targets)  # (words written, words read)
     return [(int(row.argmax()), i) for i, row in enumerate(table)] if table.numel() else []
 
 
-def gathered(rows: Tensor, words: Sequence[int]) -> Tensor:
+def sum_pieces(rows: Tensor, words: Sequence[int]) -> Tensor:
     """The rows of each word's pieces, summed."""
     count = max(words, default=-1) + 1
     out = rows.new_zeros(count, rows.shape[1])

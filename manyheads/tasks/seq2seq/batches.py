@@ -79,7 +79,7 @@ class PairBatches(PlannedBatches):
         self, pairs: PairShards, layout: Layout, tokens: int, seed: int = 0, capitals: float = 0.0
     ):
         lengths = pairs.lengths()
-        plan = packing(lengths, tokens) if layout == "packed" else Padding(tokens)
+        plan = choose_packing(lengths, tokens) if layout == "packed" else Padding(tokens)
         super().__init__(lengths, lengths[:, 1], plan, seed)
         self.pairs, self.tokens, self.capitals = pairs, tokens, capitals
 
@@ -112,7 +112,7 @@ class PairBatches(PlannedBatches):
             width = widths[i] if widths else int(counts[i].max(initial=1))
             starts = within_rows(counts[i], row_of) + row_of * width
             sides.append((shard, starts, (len(rows), width)))
-        *both, wanted = three(sides[0], sides[1], examples, pairs.special_tokens)
+        *both, wanted = lay_out_pairs(sides[0], sides[1], examples, pairs.special_tokens)
         source, target = (
             lay_out(ids, count, sizes if widths else None, longest)
             for ids, count, longest in zip(both, counts, self.lengths.max(0).tolist(), strict=True)
@@ -120,7 +120,7 @@ class PairBatches(PlannedBatches):
         return PairBatch(source, target, wanted)
 
 
-def packing(lengths: Ints, tokens: int) -> Packing:
+def choose_packing(lengths: Ints, tokens: int) -> Packing:
     """Rows of as many tokens on the larger side as fit, and on the other by its share of all."""
     longest, total = lengths.max(0), lengths.sum(0)
     width = max(min(SHORT if longest.max() <= SHORT else WIDTH, tokens), int(longest.max()))
@@ -135,7 +135,7 @@ def packing(lengths: Ints, tokens: int) -> Packing:
 Side = tuple[Shard, Ints, tuple[int, int]]  # with where each example begins, and the whole's shape
 
 
-def three(
+def lay_out_pairs(
     reading: Side, writing: Side, examples: Ints, special: tuple[SpecialTokens, SpecialTokens]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What is read, to its end; what is written, after its start; and the same one step on."""
@@ -144,18 +144,18 @@ def three(
     read = np.full(shape, reads.pad)
     for i, sign in enumerate(reads.encoder_bos):
         read.flat[starts + i] = sign
-    read.flat[place(read, shard, starts + len(reads.encoder_bos), examples)] = reads.eos
+    read.flat[copy_examples(read, shard, starts + len(reads.encoder_bos), examples)] = reads.eos
     shard, starts, shape = writing
     write, want = np.full(shape, writes.pad), np.full(shape, NOTHING)
     for i, sign in enumerate(writes.bos):
         write.flat[starts + i] = sign
     last = len(writes.bos) - 1
-    place(write, shard, starts + last + 1, examples)
-    want.flat[place(want, shard, starts + last, examples)] = writes.eos
+    copy_examples(write, shard, starts + last + 1, examples)
+    want.flat[copy_examples(want, shard, starts + last, examples)] = writes.eos
     return torch.from_numpy(read), torch.from_numpy(write), torch.from_numpy(want)
 
 
-def place(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
+def copy_examples(out: NDArray[Any], shard: Shard, starts: Ints, examples: Ints) -> Ints:
     """Copy each example to where it begins, all at once; gives where each ends."""
     begins, counts = spans(shard, examples)
     step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from manyheads.cli.incoming import STDIN, Incoming, decode_lines
 from manyheads.cli.screen import count_items, print_json, print_report
-from manyheads.data.sources import parsed
+from manyheads.data.sources import parse_records
 from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
@@ -36,7 +36,7 @@ def translate(model: Translator, options: TranslateOptions) -> None:
     sources, shown = tee(read)
     written = model.write(
         sources,
-        settle(model, options),
+        settle_decoding(model, options),
         prefix=options.prefix,
         long=cast(Any, options.long),
         at_once=1 if spoken else AT_ONCE,
@@ -55,7 +55,9 @@ def translate(model: Translator, options: TranslateOptions) -> None:
                 print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
 
 
-def settle(model: Translator, options: TranslateOptions | EvaluateOptions) -> DecodingConfig:
+def settle_decoding(
+    model: Translator, options: TranslateOptions | EvaluateOptions
+) -> DecodingConfig:
     """How to write, with a search where none was asked for if the model has one."""
     how = options.decoding()
     if {"beam", "nbest"} & options.typed:
@@ -78,7 +80,7 @@ def read_sources(kind: Kind, options: TranslateOptions) -> tuple[Iterable[str], 
 
 def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:
     """What a model of this kind reads, from each JSON object of stdin."""
-    for number, record in parsed(lines, STDIN):
+    for number, record in parse_records(lines, STDIN):
         yield from KINDS[kind].records.all_sources(record, f"{STDIN}:{number}")
 
 
@@ -117,7 +119,7 @@ def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
     judge = partial(
         evaluate_texts,
         examples=examples,
-        how=settle(model, options),
+        how=settle_decoding(model, options),
         tokenize=tokenize,
         shown=partial(count_items, total=len(examples)),
         metrics=options.metric,

@@ -15,9 +15,9 @@ import numpy as np
 
 from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Ints, split_off
-from manyheads.data.filters import Report, clean, some_left
+from manyheads.data.filters import Report, filter_pairs, some_left
 from manyheads.data.shards import Shard, write_shard
-from manyheads.data.sources import Example, aligned, columns, lines
+from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
@@ -85,7 +85,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
         )
     filters = data.filters or FILTERS[kind]
     pairs = read_pairs(kind, data.source, data.target, data.pairs)
-    train = list(clean(pairs, report, filters, held_out=valid))
+    train = list(filter_pairs(pairs, report, filters, held_out=valid))
     some_left(report, "the corpus")
     if kind == "answering" and all(one.target in one.source for one in train):
         report.remarks.append(
@@ -123,8 +123,8 @@ def prepare(
     codecs.save(folder)
     longest = data.longest_tokens
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
-        sources = encoded(codecs.source, [example.source for example in examples])
-        targets = encoded(codecs.target, [example.target for example in examples])
+        sources = encode_lines(codecs.source, [example.source for example in examples])
+        targets = encode_lines(codecs.target, [example.target for example in examples])
         most = longest - 1  # a sign counts too
         fits = [len(s) <= most and len(t) <= most for s, t in zip(sources, targets, strict=True)]
         if not any(fits):
@@ -180,8 +180,8 @@ def add_capitals(
     """
     where = np.arange(len(examples))
     able = [i for i, example in enumerate(examples) if has_capitals(example)]
-    read = encoded(codecs.source, [examples[i].source.upper() for i in able])
-    written = encoded(codecs.target, [examples[i].target.upper() for i in able])
+    read = encode_lines(codecs.source, [examples[i].source.upper() for i in able])
+    written = encode_lines(codecs.target, [examples[i].target.upper() for i in able])
     reads, writes = codecs.special_tokens
     for i, source, target in zip(able, read, written, strict=True):
         unknown = (source == reads.unknown).any() or (target == writes.unknown).any()
@@ -203,7 +203,7 @@ def in_cases(text: str) -> bool:
     return 2 * sum(one.lower() != one.upper() for one in text) > sum(map(str.isalpha, text))
 
 
-def encoded(codec: Text, lines: Sequence[str]) -> list[Any]:
+def encode_lines(codec: Text, lines: Sequence[str]) -> list[Any]:
     """Each line as an array: a list of Python's numbers would take ten times the memory."""
     rows = []
     for start in range(0, len(lines), ENCODED_AT_ONCE):
@@ -259,7 +259,7 @@ def columns_left(path: Path | None) -> Iterator[str]:
     """What a file of more than two columns is told with: its first line is looked at."""
     if path is None or not is_table(path):
         return
-    count = next((line.count("\t") + 1 for line in lines(path)), 0)
+    count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
     if count > 2:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
 
@@ -273,9 +273,9 @@ def read_pairs(
 ) -> Iterator[Example]:
     """The examples of a task, from whichever files were given."""
     if pairs is None:
-        yield from aligned(Path(source or ""), Path(target or ""))
+        yield from read_aligned(Path(source or ""), Path(target or ""))
     elif is_table(pairs):
-        yield from columns(pairs)
+        yield from read_columns(pairs)
     else:
         yield from KINDS[kind].records.examples(pairs)
 

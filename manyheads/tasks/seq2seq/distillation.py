@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyheads.catalog import BUILT_IN, find_model
-from manyheads.config import load, peek
+from manyheads.config import load, peek_field
 from manyheads.data.batches import NOTHING
 from manyheads.data.sources import Example
 from manyheads.decoding.config import BEAM, DecodingConfig
@@ -24,7 +24,7 @@ from manyheads.modules.transformer import Tokens
 from manyheads.tasks.seq2seq.corpus import PairCorpus
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
-from manyheads.training.distributed import chosen
+from manyheads.training.distributed import choose_device
 from manyheads.training.files import RECIPE, WEIGHTS, read_tensors, write_text
 from manyheads.training.weights import load_weights
 
@@ -42,7 +42,7 @@ KEPT = "distilled"  # the folder, in that of the teacher
 def find_teacher(name: Path, kind: str) -> Path:
     """The folder of a model that can teach this; refused before a long corpus is read."""
     folder = find_model(name)
-    taught = peek(folder / RECIPE, "task")
+    taught = peek_field(folder / RECIPE, "task")
     if taught != kind:
         raise ValueError(f"a teacher of {kind} is a model for it, {name} is one for {taught}")
     if not (folder / WEIGHTS).exists():
@@ -55,7 +55,7 @@ def load_teacher(task: type[Seq2Seq], folder: Path) -> tuple[Seq2Seq, Any]:
     opened = task.open(load(Seq2SeqRecipe, folder / RECIPE), folder)
     network = opened.network()
     load_weights(network, read_tensors(folder / WEIGHTS)[0])
-    return opened, network.to(chosen(None)).eval()
+    return opened, network.to(choose_device(None)).eval()
 
 
 def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], name: str) -> None:

@@ -133,7 +133,7 @@ def train_head(
         for group in optimizer.param_groups:
             falling = (1 + math.cos(math.pi * min(1, part))) / 2
             group["lr"] = RATE * max(0.02, min((step + 1) / WARM_UP, falling))
-        loss = lose(model, head, ordered[first : first + BATCH])
+        loss = draft_loss(model, head, ordered[first : first + BATCH])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -143,7 +143,7 @@ def train_head(
     return head.eval()
 
 
-def lose(model: Translator, head: DraftHead, pairs: Pairs) -> Tensor:
+def draft_loss(model: Translator, head: DraftHead, pairs: Pairs) -> Tensor:
     """How unlikely the head finds what the model wrote, one token ahead and more."""
     network, (reads, writes) = model.network, model.special_tokens
     rows = [[*reads.encoder_bos, *source, reads.eos] for source, _ in pairs]

@@ -10,7 +10,7 @@ import torch
 
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import gather_texts
-from manyheads.data.sources import whole
+from manyheads.data.sources import require_utf8
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
 from manyheads.decoding.draft_heads import HeadDrafter
@@ -28,13 +28,13 @@ from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.inspection import note_cut
 from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
-from manyheads.tasks.seq2seq.alignment import links
+from manyheads.tasks.seq2seq.alignment import link_words
 from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, read_drafts
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
-from manyheads.tasks.seq2seq.sentences import halves, join, sentences
+from manyheads.tasks.seq2seq.sentences import cut_at_spaces, join_texts, split_sentences
 from manyheads.tasks.seq2seq.writing import Ids, make_draft_step, read_source, write_targets
-from manyheads.tasks.words import units
+from manyheads.tasks.words import words_of_pieces
 
 if TYPE_CHECKING:
     from manyheads.tasks.seq2seq.task import Seq2Seq
@@ -145,9 +145,9 @@ class Translator(DraftedModel):
         long = long or ("split" if self.kind == "translation" else "truncate")
         if long not in get_args(Long):
             raise ValueError(f"long is one of {', '.join(get_args(Long))}, got {long!r}")
-        forced = self.task.codecs.target.encode(whole(prefix, "the prefix"))
+        forced = self.task.codecs.target.encode(require_utf8(prefix, "the prefix"))
         first = 0
-        for some in gather_texts(readable(texts), at_once, ready):
+        for some in gather_texts(require_readable(texts), at_once, ready):
             cut: list[list[Part]] = []
             try:
                 for number, text in enumerate(some, start=first + 1):
@@ -167,8 +167,10 @@ class Translator(DraftedModel):
             return []
         if long == "split":
             found, some = list[Part](), min(PART_TOKENS, most)
-            for sentence in sentences(text):
-                for part in halves(sentence.text, lambda part: len(codec.encode(part)) <= some):
+            for sentence in split_sentences(text):
+                for part in cut_at_spaces(
+                    sentence.text, lambda part: len(codec.encode(part)) <= some
+                ):
                     found.append(Part(part, " ", codec.encode(part)))
                 found[-1] = found[-1]._replace(after=sentence.after)
             return found
@@ -234,7 +236,7 @@ class Translator(DraftedModel):
         log_prob, tokens = one.log_prob + found.log_prob, one.tokens + len(found.logs)
         after = one.parts[-1][0].after if one.parts else ""
         return Written(
-            join(one.text, after, self.task.codecs.target.render(found.ids)),
+            join_texts(one.text, after, self.task.codecs.target.render(found.ids)),
             log_prob / max(tokens, 1) ** how.length_penalty,
             log_prob,
             [*one.ids, *found.ids],
@@ -249,7 +251,7 @@ class Translator(DraftedModel):
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
         ids = target.encode(written) if written is not None else self.best(read)
-        layers = looked(self.network, read, ids, self.special_tokens)
+        layers = record_cross_attention(self.network, read, ids, self.special_tokens)
         if not layers:
             raise ValueError("this network writes without attention: there is nothing to look at")
         if isinstance(layer, bool) or not isinstance(layer, int):
@@ -284,17 +286,17 @@ class Translator(DraftedModel):
                 "parallel; a transformer would do"
             )
         source, target = self.task.codecs.source, self.task.codecs.target
-        read = source.encode(whole(text, "the text"))
+        read = source.encode(require_utf8(text, "the text"))
         if not read:
             raise ValueError("a text to look at has at least one word, a blank one came")
         about: dict[str, Any] = {"model": self.name, "task": self.kind, "read": text}
         if written is None:
             ids, about["beam"] = write_traced(self, read[:LONGEST], beam, what_if)
         else:
-            ids = target.encode(whole(written, "what is written"))
+            ids = target.encode(require_utf8(written, "what is written"))
         about["wrote"] = target.render(ids)
         about |= note_cut(read, ids, most=LONGEST)
-        if self.kind == "translation" and len(list(sentences(text))) > 1:
+        if self.kind == "translation" and len(list(split_sentences(text))) > 1:
             about.setdefault("note", "read at once; translate reads each sentence by itself")
         page = inspect_pair(self, read[:LONGEST], ids[:LONGEST], about, what_if)
         return fit_page(page, tokens)
@@ -316,11 +318,16 @@ class Translator(DraftedModel):
         source, target = self.task.codecs.source, self.task.codecs.target
         found = Aligned([], [], [])
         for part, ids in written.parts or ((Part(text, "", source.encode(text)), written.ids),):
-            (read, names), (wrote, others) = units(source, part.ids), units(target, ids)
-            weights = (
-                looked(self.network, part.ids, ids, self.special_tokens) if read and wrote else []
+            (read, names), (wrote, others) = (
+                words_of_pieces(source, part.ids),
+                words_of_pieces(target, ids),
             )
-            pairs = links(weights, read, wrote) if weights else []
+            weights = (
+                record_cross_attention(self.network, part.ids, ids, self.special_tokens)
+                if read and wrote
+                else []
+            )
+            pairs = link_words(weights, read, wrote) if weights else []
             before, behind = len(found.read), len(found.written)
             found.links.extend((i + before, j + behind) for i, j in pairs)
             found.read.extend(names)
@@ -346,7 +353,7 @@ class Aligned(NamedTuple):
     links: list[tuple[int, int]]
 
 
-def looked(
+def record_cross_attention(
     network: EncoderDecoder, read: Ids, written: Ids, special: tuple[SpecialTokens, SpecialTokens]
 ) -> list[torch.Tensor]:
     """The attention of each layer of the decoder to what was read: (heads, written, read).
@@ -369,8 +376,8 @@ def looked(
     return [one.weights[0][:, first:, opened:] for one in across]
 
 
-def readable(texts: Iterable[str]) -> Iterator[str]:
+def require_readable(texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise ValueError(f"texts are str, number {number} is a {type(text).__name__}")
-        yield whole(text, f"line {number}")
+        yield require_utf8(text, f"line {number}")

@@ -20,12 +20,12 @@ class PairRecords:
     targets: tuple[str, ...]
 
     def all_sources(self, record: Record, where: str) -> list[str]:
-        return texts(record, self.sources, where)[:1]
+        return read_texts(record, self.sources, where)[:1]
 
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in read_records(path):
             where = f"{path}:{number}"
-            target, *others = texts(record, self.targets, where)
+            target, *others = read_texts(record, self.targets, where)
             (source,) = self.all_sources(record, where)
             yield Example(source, target, number, tuple(others))
 
@@ -38,7 +38,9 @@ class QuestionRecords:
 
     def source(self, record: Record, where: str) -> str:
         """The question, then what the answer is to be found in."""
-        question, context = (texts(record, (name,), where)[0] for name in ("question", "context"))
+        question, context = (
+            read_texts(record, (name,), where)[0] for name in ("question", "context")
+        )
         return f"{question.strip()}\n{context.strip()}"
 
     def asked(self, record: Record, where: str) -> list[Record]:
@@ -53,7 +55,7 @@ class QuestionRecords:
     def all_sources(self, record: Record, where: str) -> list[str]:
         """Of each question, in the context that they share."""
         asked = self.asked(record, where)
-        context = texts(record, ("context",), where)[0] if "qas" in record else None
+        context = read_texts(record, ("context",), where)[0] if "qas" in record else None
         held = {} if context is None else {"context": context}
         return [self.source({**one, **held}, where) for one in asked]
 
@@ -62,11 +64,11 @@ class QuestionRecords:
             where = f"{path}:{number}"
             sources = self.all_sources(record, where)
             for source, one in zip(sources, self.asked(record, where), strict=True):
-                answer, *others = dict.fromkeys(texts(one, self.answers, where))
+                answer, *others = dict.fromkeys(read_texts(one, self.answers, where))
                 yield Example(source, answer, number, tuple(others))
 
 
-def texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
+def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
     """The text under the first of these names that is there, or the texts if it is a list.
 
     An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.

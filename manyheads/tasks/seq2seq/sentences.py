@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
     after: str = ""
 
 
-def sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[Sentence]:
     """ "Er kam. Sie ging!" -> Er kam. | Sie ging!"""
     text = text.strip()
     found, begin, looked, worded = list[Sentence](), 0, 0, False
@@ -56,7 +56,7 @@ def goes_on(text: str, begin: int, end: re.Match[str]) -> bool:
     return dot >= 0 and bool(NOT_LAST.search(text[max(begin, dot - NEAR) : dot + 1]))
 
 
-def halves(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
+def cut_at_spaces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
     """A text without an end of a sentence, cut at spaces until each part fits."""
     if len(text) < 2 or fits(text):
         yield text
@@ -65,10 +65,10 @@ def halves(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
     before, after = text.rfind(" ", 0, middle), text.find(" ", middle)
     near = min((at for at in (before, after) if at > 0), key=lambda at: abs(at - middle), default=0)
     for part in (text[: near or middle], text[near or middle :]):
-        yield from halves(part.strip(), fits)
+        yield from cut_at_spaces(part.strip(), fits)
 
 
-def join(one: str, after: str, other: str) -> str:
+def join_texts(one: str, after: str, other: str) -> str:
     """Two texts that were written for neighbours, apart as their script and their lines have it."""
     if not one or not other:
         return one + other

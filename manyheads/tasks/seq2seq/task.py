@@ -144,7 +144,7 @@ class Seq2Seq(Task):
             how,
             special=self.codecs.special_tokens,
             tokens=self.at_once,
-            spread=self.world.spread,
+            spread=self.world.map,
         )
         return [self.codecs.target.render(best.ids) for best, *_ in written]
 

@@ -9,7 +9,7 @@ import torch
 
 from manyheads.attention.kernels import is_wrapper
 from manyheads.codecs.text import SpecialTokens
-from manyheads.data.batches import map_alike
+from manyheads.data.batches import map_by_length
 from manyheads.decoding.bounds import Bounds, Hypothesis, find_room
 from manyheads.decoding.branches import BranchedStep
 from manyheads.decoding.config import DecodingConfig
@@ -21,7 +21,7 @@ from manyheads.decoding.packed import PackedStep, can_be_packed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
-from manyheads.devices import map_in_threads, sharing, using, work_of
+from manyheads.devices import choose_threads, map_in_threads, use_threads, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
@@ -72,7 +72,7 @@ def write_targets(
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         beams = read.ids[:, :1].expand(-1, several)
-        with using(sharing(work, beams, SHARED)):  # what chooses among scores as well
+        with use_threads(choose_threads(work, beams, SHARED)):  # what chooses among scores as well
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
                 return [[one] for one in network.write(memory, lengths_of(read), how)]
@@ -108,7 +108,7 @@ def write_targets(
         together = min(together, sum(map(len, sources)) // torch.get_num_threads() + 1)
     # Also in a thread of its own. What is recorded is written to again later, by whomever.
     quiet = torch.no_grad() if recorded else torch.inference_mode()
-    return map_alike(quiet(write), sources, together, spread or map)
+    return map_by_length(quiet(write), sources, together, spread or map)
 
 
 def gains_by_drafts(decoder: Any, device: torch.device, count: int, how: DecodingConfig) -> bool:

@@ -44,16 +44,16 @@ class Tensors(NamedTuple):
         """Channels side by side, tables in the type of the query."""
         dtype, asked, values = self.query.dtype, self.asked, self.value_table
         return self._replace(
-            query=beside(self.query),
-            asked=None if asked is None else beside(asked),
-            key=beside(self.key),
-            value=beside(self.value),
+            query=make_channels_contiguous(self.query),
+            asked=None if asked is None else make_channels_contiguous(asked),
+            key=make_channels_contiguous(self.key),
+            value=make_channels_contiguous(self.value),
             key_table=self.key_table.to(dtype).contiguous(),
             value_table=None if values is None else values.to(dtype).contiguous(),
         )
 
 
-def beside(x: Tensor) -> Tensor:
+def make_channels_contiguous(x: Tensor) -> Tensor:
     """Its channels lying side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
@@ -71,7 +71,7 @@ class Laid(NamedTuple):
         return self.stride[0] if self.shape[0] > 1 else 0
 
 
-def laid(x: Tensor) -> Laid:
+def describe_layout(x: Tensor) -> Laid:
     """How it lies."""
     return Laid(x.shape, x.stride(), x.dtype, x.device)
 
@@ -137,7 +137,7 @@ class Layout:
     def constants(self) -> dict[str, Any]:
         _, _, queries, keys, _, _ = self.sizes
         tile, channels = self.numbers.tile, self.query.shape[-1]
-        width = wide(channels)
+        width = round_up_channels(channels)
         return {
             "C": channels,
             "WIDTH": width,
@@ -275,7 +275,7 @@ class Fold:
             programs.fold,
             heads * -(-rows // ROWS),
             (batch, heads, distances, rows, first, numbers.reach, tile),
-            {"C": channels, "WIDTH": wide(channels), "ROWS": ROWS},
+            {"C": channels, "WIDTH": round_up_channels(channels), "ROWS": ROWS},
             {},
         )
 
@@ -302,10 +302,10 @@ known = lru_cache(LAYOUTS)(Layout)
 
 def layout_for(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> Layout:
     """The one that was made for tensors that lie as these do."""
-    return known(*(None if x is None else laid(x) for x in tensors), scale, numbers)
+    return known(*(None if x is None else describe_layout(x) for x in tensors), scale, numbers)
 
 
-def wide(channels: int) -> int:
+def round_up_channels(channels: int) -> int:
     """How many a program takes: a power of two."""
     return max(16, 1 << (channels - 1).bit_length())
 
@@ -335,11 +335,11 @@ def run_backward(
 ) -> list[Tensor]:
     """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
     tables = tensors.key_table, tensors.value_table
-    tensors, grad = tensors.readable(), beside(grad)
+    tensors, grad = tensors.readable(), make_channels_contiguous(grad)
     query, asked, key, value, *_ = tensors
     layout = layout_for(tensors, scale, numbers)
-    run = layout.backward_for(laid(grad))
-    if laid(out) != layout.out:
+    run = layout.backward_for(describe_layout(grad))
+    if describe_layout(out) != layout.out:
         out = as_tokens(query).copy_(out)
     to_query, to_key, to_value = as_tokens(query), as_tokens(key), as_tokens(value)
     # Two returned tensors are never one, not even empty ones.

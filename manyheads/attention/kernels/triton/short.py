@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.attention.kernels.relative import as_tokens
-from manyheads.attention.kernels.triton.launch import beside, wide
+from manyheads.attention.kernels.triton.launch import make_channels_contiguous, round_up_channels
 
 triton: Any = import_module("triton")
 tl: Any = import_module("triton.language")
@@ -139,9 +139,9 @@ def sizes_of(
     keys = key.shape[2]
     constants = {
         "C": channels,
-        "WIDTH": wide(channels),
-        "Q": wide(queries),
-        "K": wide(keys),
+        "WIDTH": round_up_channels(channels),
+        "Q": round_up_channels(queries),
+        "K": round_up_channels(keys),
         "CAUSAL": causal,
         "DROPOUT": dropped > 0,
         "num_warps": 8 if max(queries, keys) > 64 else 4,
@@ -155,7 +155,7 @@ def attend_rows(
     scale: float, causal: bool, dropped: float,
 ) -> Tensor:  # fmt: skip
     """(B, H, Q, C), two of (B, H, K, C), documents (B, Q) and (B, K) -> (B, H, Q, C)"""
-    query, key, value = map(beside, (query, key, value))
+    query, key, value = map(make_channels_contiguous, (query, key, value))
     out = as_tokens(query)
     sizes, constants = sizes_of(query, key, causal, dropped)
     strides = [n for x in (query, key, value, out) for n in x.stride()[:3]]
@@ -169,7 +169,7 @@ def gradients_of_rows(
     query: Tensor, key: Tensor, value: Tensor, ids: Tensor, key_ids: Tensor, seed: Tensor,
     scale: float, causal: bool, dropped: float, grad: Tensor,
 ) -> list[Tensor]:  # fmt: skip
-    query, key, value, grad = map(beside, (query, key, value, grad))
+    query, key, value, grad = map(make_channels_contiguous, (query, key, value, grad))
     found = [as_tokens(x) for x in (query, key, value)]
     sizes, constants = sizes_of(query, key, causal, dropped)
     strides = [n for x in (query, key, value, grad, *found[:2]) for n in x.stride()[:3]]

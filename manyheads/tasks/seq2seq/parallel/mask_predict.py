@@ -17,7 +17,7 @@ from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import NOTHING
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import DecodingConfig
-from manyheads.modules.checks import mean
+from manyheads.modules.checks import mean_states
 from manyheads.modules.layers import init_linear
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.stack import Memory
@@ -80,7 +80,7 @@ class MaskPredictNetwork(ParallelNetwork):
             return [inside & even, inside & ~even]
         most = 1 + (torch.rand(len(counts), device=counts.device) * counts).long()
         order = torch.rand(inside.shape, device=counts.device).masked_fill(~inside, 2.0)
-        return [(ranks(order) < most[:, None]) & inside]
+        return [(rank_in_row(order) < most[:, None]) & inside]
 
     @property
     def mask(self) -> int:
@@ -93,7 +93,7 @@ class MaskPredictNetwork(ParallelNetwork):
 
     def length_scores(self, memory: Memory) -> Tensor:
         """(B, 2 reach + 1), of how many tokens longer a target is than its source, in 32 bits"""
-        return self.length_head(mean(memory.states, memory.seen, memory.at)).float()
+        return self.length_head(mean_states(memory.states, memory.seen, memory.at)).float()
 
     def score(self, ids: Tensor, counts: Tensor, memory: Memory) -> Tensor:
         """Scores of what stands at each place, (B, N, V), as far as it is not hidden."""
@@ -144,12 +144,12 @@ class MaskPredictNetwork(ParallelNetwork):
             ids = torch.where(hidden, likely.indices, ids)
             logs = torch.where(hidden, likely.values, logs)
             again = counts * (passes - number) // passes
-            hidden = (ranks(logs.masked_fill(~inside, torch.inf)) < again[:, None]) & inside
+            hidden = (rank_in_row(logs.masked_fill(~inside, torch.inf)) < again[:, None]) & inside
             if number < passes:
                 ids = ids.masked_fill(hidden, self.mask)
         return ids, logs
 
 
-def ranks(values: Tensor) -> Tensor:
+def rank_in_row(values: Tensor) -> Tensor:
     """Each value's place in its row, the smallest first: [0.3, 0.1] -> [1, 0]"""
     return values.argsort(dim=1, stable=True).argsort(1)
