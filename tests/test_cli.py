@@ -93,19 +93,35 @@ def test_draw_shows_a_pattern_and_writes_a_picture(tmp_path: Path) -> None:
         (["Causal()", "--line", "100000"], "a drawing holds 4096 tokens at most, got 100000"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:
-    done = manyheads("draw", *arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert done.stderr.startswith("manyheads: ")
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", "draw", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert sentence in told
+    assert told.startswith("manyheads: ")
+    assert len(told.strip().splitlines()) == 1
 
 
 def test_debug_shows_where_a_mistake_arose() -> None:
-    for arguments in (["--debug", "draw", "Casual()"], ["draw", "Casual()", "--debug"]):
-        done = manyheads(*arguments)
-        assert "Traceback" in done.stderr
-        assert "there is no pattern 'Casual'" in done.stderr
+    done = manyheads("draw", "Casual()")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("manyheads: there is no pattern 'Casual'; did you mean Causal?")
+    done = manyheads("draw", "Casual()", "--debug")
+    assert "Traceback" in done.stderr
+    assert "there is no pattern 'Casual'" in done.stderr
+
+
+def test_debug_may_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", "--debug", "draw", "Casual()"])
+    with pytest.raises(ValueError, match="there is no pattern 'Casual'"):
+        main()
 
 
 @pytest.mark.parametrize(
@@ -140,10 +156,10 @@ def test_version_and_unknown_commands() -> None:
 
 
 def test_the_demo_runs_from_one_command(tmp_path: Path) -> None:
-    done = manyheads("demo", "--steps", "30", cwd=tmp_path)
+    done = manyheads("demo", "--steps", "10", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Can you please tell me where the station is?" in done.stdout
-    assert "step 30 of 30" in done.stdout
+    assert "step 10 of 10" in done.stdout
     assert "learned just now" in done.stdout
     assert "of its last layer reads" in done.stdout
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
