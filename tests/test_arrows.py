@@ -34,7 +34,7 @@ KNOWS: dict[str, set[str]] = {
     "codecs": set(),
     "inspect.record": {"attention.layer"},
     "modules.positions": {"attention.positions", "config"},
-    "modules.config": {"attention.notation", "modules.positions"},
+    "modules.config": {"attention.notation", "attention.scores", "modules.positions"},
     "modules": {"attention.layer", "modules.config", "inspect.record"},
     "decoding": {"modules", "codecs"},
     "training.config": {"config"},

@@ -18,14 +18,13 @@ from manyheads.cli.app import app
 from manyheads.cli.compare import of_kind
 from manyheads.comparing import Compared, MeasuredLayer, compare, format_comparison, layer_of
 from manyheads.config import load
-from manyheads.modules.build import BUILDERS
-from manyheads.modules.config import NetworkConfig, change_kind
+from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, change_kind
 from manyheads.tasks.seq2seq.corpus import gather
 from manyheads.tasks.seq2seq.settings import Seq2SeqRecipe
 from manyheads.training.run import Run
 from manyheads.training.trainer import Callback
 
-KINDS = list(BUILDERS)
+KINDS = list(NETWORK_KINDS)
 
 
 def of(kind: str) -> NetworkConfig:

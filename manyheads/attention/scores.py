@@ -8,6 +8,7 @@ kernel.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -73,3 +74,18 @@ class Additive(Score):
             self.query_to_hidden(query)[..., :, None, :] + self.key_to_hidden(key)[..., None, :, :]
         )
         return self.hidden_to_score(torch.tanh(hidden))[..., 0]
+
+
+# How two states of a width are compared, by the names that recipes have for it; none: not at all.
+SCORES: dict[str, Callable[[int], Score | None]] = {
+    "dot": lambda width: Dot(),
+    "multiplicative": lambda width: Multiplicative(width, width),
+    "additive": lambda width: Additive(width, width, width),
+    "none": lambda width: None,
+}
+
+
+def build_score(name: str, width: int) -> Score | None:
+    if name not in SCORES:
+        raise ValueError(f"there is no score {name!r}; there are {', '.join(SCORES)}")
+    return SCORES[name](width)

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from importlib import import_module
+from typing import Any, cast
 
 from torch import nn
 
 from manyheads.attention.evaluate import horizon
 from manyheads.attention.notation import read
 from manyheads.attention.patterns import Causal, Pattern
-from manyheads.attention.positions import Position, Relative, Sinusoidal
+from manyheads.attention.positions import Position, Relative
 from manyheads.modules.config import (
-    ConvolutionalConfig,
     NetworkConfig,
     Pooling,
-    RecurrentConfig,
     TransformerConfig,
 )
-from manyheads.modules.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from manyheads.modules.heads import EncoderHead, Guess
 from manyheads.modules.layers import SMALL, init_normal
-from manyheads.modules.recurrent import (
-    SCORES,
-    RecurrentDecoder,
-    RecurrentEncoder,
-    RecurrentWriter,
-)
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import (
     Capped,
@@ -49,9 +40,10 @@ def build_encoder_decoder(
     writes = reads if joint else build_embedding(network, target)
     head = build_head(network, writes)
     sides = [replace(network, depth=depth) for depth in network.depths]
-    build = BUILDERS[network.kind]
+    build = find_builder(network)
     return EncoderDecoder(
-        build.encoder(sides[0], reads), build.decoder(sides[1], writes, head, cross=True)
+        build.build_encoder_side(sides[0], reads),
+        build.build_decoder_side(sides[1], writes, head, cross=True),
     )
 
 
@@ -59,7 +51,7 @@ def build_decoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
     """A network that writes on from what it has written."""
     table = build_embedding(network, vocabulary)
     head = build_head(network, table)
-    return BUILDERS[network.kind].decoder(network, table, head, cross=False)
+    return find_builder(network).build_decoder_side(network, table, head, cross=False)
 
 
 def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
@@ -68,7 +60,12 @@ def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
         raise ValueError(
             "network.logit_cap is for a network that writes; this one only reads: 0 would do"
         )
-    return BUILDERS[network.kind].encoder(network, build_embedding(network, vocabulary))
+    return find_builder(network).build_encoder_side(network, build_embedding(network, vocabulary))
+
+
+def find_builder(network: NetworkConfig) -> Any:
+    """The module with the `build_encoder_side` and `build_decoder_side` of this kind."""
+    return import_module(network.builder)
 
 
 def build_masked_lm(network: NetworkConfig, vocabulary: int) -> Encoder:
@@ -123,12 +120,12 @@ def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
 # ---- transformers ---------------------------------------------------------------------------
 
 
-def transformer_encoder(network: TransformerConfig, embedding: Embedding) -> Encoder:
+def build_encoder_side(network: TransformerConfig, embedding: Embedding) -> Encoder:
     refuse_values(network)
     return Encoder(embedding, build_stack(network, read_patterns(network)))
 
 
-def transformer_decoder(
+def build_decoder_side(
     network: TransformerConfig, embedding: Embedding, head: nn.Module, cross: bool
 ) -> Decoder:
     if cross:
@@ -176,69 +173,3 @@ def build_relative(network: TransformerConfig) -> Relative | None:
     """How place enters in every layer."""
     value = network.relative_value or network.position_value
     return cast(Relative, value.build(network)) if value and value.in_layers else None
-
-
-# ---- recurrent and convolutional networks ---------------------------------------------------
-
-
-def recurrent_encoder(network: RecurrentConfig, embedding: Embedding) -> RecurrentEncoder:
-    return RecurrentEncoder(
-        embedding, network.width, network.one_depth(), cell=network.cell, dropout=network.dropout
-    )
-
-
-def recurrent_decoder(
-    network: RecurrentConfig, embedding: Embedding, head: nn.Module, cross: bool
-) -> nn.Module:
-    measures: Any = {
-        "width": network.width,
-        "depth": network.one_depth(),
-        "cell": network.cell,
-        "dropout": network.dropout,
-    }
-    if not cross:
-        return RecurrentWriter(embedding, head, **measures)
-    attention = SCORES[network.score](network.width)
-    return RecurrentDecoder(embedding, head, **measures, attention=attention)
-
-
-def convolutional_encoder(network: ConvolutionalConfig, embedding: Embedding) -> nn.Module:
-    return ConvolutionalEncoder(
-        embedding,
-        network.width,
-        network.dilations or (1,) * network.one_depth(),
-        position=Sinusoidal(),
-        dropout=network.dropout,
-    )
-
-
-def convolutional_decoder(
-    network: ConvolutionalConfig, embedding: Embedding, head: nn.Module, cross: bool
-) -> nn.Module:
-    if not cross:
-        raise ValueError(
-            "a convolutional network writes from a source and has none here; "
-            "transformer or recurrent would do"
-        )
-    return ConvolutionalDecoder(
-        embedding,
-        head,
-        network.width,
-        network.dilations or (1,) * network.one_depth(),
-        position=Sinusoidal(),
-        dropout=network.dropout,
-    )
-
-
-class Sides(NamedTuple):
-    """What makes the two sides of a kind of network."""
-
-    encoder: Callable[[Any, Embedding], nn.Module]
-    decoder: Callable[..., nn.Module]
-
-
-BUILDERS = {
-    "transformer": Sides(transformer_encoder, transformer_decoder),
-    "recurrent": Sides(recurrent_encoder, recurrent_decoder),
-    "convolutional": Sides(convolutional_encoder, convolutional_decoder),
-}

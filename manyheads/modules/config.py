@@ -51,6 +51,7 @@ class NetworkBase(Settings):
         most=2**16,
     )
     packs: ClassVar[bool] = False  # keeps sequences apart that lie in one row: only attention does
+    builder: ClassVar[str]  # the module that makes the two sides of such a network
 
     def __post_init__(self) -> None:
         own = type(self)
@@ -144,6 +145,7 @@ class TransformerConfig(NetworkBase):
         None, "One more position, in every layer, beside one below the first layer."
     )
     packs: ClassVar[bool] = True
+    builder = "manyheads.modules.build"
     positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
 
     def __post_init__(self) -> None:
@@ -223,21 +225,30 @@ class TransformerConfig(NetworkBase):
 class RecurrentConfig(NetworkBase):
     """One token after another."""
 
+    builder = "manyheads.modules.recurrent"
     kind: Literal["recurrent"] = setting("recurrent", "What it is made of.")
     cell: Literal["lstm", "gru"] = setting("lstm", "The recurrent cell.")
-    score: Literal["dot", "multiplicative", "additive", "none"] = setting(
-        "additive", "Attention score of the decoder; none: it sees only the mean of the source."
+    score: str = setting(
+        "additive",
+        "Attention score of the decoder: dot, multiplicative or additive; none: it sees only the "
+        "mean of the source.",
     )
 
     def misfits(self) -> Iterator[str]:
         if self.width % 2:
             yield f"a recurrent network's width is even, got {self.width}: half each way"
+        if self.score != "additive":  # torch is not loaded for what presets have
+            from manyheads.attention.scores import SCORES
+
+            if self.score not in SCORES:
+                yield f"score is one of {', '.join(SCORES)}, got {self.score!r}"
 
 
 @dataclass(frozen=True)
 class ConvolutionalConfig(NetworkBase):
     """Each token and those beside it, layer by layer."""
 
+    builder = "manyheads.modules.convolutional"
     kind: Literal["convolutional"] = setting("convolutional", "What it is made of.")
     dilations: tuple[int, ...] = setting(
         (), "Dilation of each convolution, one a layer; all 1 unless given.", least=1, most=65_536

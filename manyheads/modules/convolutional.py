@@ -17,7 +17,7 @@ from manyheads.attention.kernels import Kernel, Plan, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import Attention
 from manyheads.attention.places import Pairs
-from manyheads.attention.positions import Position
+from manyheads.attention.positions import Position, Sinusoidal
 from manyheads.modules.checks import (
     check_dropout,
     embed_sequences,
@@ -26,9 +26,10 @@ from manyheads.modules.checks import (
     mask_padding,
     same_width,
 )
+from manyheads.modules.config import ConvolutionalConfig
 from manyheads.modules.layers import init_convolution, init_linear
 from manyheads.modules.stack import Memory
-from manyheads.modules.transformer import SequenceNetwork, Tokens
+from manyheads.modules.transformer import Embedding, SequenceNetwork, Tokens
 
 HALF = math.sqrt(0.5)  # the sum of two things, times this, is as large as each of them
 
@@ -263,3 +264,34 @@ def as_recent(cache: Any) -> Recent:
             "arrived; its new_cache() makes one"
         )
     return cache
+
+
+# ---- from settings ---------------------------------------------------------------------------
+
+
+def build_encoder_side(network: ConvolutionalConfig, embedding: Embedding) -> nn.Module:
+    return ConvolutionalEncoder(
+        embedding,
+        network.width,
+        network.dilations or (1,) * network.one_depth(),
+        position=Sinusoidal(),
+        dropout=network.dropout,
+    )
+
+
+def build_decoder_side(
+    network: ConvolutionalConfig, embedding: Embedding, head: nn.Module, cross: bool
+) -> nn.Module:
+    if not cross:
+        raise ValueError(
+            "a convolutional network writes from a source and has none here; "
+            "transformer or recurrent would do"
+        )
+    return ConvolutionalDecoder(
+        embedding,
+        head,
+        network.width,
+        network.dilations or (1,) * network.one_depth(),
+        position=Sinusoidal(),
+        dropout=network.dropout,
+    )

@@ -21,7 +21,7 @@ from manyheads.attention.kernels import Kernel, Work, plan
 from manyheads.attention.kernels import kernel as named_kernel
 from manyheads.attention.layer import computed_in
 from manyheads.attention.places import Pairs, Places
-from manyheads.attention.scores import Additive, Dot, Multiplicative, Score
+from manyheads.attention.scores import SCORES, Score, build_score
 from manyheads.modules.checks import (
     check_dropout,
     embed_sequences,
@@ -31,21 +31,14 @@ from manyheads.modules.checks import (
     mean_states,
     same_width,
 )
+from manyheads.modules.config import RecurrentConfig
 from manyheads.modules.layers import init_cells, init_fused, init_linear
 from manyheads.modules.stack import Memory, find_named
-from manyheads.modules.transformer import SequenceNetwork, Tokens
+from manyheads.modules.transformer import Embedding, SequenceNetwork, Tokens
 
 States: TypeAlias = tuple[Tensor, ...]  # each (L, B, D): hidden and cell of an LSTM, one of a GRU
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
-
-# How a state is compared with the memory, made for a width; "none" sees only the memory's mean.
-SCORES: dict[str, Callable[[int], Score | None]] = {
-    "none": lambda width: None,
-    "dot": lambda width: Dot(),
-    "multiplicative": lambda width: Multiplicative(width, width),
-    "additive": lambda width: Additive(width, width, width),
-}
 
 
 class RecurrentEncoder(SequenceNetwork):
@@ -299,7 +292,8 @@ def mean_of(memory: Memory) -> Tensor:
 def check_score(score: Any, width: int) -> None:
     """Refuse what is not a score of two states of this width."""
     if not isinstance(score, Score | None):
-        makes = f"; SCORES[{score!r}](width) makes one" if score in list(SCORES) else ""
+        known = isinstance(score, str) and score in SCORES
+        makes = f"; build_score({score!r}, width) makes one" if known else ""
         raise ValueError(f"attention= takes a score like Dot(), or None, got {score!r}{makes}")
     if score is not None:
         like = next(score.parameters(), torch.zeros(()))
@@ -319,3 +313,27 @@ def as_carried(cache: Any) -> Carried:
             "its new_cache() makes one"
         )
     return cache
+
+
+# ---- from settings ---------------------------------------------------------------------------
+
+
+def build_encoder_side(network: RecurrentConfig, embedding: Embedding) -> RecurrentEncoder:
+    return RecurrentEncoder(
+        embedding, network.width, network.one_depth(), cell=network.cell, dropout=network.dropout
+    )
+
+
+def build_decoder_side(
+    network: RecurrentConfig, embedding: Embedding, head: nn.Module, cross: bool
+) -> nn.Module:
+    measures: Any = {
+        "width": network.width,
+        "depth": network.one_depth(),
+        "cell": network.cell,
+        "dropout": network.dropout,
+    }
+    if not cross:
+        return RecurrentWriter(embedding, head, **measures)
+    attention = build_score(network.score, network.width)
+    return RecurrentDecoder(embedding, head, **measures, attention=attention)

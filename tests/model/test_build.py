@@ -1,18 +1,21 @@
 """What settings ask for is in the network that is built of them."""
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from manyheads.attention.positions import Concatenated, RelativeBias
+from manyheads.attention.scores import SCORES, Dot
 from manyheads.modules.build import (
     build_classifier,
     build_decoder,
     build_encoder,
     build_encoder_decoder,
 )
-from manyheads.modules.config import NetworkConfig, TransformerConfig
+from manyheads.modules.config import NetworkConfig, RecurrentConfig, TransformerConfig
 from manyheads.modules.transformer import Tokens
 
 SMALL: dict[str, Any] = {"width": 16, "depth": 1, "heads": 2, "ffn_width": 24, "position": None}
@@ -107,3 +110,32 @@ def test_two_that_enter_in_every_layer_are_refused() -> None:
     )
     with pytest.raises(ValueError, match=sentence):
         TransformerConfig(position="Rotary()", relative="RelativeBias()")
+
+
+# ---- what joins from outside ----
+
+
+def test_a_score_from_outside_is_one_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Opposite(Dot):
+        def scale(self, channels: int) -> float:
+            return -1.0
+
+    with pytest.raises(ValueError, match="is one of dot, multiplicative, additive, none"):
+        RecurrentConfig(width=16, depth=1, score="opposite")
+    monkeypatch.setitem(SCORES, "opposite", lambda width: Opposite())
+    network = build_encoder_decoder(
+        RecurrentConfig(width=16, depth=1, score="opposite"), WORDS, WORDS, joint=True
+    )
+    assert isinstance(network.decoder.attention.score, Opposite)
+
+
+def test_a_kind_of_network_from_outside_is_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "outside"))
+    averaging = import_module("averaging")
+    config = averaging.AveragingConfig(width=16, depth=1, dropout=0.0)
+    judge = build_classifier(config, WORDS, outcomes=3)
+    one, same = (judge(Tokens.padded([ids])) for ids in ([4, 5, 6], [6, 4, 5]))
+    assert one.shape == (1, 3)
+    assert torch.allclose(one, same), "no order is known"
+    with pytest.raises(ValueError, match="an averaging network only reads"):
+        build_decoder(config, WORDS)

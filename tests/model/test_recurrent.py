@@ -26,7 +26,8 @@ from manyheads import (
     off,
     recording,
 )
-from manyheads.modules.recurrent import SCORES, Carried, RecurrentDecoder, RecurrentEncoder
+from manyheads.attention.scores import SCORES
+from manyheads.modules.recurrent import Carried, RecurrentDecoder, RecurrentEncoder
 
 WIDTH = 12
 SOURCES, TARGETS = [[3, 4, 5], [6, 7, 8, 9, 3], [4]], [[1, 2], [5, 6, 7, 8], [9, 9, 9]]
@@ -319,7 +320,7 @@ PACKED = Tokens.packed([[[1], [2]]], 2)
         ),
         (
             lambda: writer(attention="dot"),
-            r"takes a score like Dot\(\), or None, got 'dot'; SCORES\['dot'\]\(width\) makes one",
+            r"a score like Dot\(\), or None, got 'dot'; build_score\('dot', width\) makes one",
         ),
         (
             lambda: writer(attention=Multiplicative(8, 8)),

@@ -24,11 +24,11 @@ from manyheads.decoding.graphed_step import GraphedStep, can_be_graphed
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
 from manyheads.modules.build import (
+    build_decoder_side,
     build_embedding,
     build_head,
     build_stack,
     read_patterns,
-    transformer_decoder,
 )
 from manyheads.modules.layers import init_linear
 from manyheads.modules.losses import sum_losses
@@ -54,7 +54,7 @@ class LatentNetwork(ParallelNetwork):
         init_linear(self.squeeze, self.spread)
         self.stop, self.start = self.codes.size, self.codes.size + 1
         words = build_embedding(config, self.codes.size + 2)
-        self.prior = transformer_decoder(small, words, build_head(config, words), cross=True)
+        self.prior = build_decoder_side(small, words, build_head(config, words), cross=True)
 
     # ---- learning ------------------------------------------------------------------------------
 

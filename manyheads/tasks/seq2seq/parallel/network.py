@@ -19,10 +19,10 @@ from manyheads.decoding.bounds import Hypothesis, forbid
 from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.build import (
     build_embedding,
+    build_encoder_side,
     build_head,
     build_stack,
     read_patterns,
-    transformer_encoder,
 )
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
@@ -42,7 +42,7 @@ class ParallelNetwork(EncoderDecoder, ABC):
         read, wrote = (replace(config, depth=depth) for depth in config.depths)
         stack = build_stack(wrote, read_patterns(wrote), cross=True)
         super().__init__(
-            transformer_encoder(read, reads),
+            build_encoder_side(read, reads),
             Decoder(writes, stack, build_head(config, writes), causal=False),
         )
         self.config, self.special = config, special
