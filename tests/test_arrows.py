@@ -215,6 +215,5 @@ def test_only_the_command_line_knows_of_typer_and_rich() -> None:
             assert not any(name.split(".")[0] in ("typer", "rich") for name in names), module
 
 
-@pytest.mark.parametrize("measure", counts.measure(), ids=lambda one: one.name)
-def test_the_measures_of_the_house_are_kept(measure: counts.Measure) -> None:
-    assert not measure.broken, str(measure)
+def test_the_measures_of_the_house_are_kept() -> None:
+    assert not [str(one) for one in counts.measure() if one.broken]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from manyheads.interop.importing import import_folder
 from manyheads.models import load
 from manyheads.modules.config import TransformerConfig
 
-library = pytest.importorskip("sentence_transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library are not ours
+
+if find_spec("sentence_transformers") is None:
+    pytest.skip("sentence-transformers is not installed", allow_module_level=True)
 
 SENTENCES = ["A dog runs.", "Ein Hund rennt", "the film was long; a DOG The"]
 
@@ -32,6 +35,8 @@ def folder_of(folder: Path) -> Path:
 
 
 def test_a_text_becomes_the_vector_that_sentence_transformers_gives(tmp_path: Path) -> None:
+    import sentence_transformers as library  # seconds, which other tests need not wait for
+
     folder = folder_of(tmp_path / "in")
     texts = ["a DOG runs.", "The film", "ein"]
     changes: list[tuple[str, dict[str, Any]]] = [
