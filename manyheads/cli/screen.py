@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -73,3 +74,13 @@ def print_report(
 def print_json(value: Any) -> None:
     """On a line, at once."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
+
+
+@contextmanager
+def tell_warnings() -> Iterator[None]:
+    """What is warned of inside is told in a line."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in told:
+        print(f"manyheads: {one.message}", file=sys.stderr)

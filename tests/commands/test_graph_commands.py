@@ -25,6 +25,12 @@ def test_a_model_of_molecules_predicts_and_is_measured(
     assert done.out == f"{ethanol}\n\n{ethanol}\n"  # a line for each line
     assert done.err == "manyheads: line 2: 'C(' is not a molecule in SMILES\n"
     assert manyheads("predict", "--model", run, "--device", "cpu", stdin=b"").out == ""
+    other = json.dumps({"nodes": {"element": ["C"]}}).encode()
+    done = manyheads("predict", "--model", run, "--device", "cpu", stdin=b"CCO\n" + other + b"\n")
+    assert done.out == f"{ethanol}\n\n"
+    assert done.err.startswith("manyheads: line 2: nodes have no 'atom'; the model learned from")
+    done = manyheads("predict", "--model", run, "--device", "cpu", "C[Si]")
+    assert "manyheads: atom 'Si' was never met in training: nothing is known of it\n" in done.err
     table = molecules.write_table(tmp_path / "test.csv", ["OCC", "CC(C)C", "CCSC", "no molecule"])
     at = ("evaluate", "--model", run, "--data", table, "--device", "cpu")
     done = manyheads(*at, "--json")
@@ -65,6 +71,21 @@ def test_one_graph_is_learned_asked_and_measured(manyheads: Command, tmp_path: P
     assert manyheads("predict", *at, "n20", "n21").out == "even\nodd\n"
     report = json.loads(manyheads("evaluate", *at, "--data", nodes, "--json").out)
     assert (report["examples"], report["scores"]["accuracy"]["value"]) == (8, 100)
+    done = manyheads("predict", *at, stdin=b"n20\nn99\nn21\n")
+    assert done.out == "even\n\nodd\n"
+    assert done.err == (
+        "manyheads: line 2: there is no node 'n99' in the graph that was learned from\n"
+    )
+    unsplit = tmp_path / "unsplit.tsv"
+    unsplit.write_text(
+        "id\twords\tkind\n" + "".join(row.rpartition("\t")[0] + "\n" for row in rows)
+    )
+    done = manyheads("evaluate", *at, "--data", unsplit, "--json")
+    assert json.loads(done.out)["examples"] == 8
+    assert "16 left out: also among those it learned from" in done.err
+    nodes.write_text("id\twords\tkind\tsplit\nn1\ta b\todd\tTest\n")
+    told = "the column 'split' says 'Test'; train, valid and test, or nothing, would do"
+    assert told in manyheads("evaluate", *at, "--data", nodes).err
     assert "FAILS" not in manyheads("verify", *at).out
     assert "which no picture holds" in manyheads("look", *at, "n20").err
     nodes.write_text("id\twords\tkind\nn99\ta b\todd\n")

@@ -168,11 +168,15 @@ def test_graphs_come_back_from_a_file_as_they_were(tmp_path: Path) -> None:
 
 
 def test_what_is_learned_follows_from_the_targets() -> None:
-    assert find_goal([["0", "1"], ["1.0"]]) == "labels"
-    assert find_goal([["0.5", "1"]]) == "numbers"
-    assert find_goal([["red", "blue"]]) == "classes"
+    assert find_goal([["0", "1"], ["1.0"]], ["y", "z"]) == "labels"
+    assert find_goal([["0.5", "1"]], ["y"]) == "numbers"
+    assert find_goal([["red", "blue"]], ["y"]) == "classes"
     with pytest.raises(ValueError, match="no target has a value"):
-        find_goal([[]])
+        find_goal([[]], ["y"])
+    numbers = [f"{i}.5" for i in range(40)]
+    for wrong in ("abc", "inf"):
+        with pytest.raises(ValueError, match=f"y is a number elsewhere, got '{wrong}'; an empty"):
+            find_goal([[*numbers, wrong]], ["y"])
 
 
 def test_an_auc_counts_pairs_in_order() -> None:

@@ -1,8 +1,11 @@
 """Graphs from files and from other libraries, and what of them is refused."""
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import networkx
 import numpy as np
@@ -19,8 +22,9 @@ from manyheads.tasks.graph.records import (
     read_graph_file,
     save_graphs,
 )
-from manyheads.tasks.graph.schema import Schema
+from manyheads.tasks.graph.schema import RawGraph, Schema
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
+from manyheads.tasks.graph.sources import read_nodes
 
 WATER = {"nodes": {"atom": ["O", "H", "H"]}, "edges": [[0, 1, "single"], [0, 2]]}
 
@@ -122,3 +126,96 @@ def test_a_picture_tells_who_attends_to_whom_and_is_drawn() -> None:
     widths = sorted(line.get_linewidth() for line in axis.lines)
     assert widths[-1] > widths[-2] > 2  # the stronger edge is the wider
     assert [text.get_text() for text in axis.texts] == ["C", "C", "O"]
+
+
+def one_node(cell: object, y: float = 0.5) -> RawGraph:
+    return graph_of({"nodes": {"b": [cell]}, "targets": {"y": y}}, ["y"])
+
+
+def test_amounts_are_numbers_and_a_few_whole_numbers_are_kinds() -> None:
+    amounts = Schema.learn([one_node(i / 10) for i in range(15)], ["y"], None)
+    assert [*amounts.numbers] == ["b"]
+    near, far, gap = (amounts.encode(one_node(cell)).numbers[0, 0] for cell in (0.65, 1e9, None))
+    assert near < far
+    assert gap == 0  # the mean
+    gaps = Schema.learn([one_node(i if i % 7 else None) for i in range(60)], ["y"], None)
+    assert [*gaps.numbers] == ["b"]
+    kinds = Schema.learn([one_node(i % 3) for i in range(60)], ["y"], None)
+    assert kinds.columns == {"b": ["0", "1", "2"]}
+    same = [kinds.encode(one_node(cell)).nodes.tolist() for cell in (2, 2.0, "2.0")]
+    assert same == [[[3]]] * 3
+
+
+def test_what_was_never_met_is_told() -> None:
+    schema = Schema.learn([graph_of({**WATER, "targets": {"y": 1}}, ["y"])], ["y"], None)
+    assert [*schema.find_unknown(graph_of(WATER))] == []
+    other = {"nodes": {"atom": ["Xx", "H"]}, "edges": [[0, 1, "quintuple"]]}
+    assert [*schema.find_unknown(graph_of(other))] == [
+        "atom 'Xx' was never met in training: nothing is known of it",
+        "edges of the kind 'quintuple' were never met in training: nothing is known of them",
+    ]
+
+
+def test_a_class_that_is_only_held_out_is_a_class() -> None:
+    train, valid = one_node("a"), one_node("b")
+    schema = Schema.learn(
+        [replace(train, targets=["red"])], ["y"], None, [replace(valid, targets=["blue"])]
+    )
+    assert schema.classes == ["blue", "red"]
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"nodes": {"atom": 5}}, "atom is a list with a cell for each node, got 5"),
+        ({"nodes": {"atom": "CCO"}}, "atom is a list with a cell for each node, got 'CCO'"),
+        ({"nodes": {"atom": ["C", {"a": 1}]}}, "a cell of atom is a number or a text, got"),
+        ({"nodes": {"atom": ["C"]}, "edges": 5}, '"edges" is a list such as'),
+        (
+            {"nodes": {"atom": ["C", "O"]}, "edges": [[0, 1, "single"], [1, 0, "double"]]},
+            "the nodes 1 and 0 are joined twice, as 'single' and as 'double'; edges have no",
+        ),
+    ],
+)
+def test_odd_json_is_refused_in_a_sentence(record: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        graph_of(record)
+
+
+def test_graphs_of_a_file_have_the_same_columns(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    both = {"nodes": {"a": [1], "b": [2]}}, {"nodes": {"a": [1]}}
+    path.write_text("\n".join(map(json.dumps, both)))
+    with pytest.raises(ValueError, match=r"jsonl:2: nodes have no 'b', and those of the first"):
+        read_graph_file(path, [])
+    path.write_text("\n".join(map(json.dumps, reversed(both))))
+    with pytest.raises(ValueError, match=r"jsonl:2: nodes have a 'b', and those of the first"):
+        read_graph_file(path, [])
+
+
+def test_an_attribute_that_no_edge_has_is_refused() -> None:
+    given = networkx.Graph()
+    given.add_node("a", colour="red")
+    given.add_node("b", colour="blue")
+    given.add_edge("a", "b", bond="single")
+    with pytest.raises(
+        ValueError, match="no edge has a 'label'; label= names one of bond, or None"
+    ):
+        from_networkx(given)
+    assert from_networkx(given, label="bond").edges == [(0, 1, "single")]
+    assert from_networkx(given, label=None).edges == [(0, 1, "")]
+
+
+def test_a_quotation_mark_in_a_tsv_is_one(tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "nodes.tsv", tmp_path / "edges.tsv"
+    texts = ['"so', "it", "goes", '"again']
+    rows = [f"n{i}\t{text}\tk\n" for i, text in enumerate(texts)]
+    nodes.write_text("id\ttext\tkind\n" + "".join(rows))
+    edges.write_text("n0\tn1\nn1\tn2\n")  # without a head
+    graph, names = read_nodes(nodes, edges, "kind")
+    assert names == ["n0", "n1", "n2", "n3"]
+    assert graph.columns == {"text": texts}
+    assert [edge[:2] for edge in graph.edges] == [(0, 1), (1, 2)]
+    edges.write_text("one\tother\tlabel\nn0\tn1\tnear\nn1\tn0\tfar\n")
+    with pytest.raises(ValueError, match="the nodes n1 and n0 are joined twice, as 'near' and as"):
+        read_nodes(nodes, edges, "kind")

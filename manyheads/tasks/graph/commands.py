@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.cli.incoming import read_chunks
-from manyheads.cli.screen import print_report
+from manyheads.cli.screen import print_report, tell_warnings
 from manyheads.inspect.record import recording
 from manyheads.tasks.graph.inspection import count_hops
 from manyheads.tasks.graph.picture import GraphPicture, place_nodes
@@ -31,7 +31,8 @@ def predict_graphs(model: Predictor, options: PredictOptions) -> None:
         for i, sentence in wrong.items():
             print(f"manyheads: line {read + i + 1}: {sentence}", file=sys.stderr)
         sound = [line for i, line in enumerate(some) if i not in wrong]
-        said = iter(model.predict(sound) if sound else [])
+        with tell_warnings():
+            said = iter(model.predict(sound) if sound else [])
         for i in range(len(some)):
             print("" if i in wrong else next(said), flush=True)
         read += len(some)
@@ -40,16 +41,18 @@ def predict_graphs(model: Predictor, options: PredictOptions) -> None:
 def find_wrong(model: Predictor, lines: Sequence[str]) -> dict[int, str]:
     """What is no graph, by its place, and why."""
     found: dict[int, str] = {}
-    for i, line in enumerate([] if model.task.of_nodes else lines):
+    for i, line in enumerate(lines):
         try:
-            parse_graph(line)
+            model.task.check_line(line)
         except ValueError as error:
             found[i] = str(error)
     return found
 
 
 def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
-    began, found = time.perf_counter(), model.task.examine(model.network, options.file)
+    began = time.perf_counter()
+    with tell_warnings():
+        found = model.task.examine(model.network, options.file)
     if found.left_out.reasons:
         print(found.left_out, file=sys.stderr)
     report = {

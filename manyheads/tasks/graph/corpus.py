@@ -97,11 +97,20 @@ def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
     data = recipe.data
     whole, names = read_nodes(Path(data.nodes or ""), Path(data.edges or ""), data.target[0])
     split = whole.columns.pop(data.split, None) or draw_split(whole, data, recipe.training.seed)
+    refuse_other_splits(split, data.split)
     train, valid = (keep_targets(whole, split, of) for of in ("train", "valid"))
     for some, of in ((train, "learn from"), (valid, "validate on")):
         if not any(some.targets):
             raise ValueError(f"no node with a {data.target[0]} is there to {of}")
     return GraphCorpus([train], [valid], names)
+
+
+def refuse_other_splits(split: Sequence[str], column: str) -> None:
+    known = {"", *(word for words in WANTED.values() for word in words)}
+    if wrong := next((word for word in split if word not in known), None):
+        raise ValueError(
+            f"the column {column!r} says {wrong!r}; train, valid and test, or nothing, would do"
+        )
 
 
 def draw_split(whole: RawGraph, data: GraphData, seed: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,16 @@ class GraphModel(Predictor):
     """A trained network that reads molecules and other graphs."""
 
     task: GraphTask
+
+    def predict(self, graphs: Any) -> Any:
+        """model.predict("CCO") -> "-0.31"; of a list, a list.
+
+        A graph is a molecule as SMILES, JSON, or what `from_networkx` and `from_pyg` make; of a
+        model for the nodes of one graph, it is the name of a node.
+        """
+        if isinstance(graphs, RawGraph):
+            return super().predict([graphs])[0]  # type: ignore[type-var]
+        return super().predict(graphs)
 
     @torch.no_grad()
     def inspect(

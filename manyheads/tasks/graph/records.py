@@ -12,34 +12,50 @@ from typing import Any
 
 from manyheads.data.sources import read_records
 from manyheads.tasks.graph.schema import RawGraph
-from manyheads.tasks.graph.sources import parse_smiles
+from manyheads.tasks.graph.sources import parse_smiles, refuse_two_labels
 from manyheads.training.files import write_text
 
 FIELDS = ("nodes", "edges", "targets", "name")
 
 
 def read_graph_file(path: Path, targets: Sequence[str]) -> list[RawGraph]:
-    found = []
+    found: list[RawGraph] = []
     for number, record in read_records(path):
         try:
-            found.append(graph_of(record, targets))
+            one = graph_of(record, targets)
+            if found:
+                refuse_other_columns(one, found[0])
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
+        found.append(one)
     if not found:
         raise ValueError(f"{path} has no graphs")
     return found
+
+
+def refuse_other_columns(one: RawGraph, first: RawGraph) -> None:
+    """What nodes are made of is the same in all graphs."""
+    if missing := next((name for name in first.columns if name not in one.columns), None):
+        raise ValueError(f"nodes have no {missing!r}, and those of the first graph have")
+    if more := next((name for name in one.columns if name not in first.columns), None):
+        raise ValueError(f"nodes have a {more!r}, and those of the first graph have none")
 
 
 def parse_graph(line: str | RawGraph) -> RawGraph:
     """A molecule as SMILES, or a graph as JSON."""
     if isinstance(line, RawGraph):
         return line
+    if not isinstance(line, str):
+        raise ValueError(
+            f"a graph is a SMILES, JSON, or what from_networkx or from_pyg make, got {type(line)}"
+        )
     if is_smiles(line):
         return parse_smiles(line)
     try:
-        return graph_of(json.loads(line))
+        record = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
+    return graph_of(record)
 
 
 def is_smiles(line: str) -> bool:
@@ -51,16 +67,28 @@ def graph_of(record: Mapping[str, Any], targets: Sequence[str] = ()) -> RawGraph
     given, known = record.get("nodes"), record.get("targets", {})
     if not isinstance(given, Mapping) or not given:
         raise ValueError('a graph has "nodes", such as {"atom": ["C", "O"]}')
-    columns = {name: [*map(text_of, cells)] for name, cells in given.items()}
+    columns = {name: column_of(name, cells) for name, cells in given.items()}
     counts = {len(cells) for cells in columns.values()}
     if len(counts) > 1 or not max(counts):
         raise ValueError("each column of nodes has a cell for each, and there is one node or more")
     if missing := next((name for name in targets if name not in known), None):
         raise ValueError(f"there is no target {missing!r}; there are {', '.join(known) or 'none'}")
     (size,) = counts
-    edges = [edge_of(edge, size) for edge in record.get("edges", [])]
+    joined = record.get("edges") or []
+    if not isinstance(joined, Sequence) or isinstance(joined, str):
+        raise ValueError(f'"edges" is a list such as [[0, 1, "single"]], got {joined!r}')
+    edges = [edge_of(edge, size) for edge in joined]
+    refuse_two_labels(edges, range(size))
     cells = [text_of(known[name]) for name in targets]
     return RawGraph(columns, edges, cells, str(record.get("name", "")))
+
+
+def column_of(name: str, cells: Any) -> list[str]:
+    if isinstance(cells, str | Mapping) or not isinstance(cells, Iterable):
+        raise ValueError(f"{name} is a list with a cell for each node, got {cells!r}")
+    if wrong := next((one for one in cells if isinstance(one, Mapping)), None):
+        raise ValueError(f"a cell of {name} is a number or a text, got {wrong!r}")
+    return [*map(text_of, cells)]
 
 
 def edge_of(edge: Any, size: int) -> tuple[int, int, str]:
@@ -96,9 +124,15 @@ def save_graphs(path: str | Path, graphs: Iterable[RawGraph], targets: Sequence[
 # ---- from other libraries: whatever has these attributes ----------------------------------------
 
 
-def from_networkx(graph: Any, targets: Sequence[str] = (), label: str = "label") -> RawGraph:
+def from_networkx(graph: Any, targets: Sequence[str] = (), label: str | None = "label") -> RawGraph:
     """Nodes by their attributes, edges by one of theirs, targets from those of the graph."""
     number = {node: i for i, node in enumerate(graph.nodes)}
+    named = {name for _, _, given in graph.edges(data=True) for name in given}
+    if named and label is not None and label not in named:
+        raise ValueError(
+            f"no edge has a {label!r}; label= names one of {', '.join(sorted(map(str, named)))}, "
+            "or None for edges without a label"
+        )
     rows = [dict(given) for _, given in graph.nodes(data=True)]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {str(name): [row.get(name) for row in rows] for name in names}

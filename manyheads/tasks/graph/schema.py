@@ -20,6 +20,9 @@ from manyheads.training.files import write_text
 
 Array = NDArray[Any]
 SEVERAL = 0.5  # the share of a column's cells with several words that makes it one of words
+FEW_VALUES = 20  # whole numbers of so many values or fewer are kinds of something
+MOSTLY = 0.9  # the share of a target's cells that are numbers from which another is a mistake
+SHOWN = 10  # labels in a sentence
 
 
 @dataclass(frozen=True)
@@ -63,26 +66,35 @@ class Schema:
     scales: list[list[float]] = field(default_factory=list)  # of targets: mean and deviation
 
     @classmethod
-    def learn(cls, graphs: Sequence[RawGraph], targets: Sequence[str], goal: Goal | None) -> Schema:
-        """From graphs to learn from; of nodes those that have labels say what classes there are."""
+    def learn(
+        cls,
+        graphs: Sequence[RawGraph],
+        targets: Sequence[str],
+        goal: Goal | None,
+        held_out: Sequence[RawGraph] = (),
+    ) -> Schema:
+        """From graphs to learn from; classes also of those that are held out."""
         columns: dict[str, list[str]] = {}
         numbers: dict[str, list[float]] = {}
         words: dict[str, list[str]] = {}
         for name in graphs[0].columns:
             cells = [cell for graph in graphs for cell in graph.columns[name]]
-            if all(map(is_number, cells)) and len(set(cells)) > 20:
-                found = np.array([float(cell) for cell in cells])
-                numbers[name] = [float(found.mean()), float(found.std()) or 1.0]
+            if are_numbers(cells):
+                numbers[name] = scale_of([cell for cell in cells if cell])
             elif sum(len(cell.split()) > 1 for cell in cells) > SEVERAL * len(cells):
                 words[name] = sorted({word for cell in cells for word in cell.split()})
             else:
-                columns[name] = [value for value, _ in Counter(cells).most_common()]
+                columns[name] = [value for value, _ in Counter(map(as_whole, cells)).most_common()]
         edges = sorted({label for graph in graphs for _, _, label in graph.edges})
         given = [[cell for cell in each if cell] for each in zip_targets(graphs, len(targets))]
-        goal = goal or find_goal(given)
+        goal = goal or find_goal(given, targets)
         if empty := [name for name, cells in zip(targets, given, strict=True) if not cells]:
             raise ValueError(f"{empty[0]!r} has no value to learn from")
-        classes = sorted({cell for each in given for cell in each}) if goal == "classes" else []
+        if goal != "classes":
+            refuse_words(given, targets)
+        others = zip_targets(held_out, 1)[0] if len(targets) == 1 else []
+        labels = {cell for each in (*given, others) for cell in each if cell}
+        classes = sorted(labels) if goal == "classes" else []
         scales = [scale_of(each) for each in given] if goal == "numbers" else []
         return cls(goal, [*targets], columns, numbers, words, edges, classes, scales)
 
@@ -97,7 +109,7 @@ class Schema:
             )
         size, each = len(graph), [self.encode_column(graph, name) for name in self.columns]
         scaled = [
-            (read_numbers(graph.columns[name], name) - mean) / spread
+            np.nan_to_num((read_numbers(graph.columns[name], name) - mean) / spread)
             for name, (mean, spread) in self.numbers.items()
         ]
         labels = {label: i for i, label in enumerate(self.edges, start=1)}
@@ -115,8 +127,20 @@ class Schema:
         return [*self.columns, *self.numbers, *self.words]
 
     def encode_column(self, graph: RawGraph, name: str) -> list[int]:
-        known = {value: i for i, value in enumerate(self.columns[name], start=1)}
-        return [known.get(cell, 0) for cell in graph.columns[name]]
+        known = {as_whole(value): i for i, value in enumerate(self.columns[name], start=1)}
+        return [known.get(as_whole(cell), 0) for cell in graph.columns[name]]
+
+    def find_unknown(self, graph: RawGraph) -> Iterator[str]:
+        """Values and labels that were never met, as sentences: nothing was learned of them."""
+        for name, values in self.columns.items():
+            known = {*map(as_whole, values)}
+            for cell in dict.fromkeys(graph.columns.get(name, ())):
+                if as_whole(cell) not in known:
+                    yield f"{name} {cell!r} was never met in training: nothing is known of it"
+        for label in dict.fromkeys(label for _, _, label in graph.edges):
+            if label not in self.edges:
+                told = f"edges of the kind {label!r}" if label else "edges without a label"
+                yield f"{told} were never met in training: nothing is known of them"
 
     def find_words(self, graph: RawGraph) -> Iterator[tuple[int, int]]:
         """Each node with each of its words that is known."""
@@ -131,11 +155,10 @@ class Schema:
         if self.goal == "classes":
             known = {label: i for i, label in enumerate(self.classes)}
             if wrong := next((cell for cell in cells if cell and cell not in known), None):
-                raise ValueError(
-                    f"{wrong!r} is a label that was never seen; there are {', '.join(known)}"
-                )
+                there = ", ".join([*known][:SHOWN]) + (", ..." if len(known) > SHOWN else "")
+                raise ValueError(f"{wrong!r} is a label that was never seen; there are {there}")
             return np.array([known[cell] if cell else np.nan for cell in cells], np.float32)
-        values = read_numbers([cell or "nan" for cell in cells], ", ".join(self.targets))
+        values = read_numbers(cells, ", ".join(self.targets))
         if self.goal == "labels" and not np.isin(values, (0, 1))[np.isfinite(values)].all():
             raise ValueError(f"{', '.join(self.targets)} was 0 and 1 in training, got another")
         if self.goal == "numbers":
@@ -158,16 +181,40 @@ def zip_targets(graphs: Iterable[RawGraph], count: int) -> list[list[str]]:
     return [list(each) for each in zip(*(graph.targets for graph in graphs), strict=True)]
 
 
-def find_goal(given: Sequence[Sequence[str]]) -> Goal:
+def find_goal(given: Sequence[Sequence[str]], targets: Sequence[str]) -> Goal:
     """0 and 1 are no and yes; other numbers are numbers; all else is classes."""
     cells = {cell for each in given for cell in each}
     if not cells:
         raise ValueError("no target has a value: there is nothing to learn")
-    if all(map(is_number, cells)):
+    if sum(map(is_number, cells)) > MOSTLY * len(cells):
+        refuse_words(given, targets)
         return "labels" if {float(cell) for cell in cells} <= {0.0, 1.0} else "numbers"
     if len(given) > 1:
         raise ValueError("several targets are numbers, or 0 and 1; one alone may be of classes")
     return "classes"
+
+
+def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None:
+    """Among numbers."""
+    for name, cells in zip(targets, given, strict=True):
+        if wrong := next((cell for cell in cells if not is_number(cell)), None):
+            raise ValueError(
+                f"{name} is a number elsewhere, got {wrong!r}; an empty cell is a gap, and "
+                "goal=classes learns words"
+            )
+
+
+def are_numbers(cells: Sequence[str]) -> bool:
+    """Whether a column is of amounts; a few whole numbers are kinds: charges, or rings."""
+    given = {cell for cell in cells if cell}
+    if not given or not all(map(is_number, given)):
+        return False
+    return len(given) > FEW_VALUES or any(float(cell) % 1 for cell in given)
+
+
+def as_whole(cell: str) -> str:
+    """ "1.0" -> "1", and all else as it is."""
+    return str(int(float(cell))) if is_number(cell) and not float(cell) % 1 else cell
 
 
 def scale_of(cells: Sequence[str]) -> list[float]:
@@ -176,11 +223,10 @@ def scale_of(cells: Sequence[str]) -> list[float]:
 
 
 def read_numbers(cells: Sequence[str], name: str) -> Array:
-    try:
-        return np.array([float(cell) for cell in cells])
-    except ValueError:
-        wrong = next(cell for cell in cells if cell != "nan" and not is_number(cell))
-        raise ValueError(f"{name} was of numbers in training, got {wrong!r}") from None
+    """NaN where a cell is empty."""
+    if wrong := next((cell for cell in cells if cell and not is_number(cell)), None):
+        raise ValueError(f"{name} was of numbers in training, got {wrong!r}")
+    return np.array([float(cell or "nan") for cell in cells])
 
 
 def is_number(cell: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.sources import read_lines
+from manyheads.data.labelled import ROWS, check_width
+from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.schema import RawGraph
 
 SHOWN = 3  # of what is left out
@@ -45,12 +45,21 @@ class LeftOut:
         return "\n".join(told)
 
 
+def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a .csv or .tsv, each with the number of its line, all of one width."""
+    width = None
+    for number, row in ROWS[".tsv" if kind_of(path) == ".tsv" else ".csv"](path):
+        width = len(row) if width is None else width
+        check_width(path, number, row, width)
+        yield number, [cell.strip() for cell in row]
+
+
 def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a .csv or .tsv with a head, by column, with the number of their line."""
-    tab = "\t" if ".tsv" in path.name else ","
-    rows = csv.DictReader(read_lines(path), delimiter=tab)
-    for row in rows:
-        yield rows.line_num, {name: (cell or "").strip() for name, cell in row.items() if name}
+    """The same by the columns that their head names."""
+    rows = read_rows(path)
+    _, head = next(rows, (0, []))
+    for number, row in rows:
+        yield number, dict(zip(head, row, strict=True))
 
 
 def read_molecules(
@@ -60,7 +69,7 @@ def read_molecules(
     for number, row in read_table(path):
         if missing := next((name for name in (smiles, *targets) if name not in row), None):
             raise ValueError(f"{path} has no column {missing!r}; its columns are {', '.join(row)}")
-        cells = [row[name] for name in targets]
+        cells = [read_target(row[name]) for name in targets]
         try:
             found.append(replace(parse_smiles(row[smiles]), targets=cells))
         except ValueError as error:
@@ -68,6 +77,11 @@ def read_molecules(
     if not found:
         raise ValueError(f"{path} has no molecule that can be read")
     return found
+
+
+def read_target(cell: str) -> str:
+    """What other programs write for a gap is a gap."""
+    return "" if cell.lower() == "nan" else cell
 
 
 def parse_smiles(text: str) -> RawGraph:
@@ -114,8 +128,22 @@ def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[st
     _, *others = next(iter(rows.values()))
     columns = {name: [row[name] for row in rows.values()] for name in others if name != target}
     number = {name: i for i, name in enumerate(rows)}
-    targets = [row[target] for row in rows.values()]
-    return RawGraph(columns, [*read_edges(edges, number)], targets), [*rows]
+    targets = [read_target(row[target]) for row in rows.values()]
+    joined = [*read_edges(edges, number)]
+    refuse_two_labels(joined, [*rows])
+    return RawGraph(columns, joined, targets), [*rows]
+
+
+def refuse_two_labels(edges: Sequence[tuple[int, int, str]], names: Sequence[object]) -> None:
+    """Edges have no direction: one that is given both ways is one edge, with one label."""
+    labels: dict[tuple[int, int], str] = {}
+    for i, j, label in edges:
+        before = labels.setdefault((min(i, j), max(i, j)), label)
+        if before != label:
+            raise ValueError(
+                f"the nodes {names[i]} and {names[j]} are joined twice, as {before!r} and as "
+                f"{label!r}; edges have no direction, and two nodes have one label"
+            )
 
 
 def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
@@ -133,13 +161,17 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:
-    for at, row in read_table(path):
+    """A first line that names two nodes is an edge; another is a head."""
+    for i, (at, row) in enumerate(read_rows(path)):
         if len(row) < 2:
             raise ValueError(
                 f"{path} has one column, {', '.join(row)}; edges have two names of nodes on a "
                 "line, and a label if they have one"
             )
-        one, other, *label = row.values()
-        if wrong := next((name for name in (one, other) if name not in number), None):
-            raise ValueError(f"{path}:{at}: there is no node {wrong!r}")
+        one, other, *label = row
+        wrong = [name for name in (one, other) if name not in number]
+        if wrong and i == 0:
+            continue
+        if wrong:
+            raise ValueError(f"{path}:{at}: there is no node {wrong[0]!r}")
         yield number[one], number[other], label[0] if label else ""

@@ -6,12 +6,14 @@ M networks side by side, B graphs, T nodes, K targets.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,6 +27,7 @@ from manyheads.tasks.graph.corpus import (
     keep_targets,
     leave_out,
     read_many,
+    refuse_other_splits,
 )
 from manyheads.tasks.graph.measures import measure_answers
 from manyheads.tasks.graph.model import GraphModel
@@ -68,12 +71,12 @@ class GraphTask(Task):
 
     @classmethod
     def settle(cls, recipe: GraphRecipe, corpus: GraphCorpus) -> GraphRecipe:
-        goal = Schema.learn(corpus.train, recipe.data.target, recipe.goal).goal
+        goal = Schema.learn(corpus.train, recipe.data.target, recipe.goal, corpus.valid).goal
         return replace(recipe, goal=goal)
 
     @classmethod
     def prepare(cls, corpus: GraphCorpus, recipe: GraphRecipe, folder: Path) -> None:
-        schema = Schema.learn(corpus.train, recipe.data.target, recipe.goal)
+        schema = Schema.learn(corpus.train, recipe.data.target, recipe.goal, corpus.valid)
         schema.save(folder / SCHEMA)
         (folder / "data").mkdir(exist_ok=True)
         for split, graphs in (("train", corpus.train), ("valid", corpus.valid)):
@@ -170,6 +173,10 @@ class GraphTask(Task):
         return self.batches("valid")
 
     def encode(self, graphs: Sequence[RawGraph]) -> GraphBatches:
+        """As batches; what was never met in training is warned of."""
+        unknown = (one for graph in graphs for one in self.schema.find_unknown(graph))
+        for sentence in dict.fromkeys(unknown):
+            warnings.warn(sentence, stacklevel=2)
         empty = [""] * len(self.schema.targets)
         encoded = [
             self.schema.encode(g if g.targets else replace(g, targets=empty)) for g in graphs
@@ -180,15 +187,27 @@ class GraphTask(Task):
         """Of molecules as SMILES, of graphs as JSON, or of nodes by their names."""
         if self.of_nodes:
             return self.predict_nodes(network, [str(line) for line in lines])
+        if not lines:
+            return []
         answers = self.answer(network, self.encode([parse_graph(line) for line in lines]))
         return ["\t".join(self.format(one)) for one in answers]
 
     def predict_nodes(self, network: SideBySide, names: Sequence[str]) -> list[str]:
-        number = {name: i for i, name in enumerate(self.read_names(NODES))}
-        if wrong := next((name for name in names if name not in number), None):
-            raise ValueError(f"there is no node {wrong!r} in the graph that was learned from")
+        for name in names:
+            self.check_line(name)
         (said,) = self.answer(network, self.held_out)
-        return ["\t".join(self.format(said[number[name]])) for name in names]
+        return ["\t".join(self.format(said[self.node_numbers[name]])) for name in names]
+
+    def check_line(self, line: str) -> None:
+        """Refuse what is no graph that the model reads, or no node of the one that it knows."""
+        if not self.of_nodes:
+            self.schema.encode(replace(parse_graph(line), targets=[]))
+        elif line not in self.node_numbers:
+            raise ValueError(f"there is no node {line!r} in the graph that was learned from")
+
+    @cached_property
+    def node_numbers(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.read_names(NODES))}
 
     def format(self, answer: Tensor) -> list[str]:
         if self.schema.goal == "classes":
@@ -224,15 +243,28 @@ class GraphTask(Task):
         if wrong := next((name for name in rows if name not in set(names)), None):
             raise ValueError(f"{path}: there is no node {wrong!r} in the graph it learned from")
         targets = [rows[n][data.target[0]] if n in rows else "" for n in names]
-        whole = RawGraph({key: names}, [], targets)
+        whole, left_out = RawGraph({key: names}, [], targets), LeftOut()
         if any(data.split in row for row in rows.values()):
-            whole = keep_targets(
-                whole, [rows.get(n, {}).get(data.split, "") for n in names], "test"
-            )
+            split = [rows.get(n, {}).get(data.split, "") for n in names]
+            refuse_other_splits(split, data.split)
+            whole = keep_targets(whole, split, "test")
+        else:
+            whole = self.leave_out_learned(whole, left_out)
         (graph,) = self.held_out.graphs
         tested = replace(graph, wanted=self.schema.encode_targets(whole.targets))
         scores = measure_answers(self.schema, self.answer(network, self.held_out), [tested])
-        return Evaluated(scores, sum(map(bool, whole.targets)), LeftOut())
+        return Evaluated(scores, sum(map(bool, whole.targets)), left_out)
+
+    def leave_out_learned(self, whole: RawGraph, left_out: LeftOut) -> RawGraph:
+        """The graph without the targets that were learned from or validated on."""
+        (train,), (valid,) = self.batches("train").graphs, self.held_out.graphs
+        seen = np.isfinite(train.wanted) | np.isfinite(valid.wanted)
+        (names,) = whole.columns.values()
+        for name, target, known in zip(names, whole.targets, seen, strict=True):
+            if target and known:
+                left_out.add("also among those it learned from", name)
+        both = zip(whole.targets, seen, strict=True)
+        return replace(whole, targets=["" if known else target for target, known in both])
 
 
 def measure_disagreement(said: Tensor) -> Tensor:
