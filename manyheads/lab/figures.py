@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 # Told apart by those who do not see all colours (Paul Tol's bright scheme).
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
 MARKERS = "osD^vPX"
+
+
+class Panels(NamedTuple):
+    """What a figure consists of."""
+
+    letters: str  # as `make_figure` reads them
+    size: tuple[float, float]  # inches
+    legend: str  # the panel whose curves are named below the figure
+    columns: int  # of the legend
+    widths: Sequence[float] | None = None  # of the panels, beside each other; None: alike
 
 
 def make_figure(
