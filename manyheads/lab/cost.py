@@ -85,10 +85,15 @@ class Cost(Experiment):
         return [
             {
                 "layer": name,
-                **{f"ms, n = {self.lengths[i]}": f"{self.best(seeds, name)[i]:.2f}" for i in shown},
+                **{
+                    f"ms, n = {self.lengths[i]}": f"{self.best_times(seeds, name)[i]:.2f}"
+                    for i in shown
+                },
                 f"MiB kept, n = {self.lengths[-1]}": f"{seeds[0][name]['mib'][-1]:.1f}",
                 **{
-                    f"{one} is slower": self.crossing(seeds, one, name) if name in TABLE else ""
+                    f"{one} is slower": self.find_crossing(seeds, one, name)
+                    if name in TABLE
+                    else ""
                     for one in (ATTENTION, FUSED)
                 },
                 "by the lecture's table": f"from n = {TABLE[name] * self.width}"
@@ -98,13 +103,13 @@ class Cost(Experiment):
             for name in LAYERS
         ]
 
-    def best(self, seeds: Seeds, name: str) -> list[float]:
+    def best_times(self, seeds: Seeds, name: str) -> list[float]:
         """Milliseconds at each length, the best of all seeds."""
         return [min(each) for each in zip(*seeds.values(name, "ms"), strict=True)]
 
-    def crossing(self, seeds: Seeds, one: str, other: str) -> str:
+    def find_crossing(self, seeds: Seeds, one: str, other: str) -> str:
         """The length from which the first is slower for good, between those measured."""
-        both = zip(self.best(seeds, one), self.best(seeds, other), strict=True)
+        both = zip(self.best_times(seeds, one), self.best_times(seeds, other), strict=True)
         ratios = [math.log(ours / theirs) for ours, theirs in both]
         if ratios[-1] <= 0:
             return "at no length"
@@ -116,10 +121,10 @@ class Cost(Experiment):
         return f"from n = {low * (high / low) ** share:.0f}"
 
     def claims(self, seeds: Seeds) -> list[Claim]:
-        times = {name: self.best(seeds, name) for name in LAYERS}
+        times = {name: self.best_times(seeds, name) for name in LAYERS}
         kept = {name: seeds[0][name]["mib"] for name in LAYERS}
         doubled = {name: each[-1] / each[-2] for name, each in times.items()}
-        found = {name: self.crossing(seeds, ATTENTION, name) for name in TABLE}
+        found = {name: self.find_crossing(seeds, ATTENTION, name) for name in TABLE}
         return [
             Claim(
                 f"attention as written is slower than the recurrent layer {found[RECURRENT]}; the "

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
 from manyheads.lab.figures import Panels, draw_curve, label_axes
-from manyheads.lab.training import earlier_loss, fit, make_batches, mean_of_last, random_words
+from manyheads.lab.training import earlier_loss, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
@@ -41,7 +41,6 @@ ARRANGEMENTS = {
     "no residuals, post-norm": Arrangement(False, "post"),
     "no residuals, no norm": Arrangement(False, "none"),
 }
-DISTANCES = (1,)  # the word before is to be said
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,14 @@ class Depth(Experiment):
         return {name: self.measure_stack(name, seed) for name in ARRANGEMENTS}
 
     def measure_stack(self, name: str, seed: int) -> Numbers:
-        *learned, tested = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps + 1,
-            seed,
-        )
+        shape = (self.batch, self.length)
+        *learned, tested = word_batches(shape, self.words, self.steps + 1, seed)
         gradients = [
             layer_gradients(self.build(name, depth, seed), tested) for depth in self.depths
         ]
         losses = [
-            fit(
-                self.build(name, depth, seed), word_loss, learned, self.learning_rate, warmup_part=5
-            )
-            for depth in self.trained
+            fit(each, earlier_loss, learned, self.learning_rate, warmup_part=5)
+            for each in (self.build(name, depth, seed) for depth in self.trained)
         ]
         return {
             "gradient": [each[0] for each in gradients],
@@ -171,13 +165,9 @@ class Depth(Experiment):
         losses.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
 
 
-def word_loss(network: EncoderHead, words: Tensor) -> Tensor:
-    return earlier_loss(network(words), words, DISTANCES)
-
-
 def layer_gradients(network: EncoderHead, words: Tensor) -> list[float]:
     """The norm of the gradient of each layer's matrices."""
-    word_loss(network, words).backward()
+    earlier_loss(network, words).backward()
     return [
         float(
             torch.stack(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -19,14 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from manyheads.attention.kernels import KERNELS
 from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
-from manyheads.lab.training import (
-    earlier_loss,
-    earlier_right,
-    fit,
-    make_batches,
-    mean_of_last,
-    random_words,
-)
+from manyheads.lab.training import earlier_loss, earlier_right, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
@@ -55,22 +49,14 @@ class Heads(Experiment):
         return {str(count): self.measure_heads(count, seed) for count in self.heads}
 
     def measure_heads(self, count: int, seed: int) -> Numbers:
-        *learned, tested = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps + 1,
-            seed,
-        )
+        shape = (self.batch, self.length)
+        *learned, tested = word_batches(shape, self.words, self.steps + 1, seed)
         torch.manual_seed(seed)
         network = self.build(count)
         distances = range(1, self.lookups + 1)
-        losses = fit(
-            network,
-            lambda net, ids: earlier_loss(net(ids), ids, distances),
-            learned,
-            self.learning_rate,
-        )
-        with torch.no_grad():
-            right = earlier_right(network(tested), tested, distances).float()
+        loss = partial(earlier_loss, distances=distances)
+        losses = fit(network, loss, learned, self.learning_rate)
+        right = earlier_right(network, tested, distances)
         return {
             "operations": count_operations(network, tested),
             "loss": mean_of_last(losses),

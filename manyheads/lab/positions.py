@@ -9,6 +9,7 @@ B batch, T tokens, D model width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +18,7 @@ from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
 from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
 from manyheads.lab.figures import Panels, draw_curve, label_axes
-from manyheads.lab.training import earlier_loss, earlier_right, fit, make_batches, random_words
+from manyheads.lab.training import earlier_loss, earlier_right, fit, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
@@ -69,11 +70,7 @@ class Positions(Experiment):
         return {name: self.measure_position(text, seed) for name, text in self.positions.items()}
 
     def measure_position(self, position: str, seed: int) -> Numbers:
-        learned = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps,
-            seed,
-        )
+        learned = word_batches((self.batch, self.length), self.words, self.steps, seed)
         config = TransformerConfig(
             width=self.width,
             depth=self.depth,
@@ -87,22 +84,16 @@ class Positions(Experiment):
         outcomes = len(self.distances) * (self.words + 1)
         torch.manual_seed(seed)
         network = build_classifier(config, self.words + 1, outcomes, pooling=None)
-        losses = fit(
-            network,
-            lambda net, ids: earlier_loss(net(ids), ids, self.distances),
-            learned,
-            self.learning_rate,
-        )
+        loss = partial(earlier_loss, distances=self.distances)
+        losses = fit(network, loss, learned, self.learning_rate)
         return {
             "losses": losses[:: max(1, self.steps // 50)],
             "accuracy": [self.try_length(network, length, seed) for length in self.lengths],
         }
 
-    @torch.no_grad()
     def try_length(self, network: EncoderHead, length: int, seed: int) -> float:
-        generator = torch.Generator().manual_seed(seed + 1000)
-        tested = random_words(2 * self.batch, length, self.words, generator)
-        return float(earlier_right(network(tested), tested, self.distances).float().mean())
+        (tested,) = word_batches((2 * self.batch, length), self.words, 1, seed + 1000)
+        return float(earlier_right(network, tested, self.distances).mean())
 
     # ---- what is told ---------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ B batch, H heads, T tokens, D model width.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -21,7 +20,7 @@ from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
 from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
-from manyheads.lab.training import fit, make_batches, mean_of_last, random_words
+from manyheads.lab.training import fit, mean_of_last, word_batches
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
@@ -76,8 +75,8 @@ class Residuals(Experiment):
         return {name: self.measure_case(case, seed) for name, case in CASES.items()}
 
     def measure_case(self, case: Case, seed: int) -> Numbers:
-        learned = make_batches(partial(self.draw_sentences, self.batch), self.steps, seed)
-        probed, tested = make_batches(partial(self.draw_sentences, self.tried), 2, seed + 1000)
+        learned = word_batches((self.batch, self.length), self.words, self.steps, seed)
+        probed, tested = word_batches((self.tried, self.length), self.words, 2, seed + 1000)
         torch.manual_seed(seed)
         network = self.build(case)
         losses = fit(network, copying_loss, learned, self.learning_rate)
@@ -92,9 +91,6 @@ class Residuals(Experiment):
             "mass": masses[best],
             "map": maps[best].tolist(),
         }
-
-    def draw_sentences(self, count: int, generator: torch.Generator) -> Tensor:
-        return random_words(count, self.length, self.words, generator)
 
     def build(self, case: Case) -> EncoderDecoder:
         config = TransformerConfig(

@@ -64,12 +64,10 @@ class Scale(Experiment):
         network = self.build(name, self.trained, seed)
         seen: list[Numbers] = []
 
-        def watch(step: int) -> None:
-            if step % self.every == 0:
-                seen.append(look_inside(network, tested))
+        def look() -> None:
+            seen.append(look_inside(network, tested))
 
-        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
-        watch(0)
+        fit(network, recall_loss, learned, self.learning_rate, every=self.every, look=look)
         return {
             **{f"start {key}": [one[key] for one in begins] for key in begins[0]},
             **{key: [one[key] for one in seen] for key in seen[0]},

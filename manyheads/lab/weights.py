@@ -79,14 +79,12 @@ class Weights(Experiment):
         *learned, tested = make_batches(self.draw_lists, self.steps + 1, seed)
         accuracies: list[float] = []
 
-        def watch(step: int) -> None:
-            if step % self.every == 0:
-                accuracies.append(recall_accuracy(network, tested))
+        def look() -> None:
+            accuracies.append(recall_accuracy(network, tested))
 
-        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
-        watch(0)
+        fit(network, recall_loss, learned, self.learning_rate, every=self.every, look=look)
         found: Numbers = {"accuracy": accuracies, "parameters": count_parameters(network)}
-        return found if kind == CONVOLUTION else {**found, "maps": self.mixing(network, tested)}
+        return found if kind == CONVOLUTION else {**found, "maps": self.read_maps(network, tested)}
 
     def draw_lists(self, generator: torch.Generator) -> Batch:
         return recall_batch(
@@ -111,7 +109,7 @@ class Weights(Experiment):
                 block.self_attention.part = FixedWeights(self.width, length)
         return network
 
-    def mixing(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
+    def read_maps(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
         """The weights by which questions take from entries, of the last layer, for two lists."""
         part = network.encoder.stack.blocks[-1].self_attention.part
         if isinstance(part, FixedWeights):
