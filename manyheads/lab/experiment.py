@@ -70,7 +70,7 @@ class Experiment:
 
     def figure(self, seeds: Seeds) -> Figure:
         panels = self.panels
-        figure, axes = make_figure(panels.letters, panels.size, width_ratios=panels.widths)
+        figure, axes = make_figure(panels.letters, panels.size, panels.widths)
         self.draw(axes, seeds)
         add_legend_below(figure, axes[panels.legend], panels.columns)
         return figure

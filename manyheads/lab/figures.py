@@ -24,13 +24,13 @@ class Panels(NamedTuple):
 
 
 def make_figure(
-    panels: str, size: tuple[float, float], **layout: Any
+    panels: str, size: tuple[float, float], widths: Sequence[float] | None = None
 ) -> tuple[Figure, dict[str, Any]]:
     """A figure and its panels by their letters: "abcd;ppqq" has four above and two wide ones."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplot_mosaic(panels, empty_sentinel=" ", **layout)
+    axes = figure.subplot_mosaic(panels, width_ratios=widths)
     for axis in axes.values():
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -158,9 +158,9 @@ class Positions(Experiment):
         draw_clocks(axes["c"], self.lengths[-1])
 
 
-def draw_clocks(axis: Any, places: int, width: int = 64) -> None:
+def draw_clocks(axis: Any, places: int) -> None:
     """The waves that are added: two channels are the hand of a clock, the next two a slower one."""
-    waves = Sinusoidal().waves(width, line(places), torch.float32)
+    waves = Sinusoidal().waves(64, line(places), torch.float32)
     axis.imshow(
         waves.T.tolist(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
     )

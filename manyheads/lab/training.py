@@ -75,9 +75,9 @@ def recall_batch(
     return ids, value.gather(1, asked)
 
 
-def mean_of_last(losses: list[float], share: float = 0.1) -> float:
+def mean_of_last(losses: list[float]) -> float:
     """Of the last tenth of a training: one batch alone says little."""
-    last = losses[-max(1, round(share * len(losses))) :]
+    last = losses[-max(1, round(0.1 * len(losses))) :]
     return sum(last) / len(last)
 
 
