@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.cli.live import load_live, serve_live
+from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
-from manyheads.inspect.server import LiveModel
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.formats import measure_formats
@@ -117,8 +116,7 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
         print(f"page: {options.out}")
         return
     shown = partial(model.inspect_live, picture=picture, of_class=options.of_class)
-    own = LiveModel(str(model.name), shown, model.asks)
-    serve_live([own, *load_live(options.also, str(model.device))], options.port)
+    serve_live(model, shown, options)
 
 
 def read_like(model: ImageModel, path: Path) -> NDArray[np.uint8]:

@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyheads.cli.live import load_live, serve_live
+from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, count_items, print_report
 from manyheads.data.packed import read_packed, write_packed
-from manyheads.inspect.server import LiveModel
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, count_pieces, encode_piece
@@ -170,8 +169,7 @@ def inspect(model: Musician, options: InspectMusicOptions) -> None:
         model.inspect(piece, tokens=options.tokens).save(options.out)
         print(f"page: {options.out}")
         return
-    own = LiveModel(str(model.name), partial(model.inspect_live, piece=piece), model.asks)
-    serve_live([own, *load_live(options.also, str(model.device))], options.port)
+    serve_live(model, partial(model.inspect_live, piece=piece), options)
 
 
 # ---- compress --------------------------------------------------------------------------------
