@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from manyheads.attention.places import Grid, grid
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import write_text
 
 
@@ -160,6 +162,21 @@ class PixelCodec:
         """Levels -> bytes, the lowest black and the highest white."""
         return (levels.long() * 255 // (self.levels - 1)).to(torch.uint8)
 
+    def round_bytes(self, pixels: Bytes) -> Bytes:
+        """Bytes as they come out of the levels that are drawn: 0, 127, 128 -> 0, 0, 255 of two"""
+        if self.levels == 256:
+            return pixels
+        return self.brighten(self.quantize(torch.from_numpy(pixels))).numpy()
+
+    def quantize_picture(self, picture: Bytes) -> Tensor:
+        """The levels (1, rows, columns, channels) of one picture; refuse another size."""
+        if picture.shape != self.shape or self.small:
+            raise ValueError(
+                f"the model draws images of {format_shape(self.shape)} channels, "
+                f"this one is {format_shape(picture.shape)}"
+            )
+        return self.quantize(torch.from_numpy(picture.copy()))[None]
+
     def class_number(self, name: str) -> int:
         if not self.classes:
             raise ValueError(f"class {name} was asked for, and the model was trained without any")
@@ -173,3 +190,8 @@ class PixelCodec:
     @classmethod
     def load(cls, path: Path) -> PixelCodec:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """(28, 28, 1) -> "28 x 28 with 1", of channels"""
+    return "{} x {} with {}".format(*shape)

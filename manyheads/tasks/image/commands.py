@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, print_report
@@ -24,19 +23,10 @@ from manyheads.tasks.image.formats import measure_formats
 from manyheads.tasks.image.judging import judge_samples
 from manyheads.tasks.image.looking import PixelView, look_at_pixel
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.packing import (
-    compress_images,
-    decompress_images,
-    name_files,
-    read_names,
-)
+from manyheads.tasks.image.packing import compress_images, decompress_images, name_files, read_names
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
 from manyheads.tasks.image.similarity import SimilarityView, look_for_similar
-from manyheads.tasks.image.sources import (
-    read_picture,
-    read_pictures,
-    same_colours,
-)
+from manyheads.tasks.image.sources import Bytes, read_picture, read_pictures, same_colours
 from manyheads.tasks.image.verbs import (
     CompressOptions,
     DecompressOptions,
@@ -70,7 +60,7 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
 
 
-def frames_of_drawing(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+def frames_of_drawing(codec: PixelCodec, images: Bytes) -> Iterator[Bytes]:
     """The images as they were while they were drawn, a frame for each row; the rest is grey."""
     turn = codec.order.argsort().reshape(*codec.shape[:2], -1).numpy()
     for row in range(codec.rows + 1):
@@ -78,19 +68,17 @@ def frames_of_drawing(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[
         yield np.where(drawn, images, UNDRAWN).astype(np.uint8)
 
 
-def on_sheet(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def on_sheet(images: Bytes) -> Bytes:
     return images[0] if len(images) == 1 else make_sheet(images)
 
 
 def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None:
-    data, codec = model.task.recipe.data, model.task.codec
-    pictures = read_pictures(options.images, data.scaled, codec.channels == 1)
+    pictures = model.task.read_like(options.images)
     for note in pictures.notes:
         print(note, file=sys.stderr)
-    pictures.pixels = same_colours(pictures.pixels, codec.channels)
     report = evaluate_images(model, pictures)
     if options.samples:
-        with count_amount(options.samples * codec.tokens, "tokens", "drawn") as told:
+        with count_amount(options.samples * model.task.codec.tokens, "tokens", "drawn") as told:
             report["scores"] |= judge_samples(model, pictures, options.samples, told)
     print_report(report, options.as_json, image_table)
 
@@ -119,7 +107,7 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
     serve_live(model, shown, options)
 
 
-def read_like(model: ImageModel, path: Path) -> NDArray[np.uint8]:
+def read_like(model: ImageModel, path: Path) -> Bytes:
     """A picture as large and in as many colours as those it learned from."""
     picture = read_picture(path, model.task.recipe.data.scaled)
     return same_colours(picture, model.task.codec.channels)
@@ -140,7 +128,7 @@ def compress(model: ImageModel, options: CompressOptions) -> None:
     print(describe_size(model, pictures.pixels, size))
 
 
-def describe_size(model: ImageModel, images: NDArray[np.uint8], packed: int) -> str:
+def describe_size(model: ImageModel, images: Bytes, packed: int) -> str:
     """Bytes and bits, beside other formats, and from when on the weights are paid for."""
     others = measure_formats(images)
     lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]

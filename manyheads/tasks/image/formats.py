@@ -9,13 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from manyheads.tasks.image.sheet import encode_png
-from manyheads.tasks.image.sources import import_pillow, same_colours
+from manyheads.tasks.image.sources import Bytes, import_pillow, same_colours
 
-Bytes = NDArray[np.uint8]
 # Each by Pillow, with the settings that make the smallest files.
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"optimize": True},

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import read_tensors, write_tensors
 
-Bytes = NDArray[np.uint8]
 FILE = "judge.safetensors"
 FEATURES, STEPS, BATCH, RATE = 64, 1200, 128, 2e-3
 LEAST_STEPS, EPOCHS = 100, 20  # of few images, so that they are not learned by heart

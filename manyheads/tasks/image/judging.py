@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from manyheads.tasks.image.judge import (
     FILE,
@@ -23,10 +21,9 @@ from manyheads.tasks.image.judge import (
     train_judge,
 )
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sources import Pictures, read_pictures, same_colours
+from manyheads.tasks.image.sources import Bytes, Pictures
 from manyheads.tasks.image.task import ImageTask, prepare_pixels
 
-Bytes = NDArray[np.uint8]
 Told = Callable[[float], None]
 
 
@@ -81,19 +78,17 @@ def find_judge(model: ImageModel) -> tuple[Judge, float]:
 
 def read_labelled(task: ImageTask) -> Pictures | None:
     """What the run learned from, with classes: as it keeps it, or from where it was read."""
-    data, codec = task.recipe.data, task.codec
+    images, codec = task.recipe.data.images, task.codec
     if codec.classes and (task.held_in() / "data" / "train.pixels.npy").exists():
         pixels, numbers = task.read_split("train")
         assert numbers is not None
         return Pictures(pixels, [codec.classes[i] for i in numbers.tolist()])
-    if not all(path.exists() for path in data.images):
+    if not all(path.exists() for path in images):
         return None
-    found = read_pictures(data.images, data.scaled, codec.channels == 1)
-    found.pixels = same_colours(found.pixels, codec.channels)
+    found = task.read_like(images)
     return found if found.labels else None
 
 
 def as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
     """With the levels that the model draws with."""
-    levels = task.codec.quantize(torch.from_numpy(prepare_pixels(pixels, task.recipe)))
-    return task.codec.brighten(levels).numpy()
+    return task.codec.round_bytes(prepare_pixels(pixels, task.recipe))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.attention.kernels import Seen
@@ -18,8 +17,8 @@ from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
+from manyheads.tasks.image.sources import Bytes, same_colours
 
-Bytes = NDArray[np.uint8]
 NEAR = 2  # rows and columns
 DIM = 0.35  # of a picture's brightness below a map
 MARK = (0, 255, 0)
@@ -50,7 +49,7 @@ class PixelView:
 
     def draw(self) -> Bytes:
         """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
-        whole = to_colours(self.picture)
+        whole = same_colours(self.picture, 3)
         marked = whole.copy()
         marked[self.pixel] = MARK
         maps = [self.heat(whole, one) for layer in self.weights for one in layer]
@@ -68,10 +67,6 @@ class PixelView:
 
     def save(self, path: Path) -> None:
         save_png(self.draw(), path)
-
-
-def to_colours(picture: Bytes) -> Bytes:
-    return np.repeat(picture, 3 // picture.shape[2], 2).astype(np.uint8)
 
 
 @torch.no_grad()
@@ -104,11 +99,8 @@ def record_image(
 ) -> list[Seen]:
     """What each layer looks at while so many tokens of a picture are read, or all of them."""
     codec = model.task.codec
-    if picture.shape != codec.shape or codec.small:
-        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
-        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
-    levels = codec.quantize(torch.from_numpy(picture.copy()))[None]
-    ids = codec.shift(codec.encode(levels.to(model.device)))[:, :tokens]
+    levels = codec.quantize_picture(picture).to(model.device)
+    ids = codec.shift(codec.encode(levels))[:, :tokens]
     at, _ = codec.on(model.device)
     classes = None
     if codec.classes:

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyheads.tasks.image.sources import import_pillow
+from manyheads.tasks.image.sources import Bytes, import_pillow
 
-Bytes = NDArray[np.uint8]
 SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
 PAPER = 255  # between images
 GREY = 128  # between what belongs together

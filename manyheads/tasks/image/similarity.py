@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.tasks.image.looking import NEAR, choose_number, record_image, to_colours
+from manyheads.tasks.image.looking import NEAR, choose_number, record_image
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import SMALLEST, make_sheet, save_png
+from manyheads.tasks.image.sources import Bytes, same_colours
 
-Bytes = NDArray[np.uint8]
 LINKS, SHOWN = 24, 5  # drawn, and told of
 DIM = 0.5
 FROM, TO, HOT = (0, 255, 0), (255, 60, 0), (255, 200, 0)
@@ -59,7 +58,7 @@ class SimilarityView:
     def draw(self) -> Bytes:
         """The picture; the looks as lines from green to red; and how far each pixel looks."""
         times = max(4, SMALLEST // max(self.picture.shape[:2]))
-        whole = to_colours(self.picture)
+        whole = same_colours(self.picture, 3)
         heat = (self.far / self.far.max().clamp(min=1e-9)).numpy()[..., None]
         warm = ((1 - heat) * DIM * whole + heat * np.array(HOT)).astype(np.uint8)
         dim = (DIM * whole).astype(np.uint8)

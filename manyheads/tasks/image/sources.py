@@ -61,7 +61,8 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
             + (f": {reasons}" * bool(reasons))
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
-    images = same_channels([fit_size(image, size) for image in images])
+    channels = max(image.shape[2] for image in images)  # in colour where any is
+    images = [same_colours(fit_size(image, size), channels) for image in images]
     names, labels = [name for name, *_ in found], [label for *_, label in found]
     refuse_sizes_that_differ(names, images)
     return Pictures(np.stack(images), labels if all(labels) else [], left_out, names)
@@ -180,10 +181,8 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
         reason = "cut short or no picture" if path.stat().st_size else "empty"
     if image is None:
         raise ValueError(f"{path}: {reason}")
-    if size is not None and image.size != (size, size):
-        image = ops.fit(image, (size, size), pillow.Resampling.LANCZOS)
     array = np.asarray(image)
-    return array if array.ndim == 3 else array[..., None]
+    return fit_size(array if array.ndim == 3 else array[..., None], size)
 
 
 def describe_unusable(path: Path, image: Any) -> str:
@@ -229,13 +228,6 @@ def same_colours(images: Bytes, channels: int) -> Bytes:
     if images.shape[-1] == channels:
         return images
     return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)
-
-
-def same_channels(images: list[Bytes]) -> list[Bytes]:
-    """In colour where any is."""
-    if len({image.shape[2] for image in images}) == 1:
-        return images
-    return [np.broadcast_to(image, (*image.shape[:2], 3)) for image in images]
 
 
 def refuse_sizes_that_differ(names: Sequence[str], images: Sequence[Bytes]) -> None:
