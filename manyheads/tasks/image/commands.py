@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from manyheads.tasks.image.verbs import (
     InspectImageOptions,
     LookAtPixelOptions,
 )
-from manyheads.training.files import WEIGHTS
+from manyheads.tasks.packing import note_payoff
 
 UNDRAWN = 110  # how bright pixels are that are not drawn yet
 
@@ -93,7 +92,7 @@ def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
         view = look_at_pixel(model, picture, options.place, *asked)
     print(view)
     if options.out is not None:
-        view.save(options.out)
+        save_png(view.draw(), options.out)
         print(f"\npicture: {options.out}")
 
 
@@ -134,11 +133,8 @@ def describe_size(model: ImageModel, images: Bytes, packed: int) -> str:
     lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]
     for name, size in others.items():
         lines.append(f"  {name:7} {size:12,} bytes, {8 * size / images.size:.3f} bits/dim")
-    weights, best = (model.task.held_in() / WEIGHTS).stat().st_size, min(others.values())
-    if best > packed:
-        count = math.ceil(weights * len(images) / (best - packed))
-        lines.append(f"  from {count:,} images on, the weights ({weights:,} bytes) are paid for")
-    return "\n".join(lines)
+    saved = min(others.values()) - packed
+    return "\n".join([*lines, *note_payoff(model, saved, len(images), "images")])
 
 
 def decompress(model: ImageModel, options: DecompressOptions) -> None:

@@ -6,18 +6,17 @@ L layers, H heads, N tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from manyheads.attention.kernels import Seen
-from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
+from manyheads.tasks.image.sheet import enlarge, make_sheet
 from manyheads.tasks.image.sources import Bytes, same_colours
+from manyheads.tasks.inspection import choose_numbers, record_attention
 
 NEAR = 2  # rows and columns
 DIM = 0.35  # of a picture's brightness below a map
@@ -65,9 +64,6 @@ class PixelView:
         shown[self.pixel] = MARK
         return shown.round().astype(np.uint8)
 
-    def save(self, path: Path) -> None:
-        save_png(self.draw(), path)
-
 
 @torch.no_grad()
 def look_at_pixel(
@@ -88,8 +84,8 @@ def look_at_pixel(
     axes = codec.places.axes
     query = int(((axes[0] == row) & (axes[1] == column)).nonzero()[0])
     seen = record_image(model, picture, label, query + 1)
-    layers = choose_number("layer", layer, len(seen))
-    heads = choose_number("head", head, seen[0].weights.shape[1])
+    layers = choose_numbers("layer", layer, len(seen))
+    heads = choose_numbers("head", head, seen[0].weights.shape[1])
     rows = [seen[i].weights[0, heads, -1].float().cpu() for i in layers]
     return PixelView(picture, pixel, map_weights(model, torch.stack(rows)), layers, heads)
 
@@ -106,19 +102,7 @@ def record_image(
     if codec.classes:
         number = codec.class_number(label or codec.classes[0])
         classes = torch.tensor([[number]], device=model.device)
-    with recording(model.network) as seen:
-        model.network(Tokens(ids, at[: ids.shape[1]], types=classes))
-    if not seen:
-        raise ValueError(
-            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
-        )
-    return seen
-
-
-def choose_number(what: str, asked: int | None, count: int) -> list[int]:
-    if asked is not None and not 0 <= asked < count:
-        raise ValueError(f"{what}s are numbered 0 to {count - 1}, {asked} was asked for")
-    return [*range(count)] if asked is None else [asked]
+    return record_attention(model, Tokens(ids, at[: ids.shape[1]], types=classes))
 
 
 def map_weights(model: ImageModel, weights: Tensor) -> Tensor:

@@ -6,17 +6,17 @@ H heads, N tokens, P pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.tasks.image.looking import NEAR, choose_number, record_image
+from manyheads.tasks.image.looking import NEAR, record_image
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sheet import SMALLEST, make_sheet, save_png
+from manyheads.tasks.image.sheet import SMALLEST, make_sheet
 from manyheads.tasks.image.sources import Bytes, same_colours
+from manyheads.tasks.inspection import choose_numbers
 
 LINKS, SHOWN = 24, 5  # drawn, and told of
 DIM = 0.5
@@ -67,9 +67,6 @@ class SimilarityView:
             draw_line(panels[1], look, times)
         return make_sheet(np.stack(panels), across=3)
 
-    def save(self, path: Path) -> None:
-        save_png(self.draw(), path)
-
 
 def draw_line(panel: Bytes, look: FarLook, times: int) -> None:
     start, end = (np.array(place) * times + times // 2 for place in (look.start, look.end))
@@ -95,8 +92,8 @@ def look_for_similar(
     """Of the layer that looks farthest, unless one is named, and of the mean of its heads."""
     codec = model.task.codec
     seen = record_image(model, picture, label)
-    layers = choose_number("layer", layer, len(seen))
-    heads = choose_number("head", head, seen[0].weights.shape[1])
+    layers = choose_numbers("layer", layer, len(seen))
+    heads = choose_numbers("head", head, seen[0].weights.shape[1])
     maps = [map_pairs(model, seen[i].weights[0, heads].float().mean(0).cpu()) for i in layers]
     best = max(range(len(maps)), key=lambda i: float(maps[i].sum()))
     pairs = maps[best]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import zlib
@@ -36,7 +35,7 @@ from manyheads.tasks.music.verbs import (
     InspectMusicOptions,
     LookOptions,
 )
-from manyheads.training.files import WEIGHTS
+from manyheads.tasks.packing import note_payoff
 
 # ---- generate --------------------------------------------------------------------------------
 
@@ -191,10 +190,8 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
         f"{options.out}: {count_pieces(pieces)}, {notes:,} notes in {size:,} bytes, "
         f"{8 * size / notes:.2f} bits a note; as packed MIDI files {zipped:,} bytes"
     )
-    weights = (model.task.held_in() / WEIGHTS).stat().st_size
-    if zipped > size:
-        count = math.ceil(weights * len(pieces) / (zipped - size))
-        print(f"  from {count:,} pieces on, the weights ({weights:,} bytes) are paid for")
+    for line in note_payoff(model, zipped - size, len(pieces), "pieces"):
+        print(line)
 
 
 def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:

@@ -16,9 +16,9 @@ from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.long import Part
-from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.inspection import choose_numbers, record_attention
 from manyheads.tasks.model import show_options
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
@@ -184,18 +184,10 @@ class Musician(DraftedModel):
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
         read = torch.tensor([ids[begin : query + 1]], device=self.device)
-        with recording(self.network) as seen:
-            self.network(Tokens(read, line(read.shape[1], device=read.device)))
-        if not seen:
-            raise ValueError(
-                f"a {self.task.design.kind} network has no attention to look at; a transformer has"
-            )
-        if not 0 <= layer < len(seen):
-            raise ValueError(f"layers are numbered 0 to {len(seen) - 1}, {layer} was asked for")
+        seen = record_attention(self, Tokens(read, line(read.shape[1], device=read.device)))
+        choose_numbers("layer", layer, len(seen))
         weights = seen[layer].weights[0, :, -1].float().cpu()  # (H, T)
-        if head is not None and not 0 <= head < len(weights):
-            raise ValueError(f"heads are numbered 0 to {len(weights) - 1}, {head} was asked for")
-        heads = [*range(len(weights))] if head is None else [head]
+        heads = choose_numbers("head", head, len(weights))
         return Arcs(
             render_like(codec, ids, piece),
             where[begin : query + 1],
