@@ -158,26 +158,6 @@ def transposition_range(pitches: Iterable[int]) -> range:
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
-def transpose(piece: Piece, semitones: int) -> Piece:
-    """The same, higher or lower."""
-    there = transposition_range(note.pitch for note in piece.notes)
-    if semitones not in there:
-        raise ValueError(
-            f"{semitones} semitones would take notes off the piano, {there.start} to "
-            f"{there.stop - 1} would do"
-        )
-    return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
-
-
-def stretch(piece: Piece, factor: float) -> Piece:
-    """The same, `factor` times as long."""
-    check_factor(factor)
-    notes = (n._replace(start=n.start * factor, end=n.end * factor) for n in piece.notes)
-    tempos = (Tempo(t.start * factor, t.quarters_per_minute / factor) for t in piece.tempos)
-    meters = (m._replace(start=m.start * factor) for m in piece.meters)
-    return replace(piece, notes=tuple(notes), tempos=tuple(tempos), meters=tuple(meters))
-
-
 def drop_first_silence(piece: Piece) -> Piece:
     """The same without the silence before its first note: recordings may have minutes of it."""
     lead = min((note.start for note in piece.notes), default=0.0)
@@ -196,8 +176,3 @@ def from_then(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
     after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]
     return (*before[-1:], *after)
-
-
-def check_factor(factor: float) -> None:
-    if not 0 < factor < float("inf"):
-        raise ValueError(f"time is stretched by a factor over 0, got {factor}")
