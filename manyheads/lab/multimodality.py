@@ -78,13 +78,13 @@ class Multimodality(Experiment):
         tested, _ = self.draw_pairs(torch.Generator().manual_seed(seed + 1), self.drawn)
         same = tested[:1].expand(self.shown, -1)
         found: Numbers = {AR: self.judge(self.write_one_by_one(teacher, tested, seed), tested)}
-        found[f"{AR}, drawn"] = self.styles(self.write_one_by_one(teacher, same, seed), same)
+        found[f"{AR}, drawn"] = self.find_styles(self.write_one_by_one(teacher, same, seed), same)
         for name, network in ((RAW, raw), (DISTILLED, distilled)):
             torch.manual_seed(seed)
             written = [self.write_in_passes(network, tested, n) for n in self.passes]
             found[name] = [self.judge(one, tested) for one in written]
             once = self.write_in_passes(network, same, 1)
-            found[f"{name}, drawn"] = self.styles(once, same)
+            found[f"{name}, drawn"] = self.find_styles(once, same)
         return found
 
     # ---- texts ---------------------------------------------------------------------------------
@@ -100,14 +100,14 @@ class Multimodality(Experiment):
         style = torch.randint(2, (shape[0], 1), generator=generator)
         return source, source + self.words * (1 + style)
 
-    def styles(self, written: Tensor, source: Tensor) -> list[list[float]]:
+    def find_styles(self, written: Tensor, source: Tensor) -> list[list[float]]:
         """Of each word: 0 or 1, 0.5 where it is no translation of its source."""
         found = (written - source).float() / self.words - 1
         return torch.where((found == 0) | (found == 1), found, 0.5).tolist()
 
     def judge(self, written: Tensor, source: Tensor) -> float:
         """The share of texts that are a good translation."""
-        styles = torch.tensor(self.styles(written, source))
+        styles = torch.tensor(self.find_styles(written, source))
         good = [(styles == style).all(1) for style in (0, 1)]
         return float((good[0] | good[1]).float().mean())
 

@@ -67,7 +67,7 @@ def test_any_numbers_are_music(ids: list[int]) -> None:
 def test_a_velocity_stays_with_those_that_share_its_number(velocities: int) -> None:
     codec = Performance(velocities=velocities)
     for number in range(velocities):
-        ids = [codec.loud + number, DOWN + 60, SHIFT, UP + 60]
+        ids = [codec.velocity + number, DOWN + 60, SHIFT, UP + 60]
         assert codec.encode(codec.render(ids)) == ids
 
 
@@ -82,9 +82,9 @@ def test_broken_events_are_mended() -> None:
 
 
 def test_long_waits_are_whole_shifts_and_a_rest() -> None:
-    assert CODEC.shifted(250) == [SHIFT + 99, SHIFT + 99, SHIFT + 49]
-    assert CODEC.shifted(200) == [SHIFT + 99, SHIFT + 99]
-    assert CODEC.shifted(0) == []
+    assert CODEC.encode_shift(250) == [SHIFT + 99, SHIFT + 99, SHIFT + 49]
+    assert CODEC.encode_shift(200) == [SHIFT + 99, SHIFT + 99]
+    assert CODEC.encode_shift(0) == []
 
 
 @given(pieces(), st.integers(-12, 12))
@@ -99,24 +99,24 @@ def test_numbers_move_as_their_music_does(piece: Piece, semitones: int) -> None:
 @given(pieces(), st.floats(1.0, 2.0))
 def test_numbers_stretch_as_their_music_does(piece: Piece, factor: float) -> None:
     ids = CODEC.encode(piece)
-    longer = CODEC.render(CODEC.stretched(ids, factor)).notes
+    longer = CODEC.render(CODEC.stretch(ids, factor)).notes
     meant = stretch(CODEC.render(ids), factor).notes
     for one, other in zip(longer, meant, strict=True):
         assert one[2:] == other[2:]
         assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.0051)
-    assert CODEC.stretched(ids, 1.0) == ids
+    assert CODEC.stretch(ids, 1.0) == ids
 
 
 @given(pieces(), st.floats(0.01, 1.0))
 def test_however_short_no_note_is_lost(piece: Piece, factor: float) -> None:
     ids = CODEC.encode(piece)
-    shorter = CODEC.render(CODEC.stretched(ids, factor))
+    shorter = CODEC.render(CODEC.stretch(ids, factor))
     assert len(shorter.notes) == len(CODEC.render(ids).notes)
     assert shorter.seconds <= CODEC.render(ids).seconds
 
 
 def test_what_cannot_be_a_performance_is_refused() -> None:
     with pytest.raises(ValueError, match="time is stretched by a factor over 0, got 0"):
-        CODEC.stretched([DOWN + 60], 0)
+        CODEC.stretch([DOWN + 60], 0)
     with pytest.raises(ValueError, match=r"1 to 127 velocities, got .*velocities=128"):
         Performance(velocities=128)

@@ -19,7 +19,7 @@ def boxes(roll: Roll) -> int:
 def test_every_note_is_a_box(tmp_path: Path) -> None:
     roll = Roll(SCALE)
     assert boxes(roll) == 8
-    assert roll.told == "8 notes from C4 to G4, 0:04"
+    assert roll.summary == "8 notes from C4 to G4, 0:04"
     roll.save(tmp_path / "roll.png")
     assert (tmp_path / "roll.png").read_bytes().startswith(b"\x89PNG")
     assert roll._repr_png_().startswith(b"\x89PNG")

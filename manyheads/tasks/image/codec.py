@@ -112,7 +112,7 @@ class PixelCodec:
         """What is read while these are written: the start, and all but the last."""
         return torch.cat([torch.full_like(ids[:, :1], self.start), ids[:, :-1]], 1)
 
-    def nearby(self, radius: int) -> Tensor:
+    def find_nearby(self, radius: int) -> Tensor:
         """(N, F) for each token the rows of what is read that hold the last one and those within
         `radius`, as far as they are drawn by then; 0, the start, for what is not.
         """
@@ -135,7 +135,7 @@ class PixelCodec:
     def small_codec(self) -> PixelCodec:
         return PixelCodec(self.small, self.small, self.channels, self.levels, whole=True)
 
-    def below(self) -> Tensor:
+    def find_below(self) -> Tensor:
         """(N,) which pixel of the small image each token lies in; where there is none, 0."""
         row, column = (
             axis * self.small // size

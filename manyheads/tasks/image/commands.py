@@ -25,7 +25,7 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import compress_images, decompress_images, name_files, read_names
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
 from manyheads.tasks.image.similarity import SimilarityView, look_for_similar
-from manyheads.tasks.image.sources import Bytes, read_picture, read_pictures, same_colours
+from manyheads.tasks.image.sources import Bytes, match_colours, read_picture, read_pictures
 from manyheads.tasks.image.verbs import (
     CompressOptions,
     DecompressOptions,
@@ -43,18 +43,17 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     assert options.out is not None
     codec, began = model.task.codec, time.perf_counter()
     begin, small = (
-        None if path is None else same_colours(read_picture(path), codec.channels)
+        None if path is None else match_colours(read_picture(path), codec.channels)
         for path in (options.complete, options.upscale)
     )
     how = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     with count_amount(options.count * codec.tokens, "tokens", "drawn") as told:
         images = model.generate(options.count, options.of_class, begin, small, told, **how)
     took = time.perf_counter() - began
-    save_png(enlarge(on_sheet(images)), options.out)
+    save_png(enlarge(put_on_sheet(images)), options.out)
     if options.gif is not None:
-        save_gif(
-            [enlarge(on_sheet(frame)) for frame in frames_of_drawing(codec, images)], options.gif
-        )
+        frames = frames_of_drawing(codec, images)
+        save_gif([enlarge(put_on_sheet(frame)) for frame in frames], options.gif)
     size = f"{codec.rows} x {codec.columns}"
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
 
@@ -67,7 +66,7 @@ def frames_of_drawing(codec: PixelCodec, images: Bytes) -> Iterator[Bytes]:
         yield np.where(drawn, images, UNDRAWN).astype(np.uint8)
 
 
-def on_sheet(images: Bytes) -> Bytes:
+def put_on_sheet(images: Bytes) -> Bytes:
     return images[0] if len(images) == 1 else make_sheet(images)
 
 
@@ -108,8 +107,8 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
 
 def read_like(model: ImageModel, path: Path) -> Bytes:
     """A picture as large and in as many colours as those it learned from."""
-    picture = read_picture(path, model.task.recipe.data.scaled)
-    return same_colours(picture, model.task.codec.channels)
+    picture = read_picture(path, model.task.recipe.data.scaled_size)
+    return match_colours(picture, model.task.codec.channels)
 
 
 # ---- compress --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.tasks.image.sheet import encode_png
-from manyheads.tasks.image.sources import Bytes, import_pillow, same_colours
+from manyheads.tasks.image.sources import Bytes, import_pillow, match_colours
 
 # Each by Pillow, with the settings that make the smallest files.
 FORMATS: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ def measure_formats(images: Bytes) -> dict[str, int]:
 
 def measure_file(pillow: Any, image: Bytes, form: str, how: dict[str, Any]) -> int:
     file, grey = io.BytesIO(), image.shape[2] == 1 and form != "webp"
-    pillow.fromarray(image[..., 0] if grey else same_colours(image, 3)).save(file, form, **how)
+    pillow.fromarray(image[..., 0] if grey else match_colours(image, 3)).save(file, form, **how)
     return file.tell()
 
 

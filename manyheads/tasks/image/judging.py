@@ -36,7 +36,7 @@ def judge_samples(
     task, codec, scores = model.task, model.task.codec, {}
     judge, right = find_judge(model)
     drawn = model.generate(count, told=told)
-    real, _ = judge.read(as_drawn(task, pictures.pixels))
+    real, _ = judge.read(round_as_drawn(task, pictures.pixels))
     features, said = judge.read(drawn)
     signature = f"judge:{right:.4f}|samples:{count}|images:{len(pictures)}"
     scores["judge_distance"] = {
@@ -45,7 +45,7 @@ def judge_samples(
     }
     if learned := read_labelled(task):
         some = learned[np.random.default_rng(0).permutation(len(learned))[:count]]
-        own, _ = judge.read(as_drawn(task, some.pixels))
+        own, _ = judge.read(round_as_drawn(task, some.pixels))
         scores["judge_distance"]["of_images_learned_from"] = round(frechet_distance(own, real), 4)
     if codec.classes:
         asked = [codec.classes[i % len(codec.classes)] for i in range(count)]
@@ -70,7 +70,7 @@ def find_judge(model: ImageModel) -> tuple[Judge, float]:
             f"samples of {model.name} are judged by a classifier, and there are no images with "
             "classes left to train it on; a run that was trained with --classes keeps them"
         )
-    pixels = as_drawn(model.task, learned.pixels)
+    pixels = round_as_drawn(model.task, learned.pixels)
     judge, right = train_judge(pixels, learned.labels, model.device)
     save_judge(judge, right, pixels.shape[1:], folder)
     return judge, right
@@ -89,6 +89,6 @@ def read_labelled(task: ImageTask) -> Pictures | None:
     return found if found.labels else None
 
 
-def as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
+def round_as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
     """With the levels that the model draws with."""
     return task.codec.round_bytes(prepare_pixels(pixels, task.recipe))

@@ -15,7 +15,7 @@ from manyheads.attention.kernels import Seen
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import enlarge, make_sheet
-from manyheads.tasks.image.sources import Bytes, same_colours
+from manyheads.tasks.image.sources import Bytes, match_colours
 from manyheads.tasks.inspection import choose_numbers, record_attention
 
 NEAR = 2  # rows and columns
@@ -48,7 +48,7 @@ class PixelView:
 
     def draw(self) -> Bytes:
         """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
-        whole = same_colours(self.picture, 3)
+        whole = match_colours(self.picture, 3)
         marked = whole.copy()
         marked[self.pixel] = MARK
         maps = [self.heat(whole, one) for layer in self.weights for one in layer]

@@ -128,7 +128,7 @@ class PixelNetwork(SequenceNetwork):
             init_table(self.classes)
         # Not among the weights: the codec says it again.
         self.register_buffer("nearby", nearby, persistent=False)
-        self.register_buffer("below", codec.below(), persistent=False)
+        self.register_buffer("below", codec.find_below(), persistent=False)
 
     def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
         """What is to be drawn: classes (B, 1) and a small image -> (B, 1 or N, D), to be added."""
@@ -175,7 +175,7 @@ class PixelNetwork(SequenceNetwork):
 
 
 def build_image_network(network: ImageNetworkConfig, codec: PixelCodec) -> PixelNetwork:
-    near = codec.nearby(network.neighbours)
+    near = codec.find_nearby(network.neighbours)
     likelihood = build_likelihood(network, codec)
     head = nn.Linear(network.width, likelihood.outputs)
     init_normal(head)

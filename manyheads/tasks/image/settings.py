@@ -81,7 +81,7 @@ class ImageData(Settings):
         return (int(small), int(large)) if small.isdigit() and large.isdigit() else (0, 0)
 
     @property
-    def scaled(self) -> int | None:
+    def scaled_size(self) -> int | None:
         """Rows and columns that all are scaled to."""
         return self.size or self.sizes[1] or None
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from manyheads.tasks.image.looking import NEAR, record_image
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sheet import SMALLEST, make_sheet
-from manyheads.tasks.image.sources import Bytes, same_colours
+from manyheads.tasks.image.sources import Bytes, match_colours
 from manyheads.tasks.inspection import choose_numbers
 
 LINKS, SHOWN = 24, 5  # drawn, and told of
@@ -58,7 +58,7 @@ class SimilarityView:
     def draw(self) -> Bytes:
         """The picture; the looks as lines from green to red; and how far each pixel looks."""
         times = max(4, SMALLEST // max(self.picture.shape[:2]))
-        whole = same_colours(self.picture, 3)
+        whole = match_colours(self.picture, 3)
         heat = (self.far / self.far.max().clamp(min=1e-9)).numpy()[..., None]
         warm = ((1 - heat) * DIM * whole + heat * np.array(HOT)).astype(np.uint8)
         dim = (DIM * whole).astype(np.uint8)

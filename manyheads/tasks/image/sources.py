@@ -62,7 +62,7 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
     channels = max(image.shape[2] for image in images)  # in colour where any is
-    images = [same_colours(fit_size(image, size), channels) for image in images]
+    images = [match_colours(fit_size(image, size), channels) for image in images]
     names, labels = [name for name, *_ in found], [label for *_, label in found]
     refuse_sizes_that_differ(names, images)
     return Pictures(np.stack(images), labels if all(labels) else [], left_out, names)
@@ -174,7 +174,7 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
             with pillow.open(path) as opened:
                 reason = describe_unusable(path, opened)
                 if not reason:
-                    image = on_white(pillow, ops.exif_transpose(opened))
+                    image = put_on_white(pillow, ops.exif_transpose(opened))
     except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
         reason = f"more than {pillow.MAX_IMAGE_PIXELS:,} pixels"
     except Exception:  # a broken file fails in as many ways as there are formats
@@ -196,7 +196,7 @@ def describe_unusable(path: Path, image: Any) -> str:
     return "animated" if getattr(image, "n_frames", 1) > 1 else ""
 
 
-def on_white(pillow: Any, image: Any) -> Any:
+def put_on_white(pillow: Any, image: Any) -> Any:
     """In grey or RGB, on white where it is transparent."""
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -223,7 +223,7 @@ def to_grey(image: Bytes) -> Bytes:
     return weighed.round().astype(np.uint8)[..., None]
 
 
-def same_colours(images: Bytes, channels: int) -> Bytes:
+def match_colours(images: Bytes, channels: int) -> Bytes:
     """(..., C) with as many channels as a model has."""
     if images.shape[-1] == channels:
         return images

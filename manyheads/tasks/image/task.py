@@ -27,7 +27,7 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
 from manyheads.tasks.image.settings import Head, ImageRecipe
 from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, put_beside, save_png
-from manyheads.tasks.image.sources import Bytes, Pictures, read_pictures, same_colours
+from manyheads.tasks.image.sources import Bytes, Pictures, match_colours, read_pictures
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS, write_text
 
@@ -71,10 +71,10 @@ class ImageTask(Task):
     @classmethod
     def gather(cls, recipe: ImageRecipe) -> ImageCorpus:
         data = recipe.data
-        train = read_pictures(data.images, data.scaled, data.grey)
+        train = read_pictures(data.images, data.scaled_size, data.grey)
         notes = train.notes
         if data.valid_images:
-            valid = read_pictures(data.valid_images, data.scaled, data.grey)
+            valid = read_pictures(data.valid_images, data.scaled_size, data.grey)
             notes = notes + valid.notes
             refuse_other_shapes(train, valid)
         else:
@@ -140,8 +140,8 @@ class ImageTask(Task):
     def read_like(self, paths: Sequence[Path]) -> Pictures:
         """Images of files, as large and in as many colours as those that were learned from."""
         channels = self.codec.channels
-        found = read_pictures(paths, self.recipe.data.scaled, channels == 1)
-        found.pixels = same_colours(found.pixels, channels)
+        found = read_pictures(paths, self.recipe.data.scaled_size, channels == 1)
+        found.pixels = match_colours(found.pixels, channels)
         return found
 
     def loss(self, network: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:

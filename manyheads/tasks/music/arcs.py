@@ -66,7 +66,7 @@ class Arcs(Picture):
         """A weight that says nothing: of many tokens, each has little."""
         return min(FAINT, 2 / len(self.spots))
 
-    def elsewhere(self, head: int) -> float:
+    def weigh_elsewhere(self, head: int) -> float:
         """The weight on what is no note."""
         row = self.weights[list(self.heads).index(head)].tolist()
         return sum(w for spot, w in zip(self.spots, row, strict=True) if spot is None)
@@ -87,7 +87,7 @@ class Arcs(Picture):
         assert query is not None
         above = high + (high - low) / 2  # room over the notes
         for head, spot, weight in self.arcs:
-            arc(axis, query, spot, above, WIDEST_POINTS * weight, self.colour(head))
+            draw_arc(axis, query, spot, above, WIDEST_POINTS * weight, self.colour(head))
         axis.plot(*query, marker="D", color="black", markersize=6, zorder=5)
         axis.set_ylim(low - 0.5, (high + above) / 2)
         self.name_heads(axis)
@@ -107,13 +107,13 @@ class Arcs(Picture):
         from matplotlib.lines import Line2D
 
         lines = [
-            Line2D([], [], color=self.colour(head), linewidth=3, label=self.told(head))
+            Line2D([], [], color=self.colour(head), linewidth=3, label=self.describe_head(head))
             for head in self.heads
         ]
         add_legend(axis, lines, min(4, len(lines)))
 
-    def told(self, head: int) -> str:
-        return f"head {head}, {self.elsewhere(head):.0%} on no note"
+    def describe_head(self, head: int) -> str:
+        return f"head {head}, {self.weigh_elsewhere(head):.0%} on no note"
 
     def __str__(self) -> str:
         """The heaviest first: head, moment, pitch, weight."""
@@ -123,10 +123,10 @@ class Arcs(Picture):
             for head, spot, weight in arcs[:MOST]
         ]
         shown += [f"and {len(arcs) - MOST} that are fainter"] * (len(arcs) > MOST)
-        return "\n".join([self.title, *map(self.told, self.heads), *shown])
+        return "\n".join([self.title, *map(self.describe_head, self.heads), *shown])
 
 
-def arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:
+def draw_arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:
     """A curve over the notes between them, the higher the further they are apart."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve

@@ -42,7 +42,7 @@ LONGEST_STEPS = 1 << 16
 
 
 class Chorales(MusicCodec):
-    """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
+    """Pieces of four voices as numbers: `grid(flatten(grid))` is that grid to the last rest."""
 
     kind = "chorales"
     beat = len(VOICES)  # numbers that are not cut apart
@@ -50,13 +50,13 @@ class Chorales(MusicCodec):
 
     def encode(self, piece: Piece) -> list[int]:
         """Step after step: S A T B, S A T B, ..."""
-        return self.flat(grid_of(piece))
+        return self.flatten(grid_of(piece))
 
     def render(self, ids: Sequence[int]) -> Piece:
         """The music in any numbers at all: signs are left out, a last step may lack voices."""
         return piece_of(self.grid(ids))
 
-    def flat(self, grid: Grid) -> list[int]:
+    def flatten(self, grid: Grid) -> list[int]:
         """[[72, 67, 64, -1]] -> [76, 71, 68, 3]"""
         check_grid(grid)
         return (grid.astype(np.int64) + SILENCE + 1).flatten().tolist()

@@ -39,7 +39,7 @@ class MusicCodec(ABC):
         """Of a number that is no music."""
         return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
 
-    def kept(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What its file says beside its kind."""
         return {}
 

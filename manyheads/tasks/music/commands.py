@@ -18,7 +18,7 @@ from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, count_pieces, encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
-from manyheads.tasks.music.evaluation import music_table, of_music
+from manyheads.tasks.music.evaluation import evaluate_music, music_table
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
 from manyheads.tasks.music.midi_bytes import write_midi
@@ -128,7 +128,7 @@ def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
     """How likely the model finds this music, and what it is like beside what the model writes."""
     pieces = read_music(options.music, options.split)
     shown = partial(count_items, total=len(pieces), what="pieces", done="read")
-    report = of_music(model, pieces, options.count, options.seconds, shown)
+    report = evaluate_music(model, pieces, options.count, options.seconds, shown)
     print_report(report, options.as_json, music_table)
 
 

@@ -228,7 +228,7 @@ def harmonize(
     notes = [note._replace(voice=number) for note in melody.notes]
     grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
     given = np.full((len(grid), len(VOICES)), FREE)
-    given[:, number] = codec.flat(grid)[number :: len(VOICES)]
+    given[:, number] = codec.flatten(grid)[number :: len(VOICES)]
     special = codec.special_tokens
     start = make_start(author, [], how)
     # The end is given too: what leads there is the likelier for it.

@@ -112,7 +112,7 @@ def encode_grids(
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")
     if isinstance(codec, Chorales):
-        return [to_numbers(codec.flat(grid)) for grid in sung]
+        return [to_numbers(codec.flatten(grid)) for grid in sung]
     return [encode_piece(piece_of(grid), codec) for grid in sung]
 
 
@@ -187,5 +187,5 @@ def make_versions(
     special = codec.special_tokens
     for ids in gathered:
         for factor in factors:
-            played = ids.tolist() if factor == 1 else codec.stretched(ids.tolist(), factor)
+            played = ids.tolist() if factor == 1 else codec.stretch(ids.tolist(), factor)
             yield [*special.bos, *played, special.eos]

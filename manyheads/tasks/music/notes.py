@@ -162,7 +162,7 @@ def drop_first_silence(piece: Piece) -> Piece:
     """The same without the silence before its first note: recordings may have minutes of it."""
     lead = min((note.start for note in piece.notes), default=0.0)
     notes = (n._replace(start=n.start - lead, end=n.end - lead) for n in piece.notes)
-    tempos, meters = from_then(piece.tempos, lead), from_then(piece.meters, lead)
+    tempos, meters = marks_from(piece.tempos, lead), marks_from(piece.meters, lead)
     return replace(piece, notes=tuple(notes), tempos=tempos, meters=meters)
 
 
@@ -171,7 +171,7 @@ def cut_piece(piece: Piece, seconds: float) -> Piece:
     return replace(piece, notes=tuple(note for note in piece.notes if note.start < seconds))
 
 
-def from_then(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
+def marks_from(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
     """What holds at some moment and what follows, counted from that moment."""
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
     after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]

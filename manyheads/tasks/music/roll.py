@@ -41,7 +41,7 @@ class Roll(Picture):
         low, high = self.span
         height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
         figure = Figure(figsize=(11, height), layout="constrained")
-        figure.suptitle(self.title or self.told, fontsize=10)
+        figure.suptitle(self.title or self.summary, fontsize=10)
         axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
         for i, axis in enumerate(axes):
             self.draw(axis, i * row, min((i + 1) * row, end) if rows == 1 else (i + 1) * row)
@@ -58,7 +58,7 @@ class Roll(Picture):
         return min(pitches) - more // 2, max(pitches) + 1 + more // 2
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         pitches = [note.pitch for note in self.piece.notes]
         low, high = pitch_name(min(pitches)), pitch_name(max(pitches))
         return f"{len(pitches):,} notes from {low} to {high}, {format_clock(self.piece.seconds)}"

@@ -70,7 +70,7 @@ class Statistics:
             crossed=crossed,
         )
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """To keep as JSON."""
         return {
             name: round(value, 4) if isinstance(value, float) else value

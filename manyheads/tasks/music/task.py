@@ -99,14 +99,14 @@ class MusicTask(ContinuationTask):
         def play(i: int) -> Sample:
             ids = held[i][:-1].tolist()  # from its start, without its stop
             cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
-            written = self.written(network, ids[:cut], i)
+            written = self.write_on(network, ids[:cut], i)
             known = len(codec.special_tokens.bos)
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
             return Sample(*(" ".join(codec.pieces(side)) for side in sides))
 
         return self.world.map(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
-    def written(self, network: Any, ids: list[int], number: int) -> list[int]:
+    def write_on(self, network: Any, ids: list[int], number: int) -> list[int]:
         """What may follow, within the context; each piece has a chance of its own."""
         codec = self.codec
         longest = min(FOLLOWING, self.context - len(ids))

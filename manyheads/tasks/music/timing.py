@@ -34,7 +34,7 @@ def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[
     """
     found = np.zeros(codec.size)
     if isinstance(codec, Performance):
-        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
+        found[SHIFT : codec.velocity] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
     elif isinstance(codec, Chorales):
         tempo = QUARTERS_PER_MINUTE if like is None else like.tempos[-1].quarters_per_minute
         found[codec.special_tokens.eos + 1 :] = step_seconds(tempo) / len(VOICES)

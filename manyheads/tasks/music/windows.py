@@ -91,10 +91,10 @@ class MusicWindows(Windows):
         shift = random.integers(augmentation.lowest, augmentation.highest + 1)
         offsets = random.integers(self.context // self.beat, size=count) * self.beat
         chosen = np.arange(count) * augmentation.versions + version
-        batches = self.cropped(chosen, offsets, shift - augmentation.shifts.start, number)
+        batches = self.crop(chosen, offsets, shift - augmentation.shifts.start, number)
         return [batches[i] for i in random.permutation(len(batches))]
 
-    def cropped(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
+    def crop(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
         """As if only the chosen documents were in the shard."""
         lengths = self.documents.lengths[chosen]
         ends = lengths.cumsum()
