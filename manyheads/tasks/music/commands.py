@@ -26,7 +26,6 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.packing import compress_pieces, decompress_pieces
 from manyheads.tasks.music.roll import Roll
-from manyheads.tasks.music.settings import is_grids
 from manyheads.tasks.music.verbs import (
     ComposeOptions,
     CompressMusicOptions,
@@ -34,6 +33,7 @@ from manyheads.tasks.music.verbs import (
     EvaluateMusicOptions,
     InspectMusicOptions,
     LookOptions,
+    is_grids,
 )
 from manyheads.tasks.packing import note_payoff
 

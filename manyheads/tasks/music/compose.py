@@ -23,12 +23,7 @@ from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.continuation import Author
-from manyheads.tasks.music.chorales import (
-    REST,
-    Chorales,
-    grid_of,
-    piece_of,
-)
+from manyheads.tasks.music.chorales import REST, Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
@@ -151,8 +146,8 @@ def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None 
     return Bounds(special.eos, longest=tokens, shortest=SHORTEST, never=special.never)
 
 
-def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
-    """The music in these numbers; a grid has the tempos and meters of what it was begun with."""
+def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece) -> Piece:
+    """The music in these numbers; on a grid, with the tempos and meters of another piece."""
     return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
 
 
@@ -164,7 +159,7 @@ def play_on(
     A codec knows the beginning by its grid alone: what it says of it is not what is heard.
     """
     if prime is None:
-        return render_like(codec, ids, None)
+        return codec.render(ids)
     if isinstance(codec, Chorales):
         grid = codec.grid([*begin, *ids])
         grid[: len(begin) // len(VOICES)] = REST

@@ -18,7 +18,8 @@ from manyheads.tasks.music.codec_file import CODEC, save_codec
 from manyheads.tasks.music.midi import MidiReport, read_pieces
 from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.settings import MusicData, is_grids
+from manyheads.tasks.music.settings import MusicData
+from manyheads.tasks.music.verbs import is_grids
 from manyheads.tasks.music.windows import Augmentation
 from manyheads.training.files import CORPUS, write_text
 

@@ -89,10 +89,12 @@ def tell_seconds(
 
 
 def find_spots(
-    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
+    codec: MusicCodec, ids: Sequence[int], piece: Piece
 ) -> list[tuple[float, int] | None]:
-    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
-    each = seconds_of_numbers(codec, like)
+    """Where on the piano roll of a piece each of its numbers stands: its moment and its pitch, None
+    without a pitch.
+    """
+    each = seconds_of_numbers(codec)
     if each is None:
         raise ValueError(
             f"where a token stands is known of performances and chorales, not of {codec.kind}"
@@ -101,10 +103,9 @@ def find_spots(
     passed = each[np.asarray(ids, int)]
     moments = np.cumsum(passed) - passed
     if codec.beat > 1:  # all voices of a step begin together
-        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
-        moments = steps * step_seconds()
-        if like is not None:
-            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
+        sung = passed > 0
+        steps = (np.cumsum(sung) - sung) // codec.beat
+        moments = seconds_at(piece, steps / STEPS_PER_QUARTER)
     return [
         (float(at), pitch[number]) if pitch[number] else None
         for at, number in zip(moments, ids, strict=True)
