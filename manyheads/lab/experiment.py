@@ -43,7 +43,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """The seam: fields are settings; a subclass measures one seed, and tells of all."""
+    """Fields are settings; a subclass measures one seed, and reports on all seeds."""
 
     quick: ClassVar[dict[str, Any]] = {}  # settings of a run that only shows that it works
     limits: ClassVar[str] = ""  # what it does not show, whatever comes out

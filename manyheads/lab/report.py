@@ -70,7 +70,7 @@ def run_experiment(
 
 
 def make_folder(folder: Path) -> Path:
-    """Before anything is measured."""
+    """Make the folder first: what cannot be written is refused before anything is measured."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

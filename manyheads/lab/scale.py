@@ -104,7 +104,7 @@ class Scale(Experiment):
 
     @property
     def middle(self) -> int:
-        """The look at half of the steps."""
+        """The number of the look at half of the steps."""
         return self.steps // 2 // self.every
 
     def claims(self, seeds: Seeds) -> list[Claim]:
@@ -179,7 +179,7 @@ UNITS = {
 
 
 def attention_of(network: EncoderHead) -> Attention:
-    """That of its one layer."""
+    """The attention of its one layer."""
     return network.encoder.stack.blocks[0].self_attention.part
 
 

@@ -47,7 +47,7 @@ def fit(
 
 
 def make_batches(make: Callable[[torch.Generator], Any], count: int, seed: int) -> list[Any]:
-    """So many, the same for the same seed, whatever else is random."""
+    """So many batches, the same for the same seed, whatever else is random."""
     generator = torch.Generator().manual_seed(seed)
     return [make(generator) for _ in range(count)]
 
@@ -76,13 +76,13 @@ def recall_batch(
 
 
 def mean_of_last(losses: list[float]) -> float:
-    """Of the last tenth of a training: one batch alone says little."""
+    """The mean of the last tenth of the losses: one batch alone says little."""
     last = losses[-max(1, round(0.1 * len(losses))) :]
     return sum(last) / len(last)
 
 
 def earlier_loss(network: nn.Module, words: Tensor, distances: Sequence[int] = (1,)) -> Tensor:
-    """Of saying, at every place, which words stand so far before it; (1,): the one just before."""
+    """The loss of naming, at every place, the words so far before it; (1,): the one just before."""
     said, meant = align_earlier(network, words, distances)
     return F.cross_entropy(said.flatten(0, -2), meant.flatten())
 

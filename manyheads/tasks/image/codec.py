@@ -42,12 +42,12 @@ class PixelCodec:
 
     @property
     def values(self) -> int:
-        """Of an image: what bits are counted by."""
+        """How many values an image has: bits are counted per value."""
         return math.prod(self.shape)
 
     @property
     def parts(self) -> int:
-        """Values of a token."""
+        """How many values a token has."""
         return self.channels if self.whole else 1
 
     @property
@@ -56,7 +56,7 @@ class PixelCodec:
 
     @property
     def start(self) -> int:
-        """The number that stands before the first token, and for what lies outside."""
+        """The number that is read before the first token, and in place of pixels outside."""
         return int(self.levels**self.parts)
 
     @cached_property
@@ -68,7 +68,7 @@ class PixelCodec:
 
     @cached_property
     def order(self) -> Tensor:
-        """(N,) which token of the rows, from left to right, is the next in turn."""
+        """(N,) the tokens in the order of drawing, each by its number row by row."""
         index = torch.zeros_like(self.places.order)
         for axis, size in zip(self.places.axes, self.places.sizes, strict=True):
             index = index * size + axis
@@ -79,7 +79,7 @@ class PixelCodec:
         return {}
 
     def on(self, device: torch.device) -> tuple[Grid, Tensor]:
-        """Places and order there: sent once, not with every batch."""
+        """Places and order on this device: sent once, not with every batch."""
         if device not in self.by_device:
             self.by_device[device] = self.places.to(device), self.order.to(device)
         return self.by_device[device]
@@ -144,7 +144,7 @@ class PixelCodec:
         return row * self.small + column
 
     def shrink(self, pixels: Tensor) -> Tensor:
-        """Levels of images -> those of small ones, (B, small, small, channels): means."""
+        """Levels of images -> levels of small ones, (B, small, small, channels), by means."""
         down, across = self.rows // self.small, self.columns // self.small
         cut = pixels.view(-1, self.small, down, self.small, across, self.channels)
         return cut.float().mean((2, 4)).round().to(torch.uint8)

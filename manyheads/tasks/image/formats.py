@@ -45,7 +45,7 @@ def measure_file(pillow: Any, image: Bytes, form: str, how: dict[str, Any]) -> i
 
 
 def run_cjxl(program: str, image: Bytes) -> int:
-    """By the program of its makers, where Pillow does not write the format."""
+    """The bytes of a JPEG XL file, where the program `cjxl` is installed."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "a.png"), Path(folder, "a.jxl")
         before.write_bytes(encode_png(image))

@@ -82,7 +82,7 @@ class PixelPass:
         return {"candidates": found, "wrote": tell_likelihood(self.task.codec, found, self.classes)}
 
     def add_value(self, spot: dict[str, Any], logs: Tensor, level: int, number: int) -> None:
-        """Of the value with this number, of all in turn, the levels that are likeliest."""
+        """Add one value of a token to its spot, with the levels that are likeliest there."""
         codec = self.task.codec
         channel = number % codec.channels
         best = logs.exp().topk(min(codec.levels, max(2, CANDIDATES // codec.channels)))

@@ -24,7 +24,7 @@ AT_ONCE = 512
 
 
 class Judge(nn.Module):
-    """Convolutions, then `FEATURES` numbers of which the class is read."""
+    """Convolutions, then `FEATURES` numbers from which a linear layer tells the class."""
 
     def __init__(self, shape: Sequence[int], classes: Sequence[str]):
         super().__init__()
@@ -104,7 +104,7 @@ def load_judge(folder: Path, device: torch.device) -> tuple[Judge, float]:
 
 
 def frechet_distance(one: Tensor, other: Tensor) -> float:
-    """Of two clouds of features (N, F), each taken for a normal distribution; 0: the same."""
+    """The distance of two sets of features (N, F), as of normal distributions; 0: the same."""
     means = [cloud.double().mean(0) for cloud in (one, other)]
     spreads = [cloud.double().T.cov() for cloud in (one, other)]
     values, vectors = torch.linalg.eigh(spreads[0])

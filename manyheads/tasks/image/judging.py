@@ -60,7 +60,7 @@ def judge_samples(
 
 
 def find_judge(model: ImageModel) -> tuple[Judge, float]:
-    """The one that the run keeps, or a new one that it keeps from here on."""
+    """The judge that the run keeps; where there is none, train one and keep it."""
     folder = model.task.held_in()
     if (folder / FILE).exists():
         return load_judge(folder, model.device)
@@ -77,7 +77,7 @@ def find_judge(model: ImageModel) -> tuple[Judge, float]:
 
 
 def read_labelled(task: ImageTask) -> Pictures | None:
-    """What the run learned from, with classes: as it keeps it, or from where it was read."""
+    """The images that the run learned from, with classes; None where they are gone."""
     images, codec = task.recipe.data.images, task.codec
     if codec.classes and (task.held_in() / "data" / "train.pixels.npy").exists():
         pixels, numbers = task.read_split("train")
@@ -90,5 +90,5 @@ def read_labelled(task: ImageTask) -> Pictures | None:
 
 
 def round_as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
-    """With the levels that the model draws with."""
+    """Images with the levels that the model draws, so that both can be compared."""
     return task.codec.round_bytes(prepare_pixels(pixels, task.recipe))

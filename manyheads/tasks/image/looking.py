@@ -74,7 +74,7 @@ def look_at_pixel(
     head: int | None = None,
     label: str | None = None,
 ) -> PixelView:
-    """Of all layers and heads, unless one is named; of a model with classes, for this one."""
+    """What a pixel looks at in all layers and heads, or in those named; `label` is the class."""
     codec, (row, column) = model.task.codec, pixel
     if not (0 <= row < codec.rows and 0 <= column < codec.columns):
         raise ValueError(

@@ -84,7 +84,7 @@ def decompress_images(
 
 
 def check_images(levels: Tensor) -> bytes:
-    """A byte for each image, that tells which one is damaged; that one is, the part's sum tells."""
+    """A byte for each image, to find the damaged one; the sum of the part finds the damage."""
     return bytes(zlib.crc32(one.tobytes()) & 255 for one in levels.numpy())
 
 
@@ -107,7 +107,7 @@ class LaneCoding:
         return self.recorder
 
     def condition(self, begin: int, count: int) -> Tensor | None:
-        """Of `count` images from `begin` on, where they have classes."""
+        """What conditions `count` images from `begin` on, where they have classes."""
         codec, classes = self.model.task.codec, None
         if codec.classes:
             labels = self.head["labels"][begin : begin + count]

@@ -76,7 +76,7 @@ class ImageData(Settings):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of small images, and of large ones; 0 for what is not said."""
+        """The sizes of small and of large images; 0 where there is no `upscale`."""
         small, _, large = (self.upscale or "").partition(":")
         return (int(small), int(large)) if small.isdigit() and large.isdigit() else (0, 0)
 

@@ -89,7 +89,7 @@ def look_for_similar(
     head: int | None = None,
     label: str | None = None,
 ) -> SimilarityView:
-    """Of the layer that looks farthest, unless one is named, and of the mean of its heads."""
+    """The far looks of one layer, else of the one that looks farthest; the mean of its heads."""
     codec = model.task.codec
     seen = record_image(model, picture, label)
     layers = choose_numbers("layer", layer, len(seen))

@@ -197,7 +197,7 @@ def describe_unusable(path: Path, image: Any) -> str:
 
 
 def put_on_white(pillow: Any, image: Any) -> Any:
-    """In grey or RGB, on white where it is transparent."""
+    """Convert a picture to grey or RGB; what is transparent becomes white."""
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
         white = pillow.new("RGBA", image.size, "white")
@@ -206,7 +206,7 @@ def put_on_white(pillow: Any, image: Any) -> Any:
 
 
 def fit_size(image: Bytes, size: int | None) -> Bytes:
-    """Scaled and cropped, where it is not of this size already."""
+    """Scale and crop an image that has another size."""
     if size is None or image.shape[:2] == (size, size):
         return image
     pillow, ops = import_pillow()
@@ -216,7 +216,7 @@ def fit_size(image: Bytes, size: int | None) -> Bytes:
 
 
 def to_grey(image: Bytes) -> Bytes:
-    """As bright as an eye sees colours."""
+    """Colours as grey, as bright as an eye sees them."""
     if image.shape[-1] == 1:
         return image
     weighed = image @ np.array([0.299, 0.587, 0.114])
@@ -224,7 +224,7 @@ def to_grey(image: Bytes) -> Bytes:
 
 
 def match_colours(images: Bytes, channels: int) -> Bytes:
-    """(..., C) with as many channels as a model has."""
+    """Images (..., C) with so many channels."""
     if images.shape[-1] == channels:
         return images
     return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)

@@ -148,7 +148,7 @@ class ImageTask(Task):
         return {"loss": -self.log_probs(network, batch).sum()}
 
     def log_probs(self, network: Any, batch: ImageBatch) -> Tensor:
-        """Of each image, (B,)"""
+        """The log-probability of each image, (B,)"""
         ids = self.codec.encode(batch.pixels)
         at, _ = self.codec.on(ids.device)
         tokens = Tokens(self.codec.shift(ids), at, types=batch.classes)
@@ -162,7 +162,7 @@ class ImageTask(Task):
 
     @cached_property
     def compiled_log_probs(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """In a kernel or two: a mixture takes a hundred small ones, and as many again backward."""
+        """Compiled: a mixture takes a hundred small kernels, and as many again backward."""
         return torch.compile(self.likelihood.log_probs, dynamic=False)
 
     def model(self, network: nn.Module, name: str = "") -> ImageModel:
@@ -172,7 +172,7 @@ class ImageTask(Task):
 
     @torch.no_grad()
     def measure_nats(self, network: Any, batches: ImageBatches) -> Tensor:
-        """Of each image of a set, in their order: (N,)"""
+        """The nats of each image, in their order: (N,)"""
         device = next(network.parameters()).device
 
         def lose(rows: Any) -> list[float]:
@@ -254,7 +254,7 @@ def choose_head(recipe: ImageRecipe, colours: bool) -> Head:
 
 
 def prepare_pixels(pixels: Bytes, recipe: ImageRecipe) -> Bytes:
-    """As they are judged: drawn black or white once, where that is left to chance."""
+    """Images as they are scored; of `binarize: sample` each pixel is drawn black or white once."""
     if recipe.data.levels > 2 or recipe.data.binarize == "threshold":
         return pixels
     drawn = np.random.default_rng(recipe.training.seed).random(pixels.shape, np.float32)

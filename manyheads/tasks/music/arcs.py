@@ -28,7 +28,7 @@ COLOURS = ("#111111", "#c2185b", "#00838f", "#6a1b9a", "#827717", "#5d4037", "#0
 
 @dataclass(frozen=True, eq=False)
 class Arcs(Picture):
-    """From the note of the last token to those before it, wider where it looks more.
+    """Arcs from the last note to the notes it looks at, the wider the more it looks.
 
     What lies on tokens that are no notes, as time and rests, has no arc; the legend says how much.
     """
@@ -50,7 +50,7 @@ class Arcs(Picture):
 
     @property
     def arcs(self) -> list[tuple[int, Spot, float]]:
-        """Head, where to, weight: those that say something, the heaviest last."""
+        """Head, the spot it looks at, weight; faint arcs are left out, the heaviest come last."""
         found = []
         for head, row in zip(self.heads, self.weights.tolist(), strict=True):
             met: dict[Spot, float] = {}
@@ -63,11 +63,11 @@ class Arcs(Picture):
 
     @property
     def least(self) -> float:
-        """A weight that says nothing: of many tokens, each has little."""
+        """The least weight of an arc that is drawn: of many tokens, each has little weight."""
         return min(FAINT, 2 / len(self.spots))
 
     def weigh_elsewhere(self, head: int) -> float:
-        """The weight on what is no note."""
+        """How much this head looks at tokens that are no notes."""
         row = self.weights[list(self.heads).index(head)].tolist()
         return sum(w for spot, w in zip(self.spots, row, strict=True) if spot is None)
 
@@ -94,7 +94,7 @@ class Arcs(Picture):
         return figure
 
     def window(self) -> tuple[float, float]:
-        """From the first token to the last, with some air: no arc leaves it."""
+        """The seconds that are shown: from the first token to the last, with some room around."""
         at = [spot[0] for spot in self.spots if spot is not None]
         air = max(0.03 * (at[-1] - at[0]), 0.5)
         start, end = max(0.0, at[0] - air), at[-1] + air

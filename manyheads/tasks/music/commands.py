@@ -41,7 +41,7 @@ from manyheads.tasks.packing import note_payoff
 
 
 def generate(model: Musician, options: ComposeOptions) -> None:
-    """Into files with --out, else event by event onto the screen."""
+    """Write music into files with --out; without it print events as they come."""
     if options.voice_leading != MusicDecoding.voice_leading and model.task.codec.kind != "chorales":
         raise ValueError(f"--voice-leading is for models of chorales, {model.name} is none")
     if options.soundfont is not None:
@@ -83,7 +83,7 @@ def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece
 
 
 def count_tokens(tokens: Sequence[int]) -> Iterator[int]:
-    """A melody of minutes takes as long to harmonize: a terminal shows how far it is."""
+    """Show in a terminal how many tokens are done: a long melody takes minutes."""
     return count_items(tokens, len(tokens), "tokens")
 
 
@@ -98,7 +98,7 @@ def stream_events(model: Musician, options: ComposeOptions) -> None:
 
 
 def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
-    """With spaces between; a line for each step of all voices, or until time passes."""
+    """Events with spaces between; a new line after each step, or where time passes."""
     fresh = True  # whether a line begins here
     for number, label in enumerate(said, start=1):
         before = "" if fresh else " "
@@ -109,7 +109,7 @@ def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
 
 
 def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
-    """The file, and beside it how it sounds and looks; a line to tell of it."""
+    """Save the MIDI file and, beside it, sound and picture; give a line to print."""
     save_midi(piece, path)
     if not piece.notes:
         return f"{path}: no notes"
@@ -125,7 +125,7 @@ def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
 
 
 def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
-    """How likely the model finds this music, and what it is like beside what the model writes."""
+    """Print how likely the model finds this music, and compare it with what the model writes."""
     pieces = read_music(options.music, options.split)
     shown = partial(count_items, total=len(pieces), what="pieces", done="read")
     report = evaluate_music(model, pieces, options.count, options.seconds, shown)
@@ -133,7 +133,7 @@ def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
 
 
 def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
-    """All pieces of these files, each with where it stands; what cannot be read is told of."""
+    """All pieces of these files, each with its place; files that cannot be read are named."""
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):
@@ -195,7 +195,7 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
 
 
 def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:
-    """By their files where those differ, else by their numbers."""
+    """Names of the files to write: those that were read where all differ, else numbers."""
     stems = [Path(where).stem for where, _ in pieces]
     if len({*stems}) < len(stems) or not all(Path(where).is_file() for where, _ in pieces):
         stems = [f"{number:03d}" for number in range(1, len(pieces) + 1)]

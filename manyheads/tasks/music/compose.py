@@ -46,7 +46,7 @@ SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some 
 
 
 class Composed(NamedTuple):
-    """What was written after a beginning, and all of it to be heard."""
+    """What was written after a beginning, as numbers and as a piece."""
 
     piece: Piece  # the beginning too
     ids: list[int]  # what is new, without the sign that ends it
@@ -131,7 +131,7 @@ def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecod
 
 
 def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None = None) -> Bounds:
-    """The longest is exact where each token takes its time, else what nothing should reach."""
+    """How many tokens are written at most: exact for chorales, elsewhere far more than needed."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
             f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
@@ -183,13 +183,13 @@ def play_on(
 def append_marks(
     marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
 ) -> tuple[Any, ...]:
-    """Tempos or meters, and after them those that others have from some moment on."""
+    """Tempos or meters, followed by the `others` from `since` seconds on, each moved `later`."""
     new = [m._replace(start=m.start + later) for m in others if m.start >= since]
     return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
 
 
 def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
-    """With more notes; one that is struck before its pitch has ended waits until it has."""
+    """Add notes; one that begins while its pitch still sounds waits until that has ended."""
     ends: dict[tuple[int, int], float] = {}
     for note in piece.notes:
         key = (note.voice, note.pitch)
@@ -211,7 +211,7 @@ def harmonize(
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
     track: str | None = None,
 ) -> Piece:
-    """The other three voices to one that is given: alone, or among others of which it is taken."""
+    """Write the other three voices to one: the given piece, or one voice or track of it."""
     codec = author.codec
     if not isinstance(codec, Chorales):
         raise ValueError(

@@ -38,7 +38,7 @@ class MusicCorpus:
 
     @property
     def tokens(self) -> int:
-        """Of an epoch, the signs that end the pieces among them."""
+        """Tokens of an epoch, counting the one that ends each piece."""
         return sum(map(len, self.train)) + len(self.train)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
 def read_all(
     paths: Sequence[Path], codec: MusicCodec, notes: list[str], splits: Sequence[str]
 ) -> list[Ids]:
-    """All pieces of these paths as numbers; of an .npz one split, or its only one."""
+    """All pieces of these paths as numbers; from an .npz one of these splits, or its only one."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -95,7 +95,7 @@ def read_all(
 
 
 def read_held_out(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
-    """What the files themselves say is to validate on."""
+    """The pieces that .npz files keep for validation."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -129,7 +129,7 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 
 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
-    """Without the silence that a recording begins with; where bars are counted it stays."""
+    """A piece as numbers; a performance loses its first silence, which counts where bars do."""
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
     return to_numbers(codec.encode(heard))
 
@@ -160,7 +160,7 @@ def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], 
 
 
 def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: Path) -> None:
-    """The codec, the pieces as numbers, in all versions that are learned from, and a report."""
+    """Write the codec, all versions of the pieces as numbers, and a report."""
     shards = folder / "data"
     shards.mkdir(exist_ok=True)
     save_codec(codec, folder / CODEC)
@@ -184,7 +184,7 @@ def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: P
 def make_versions(
     gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
 ) -> Iterator[Sequence[int]]:
-    """Each piece between its signs, once for each factor that time is stretched by."""
+    """Each piece with its start and end, once for each factor that stretches its time."""
     special = codec.special_tokens
     for ids in gathered:
         for factor in factors:

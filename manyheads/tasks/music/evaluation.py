@@ -52,7 +52,7 @@ def evaluate_music(
 
 
 def music_table(told: Mapping[str, Any]) -> str:
-    """With what the music is like."""
+    """The report as text, with the statistics of the music."""
     held = told["statistics"]
     columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
     lines = [

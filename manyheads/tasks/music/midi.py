@@ -49,7 +49,7 @@ class MidiReport:
 
 
 def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iterator[Found]:
-    """The music of every file that can be read, one at a time, the report filled as they pass.
+    """The music of every file that can be read, one at a time; the report grows as they come.
 
     A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
     broken one is left out; that all are is refused.
@@ -85,7 +85,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def is_midi(path: Path) -> bool:
-    """By its name, and not hidden, nor what a Mac puts into a .zip beside each file."""
+    """Whether it is named as a MIDI file, and is not hidden nor added to a .zip by a Mac."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
     return path.suffix.lower() in MIDI and not hidden
 

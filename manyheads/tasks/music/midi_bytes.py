@@ -79,7 +79,7 @@ class Track:
 
 
 def read_midi(data: bytes) -> Piece:
-    """The notes of a MIDI file, those that the pedal holds as long as it holds them.
+    """The notes of a MIDI file; the pedal makes them longer.
 
     Each channel of each track is a voice. Drums are left out.
     """
@@ -257,7 +257,7 @@ def pedal_spans(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int
 
 
 class Clock:
-    """When each tick of a file is."""
+    """Ticks of a file to seconds."""
 
     def __init__(self, ticks: int, tempos: list[tuple[int, int]]):
         found = {0: MICROSECONDS} | dict(sorted(tempos))

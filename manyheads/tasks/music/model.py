@@ -95,7 +95,7 @@ class Musician(DraftedModel):
 
     @property
     def stride(self) -> int:
-        """By how many tokens a window moves that scores: half the context, in whole beats."""
+        """How many tokens the window of `score` moves: half the context, in whole beats."""
         beat = self.task.codec.beat
         return max(beat, self.task.context // 2 // beat * beat)
 
@@ -148,7 +148,7 @@ class Musician(DraftedModel):
     def score(
         self, pieces: Piece | Sequence[Piece], stride: int = 0
     ) -> PieceLikelihood | list[PieceLikelihood]:
-        """How likely a piece is; past the context, each token sees the half of it before at least.
+        """How likely a piece is; in long ones each token sees at least half a context before it.
 
         A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
         """
@@ -240,7 +240,7 @@ def format_moment(spot: tuple[float, int] | None) -> str:
 
 
 def find_query(where: list[tuple[float, int] | None], at: float | None) -> int:
-    """The token of the note that was asked for."""
+    """The token of the first note at `at` seconds or later; without it, of the last note."""
     sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
     if not sounding:
         raise ValueError("a piece to look at has notes, this one has none")

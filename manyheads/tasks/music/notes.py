@@ -79,7 +79,7 @@ class Piece:
 
     @property
     def seconds(self) -> float:
-        """Until the last note has ended."""
+        """When the last note ends."""
         return max((note.end for note in self.notes), default=0.0)
 
 
@@ -121,14 +121,14 @@ def seconds_at(piece: Piece, counted: Sequence[float] | NDArray[np.float64]) -> 
 
 
 def tempo_map(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each tempo where it starts, its quarter notes a second, and those that passed before."""
+    """For each tempo: its start, its quarter notes a second, and how many came before it."""
     starts = np.array([tempo.start for tempo in piece.tempos])
     rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
     return starts, rates, np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 
 
 def separate_notes(notes: Iterable[Note]) -> list[Note]:
-    """As one key can play them: a pitch struck again in the same voice ends there.
+    """Notes as one key can play them: where a pitch begins again in a voice, it ends first.
 
     Of two that begin together the longer length and the greater velocity stay.
     """
@@ -167,12 +167,12 @@ def drop_first_silence(piece: Piece) -> Piece:
 
 
 def cut_piece(piece: Piece, seconds: float) -> Piece:
-    """What begins before then."""
+    """The notes that begin before so many seconds."""
     return replace(piece, notes=tuple(note for note in piece.notes if note.start < seconds))
 
 
 def marks_from(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
-    """What holds at some moment and what follows, counted from that moment."""
+    """The mark that holds at this moment and all later ones, with times counted from it."""
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
     after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]
     return (*before[-1:], *after)

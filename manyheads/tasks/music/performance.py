@@ -44,7 +44,7 @@ class Performance(MusicCodec):
 
     @property
     def velocity(self) -> int:
-        """The number of the least velocity."""
+        """The first number that is a velocity."""
         return SHIFT + self.shifts
 
     @property
@@ -113,7 +113,7 @@ class Performance(MusicCodec):
         return Piece(tuple(notes))
 
     def decode_velocity(self, number: int) -> int:
-        """The middle of those that share a number."""
+        """The middle of the velocities that share this number."""
         low, after = (-(-n * 127 // self.velocities) for n in (number, number + 1))
         return 1 + (low + after - 1) // 2
 
@@ -132,7 +132,7 @@ class Performance(MusicCodec):
     # ---- the same music, otherwise -----------------------------------------------------------
 
     def stretch(self, ids: Sequence[int], factor: float) -> list[int]:
-        """The same, `factor` times as long; what took time takes a step at least."""
+        """The same music, `factor` times as long; each wait has at least one step."""
         if not 0 < factor < float("inf"):
             raise ValueError(f"time is stretched by a factor over 0, got {factor}")
         found: list[int] = []

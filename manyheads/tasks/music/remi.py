@@ -70,7 +70,7 @@ class Remi(MusicCodec):
 
     @staticmethod
     def of(held: dict[str, Any]) -> Remi:
-        """What `describe` gave; nothing is one as it is built."""
+        """A codec from what `describe` gave; from nothing, a new one."""
         if not held:
             return Remi()
         if "tokenization" not in held.get("tokenizer", {}):

@@ -111,7 +111,7 @@ def add_legend(axis: Any, handles: Sequence[Any], columns: int) -> None:
 
 
 def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
-    """Which part of its row a note has, and of how many: voices in unison share one."""
+    """For each note its part of the row and the number of parts: voices in unison share a row."""
     pitches: dict[int, list[Note]] = defaultdict(list)
     for note in notes:
         pitches[note.pitch].append(note)
@@ -123,7 +123,7 @@ def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
 
 
 def box(note: Note, lane: tuple[int, int]) -> list[tuple[float, float]]:
-    """The lower part of the row is that of the last voice."""
+    """The corners of a note in its part of the row; the last voice has the lowest part."""
     part, parts = lane
     low = note.pitch - 0.45 + 0.9 * part / parts
     high = low + 0.9 / parts

@@ -72,7 +72,7 @@ class MusicEncoding:
 
     @property
     def voices(self) -> int:
-        """That take turns."""
+        """How many voices take turns."""
         return len(VOICES) if self.kind == "chorales" else 1
 
 
@@ -211,7 +211,7 @@ class MusicRecipe(ContinuationRecipe):
 
     @classmethod
     def presets_for(cls, data: Any) -> Mapping[str, Preset]:
-        """Of what the files hold."""
+        """Presets for chorales or for performances, as the files hold."""
         kind: Encoding = "chorales" if is_grids(data.music[0]) else "performance"
         presets = CHORALES if kind == "chorales" else PRESETS
         return {name: one._replace(codec=MusicEncoding(kind)) for name, one in presets.items()}

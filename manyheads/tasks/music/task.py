@@ -83,7 +83,7 @@ class MusicTask(ContinuationTask):
         """
 
         def lose(batch: Batch) -> tuple[float, float, int, int]:
-            """Of all tokens and of notes alone, and how many of each there are."""
+            """The loss of all tokens, that of notes alone, and how many of each there are."""
             scores, wanted = network(batch.tokens).float(), batch.wanted.flatten()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted, reduction="none")
             known = wanted != NOTHING
@@ -107,7 +107,7 @@ class MusicTask(ContinuationTask):
         return self.world.map(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
     def write_on(self, network: Any, ids: list[int], number: int) -> list[int]:
-        """What may follow, within the context; each piece has a chance of its own."""
+        """A continuation within the context; `number` seeds its chance."""
         codec = self.codec
         longest = min(FOLLOWING, self.context - len(ids))
         bounds = Bounds(codec.special_tokens.eos, longest=longest, never=codec.special_tokens.never)
@@ -117,7 +117,7 @@ class MusicTask(ContinuationTask):
 
 
 def codec_for(recipe: MusicRecipe) -> MusicCodec:
-    """That of the run it starts from, else a new one."""
+    """The codec of the run that it starts from, else a new one."""
     if recipe.start_from is None:
         return new_codec(recipe.codec.kind)
     codec = load_codec(recipe.start_from / CODEC)

@@ -16,12 +16,12 @@ from manyheads.tasks.music.settings import VOICES
 
 
 def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
-    """Of a chorale's grid."""
+    """How long a sixteenth of a chorale lasts."""
     return 60 / quarters_per_minute / STEPS_PER_QUARTER
 
 
 def count_steps(seconds: float, after: Piece | None) -> float:
-    """Of a grid, in so many seconds after a piece and in its time."""
+    """How many sixteenths fit into so many seconds after a piece, at its tempo."""
     if after is None:
         return seconds / step_seconds()
     begin, end = to_quarters(after, [after.seconds, after.seconds + seconds])
@@ -60,7 +60,7 @@ def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int
 
 
 def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
-    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
+    """The same for codecs that count bars: at each bar all is rendered, as tempos may change."""
     written: list[list[int]] = [[] for _ in range(rows)]
     before = codec.render(begin).seconds
 
@@ -77,7 +77,7 @@ def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: i
 def tell_seconds(
     over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
 ) -> Over | None:
-    """The same, telling of each token how many seconds it takes."""
+    """The same, but `told` is called with the seconds of each token."""
     if told is None or each is None:
         return over
 

@@ -48,7 +48,7 @@ class Augmentation:
 
     @property
     def shifts(self) -> range:
-        """All that occur."""
+        """All semitones by which any piece may be moved."""
         return range(int(self.lowest.min(initial=0)), int(self.highest.max(initial=0)) + 1)
 
 
@@ -95,7 +95,7 @@ class MusicWindows(Windows):
         return [batches[i] for i in random.permutation(len(batches))]
 
     def crop(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
-        """As if only the chosen documents were in the shard."""
+        """Batches of the chosen documents alone."""
         lengths = self.documents.lengths[chosen]
         ends = lengths.cumsum()
         begins, counts = cut_pieces(ends, self.context, offsets)
