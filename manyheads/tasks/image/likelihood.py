@@ -23,7 +23,7 @@ class Likelihood(Protocol):
         """Outputs (..., O) and values (..., P) -> their log-probabilities (...)"""
 
     def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
-        """Log-probabilities of the levels of the next value (..., L), given those before (..., p)"""
+        """Log-probabilities of the next value's levels (..., L), after those before it (..., p)"""
 
     def first_outputs(self) -> Tensor:
         """What a head says before it has learned anything, (O,)"""

@@ -180,7 +180,7 @@ class Musician(DraftedModel):
         codec, context = self.task.codec, self.task.context
         ids = [*codec.special_tokens.bos, *encode_piece(piece, codec).tolist()]
         where = find_spots(codec, ids, piece)
-        query = find_query(where, at)
+        query, moment = find_query(where, at)
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
         read = torch.tensor([ids[begin : query + 1]], device=self.device)
@@ -193,7 +193,7 @@ class Musician(DraftedModel):
             where[begin : query + 1],
             weights[heads],
             heads,
-            f"layer {layer} at {codec.pieces(ids)[query]}, {format_moment(where[query])}",
+            f"layer {layer} at {codec.pieces(ids)[query]}, {moment:.2f} s",
         )
 
     @torch.no_grad()
@@ -235,18 +235,14 @@ class Musician(DraftedModel):
         )
 
 
-def format_moment(spot: tuple[float, int] | None) -> str:
-    return "" if spot is None else f"{spot[0]:.2f} s"
-
-
-def find_query(where: list[tuple[float, int] | None], at: float | None) -> int:
-    """The token of the first note at `at` seconds or later; without it, of the last note."""
+def find_query(where: list[tuple[float, int] | None], at: float | None) -> tuple[int, float]:
+    """The first note at `at` seconds or later, else the last one: its token, and its moment."""
     sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
     if not sounding:
         raise ValueError("a piece to look at has notes, this one has none")
     if at is None:
-        return sounding[-1][0]
-    found = next((i for i, moment in sounding if moment >= at - 1e-6), None)
+        return sounding[-1]
+    found = next((one for one in sounding if one[1] >= at - 1e-6), None)
     if found is None:
         raise ValueError(
             f"the last note of this piece is at {sounding[-1][1]:.2f} seconds, "
