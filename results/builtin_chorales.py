@@ -20,7 +20,7 @@ from builtin import packed
 from manyheads.catalog import BUILT_IN
 from manyheads.models import load
 from manyheads.tasks.music.chorales import piece_of, read_grids
-from manyheads.tasks.music.evaluation import of_music
+from manyheads.tasks.music.evaluation import evaluate_music
 from manyheads.training.files import write_text
 
 NAME, SECONDS = "chorales", 60.0
@@ -64,7 +64,7 @@ def main() -> None:
     model = load(folder, "cpu")
     held = read_grids(asked.music)
     told = {
-        split: of_music(
+        split: evaluate_music(
             model, [(f"{split} {i}", piece_of(one)) for i, one in enumerate(held[split])]
         )
         for split in ("valid", "test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from manyheads.tasks.music.chorales import Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.midi import save_midi
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.music.notes import Note, Piece, Tempo
 from manyheads.tasks.music.performance import Performance
 from manyheads.tasks.music.settings import MusicData, MusicEncoding, MusicRecipe
 from manyheads.tasks.music.task import MusicTask
@@ -36,6 +37,19 @@ SETTINGS = [
     "training.log_every=2",
 ]
 SMALL: dict[str, Any] = {"width": 16, "depth": 2, "heads": 2, "ffn_width": 32, "dropout": 0.0}
+
+
+def transpose(piece: Piece, semitones: int) -> Piece:
+    """The same, higher or lower."""
+    return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
+
+
+def stretch(piece: Piece, factor: float) -> Piece:
+    """The same, `factor` times as long."""
+    notes = (n._replace(start=n.start * factor, end=n.end * factor) for n in piece.notes)
+    tempos = (Tempo(t.start * factor, t.quarters_per_minute / factor) for t in piece.tempos)
+    meters = (m._replace(start=m.start * factor) for m in piece.meters)
+    return replace(piece, notes=tuple(notes), tempos=tuple(tempos), meters=tuple(meters))
 
 
 def chorale(steps: int = 24, seed: int = 0) -> Piece:

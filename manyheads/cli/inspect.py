@@ -8,10 +8,9 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from manyheads.cli.live import load_live, serve_live
+from manyheads.cli.live import serve_live
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
-from manyheads.inspect.server import LiveModel
 from manyheads.models import load
 from manyheads.tasks.verbs import InspectOptions
 
@@ -23,8 +22,7 @@ def inspect_text(model: Any, options: InspectOptions) -> None:
         make_page(model, options).save(options.out)
         print(f"page: {options.out}")
         return
-    own = LiveModel(str(model.name), partial(inspect_live, model, options), text=options.text or "")
-    serve_live([own, *load_live(options.also, str(model.device))], options.port)
+    serve_live(model, partial(inspect_live, model, options), options, options.text or "")
 
 
 def inspect_live(

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from typing import Any
 
-from manyheads.inspect.server import LiveModel, PageServer
+from manyheads.inspect.server import Inspect, LiveModel, PageServer
 from manyheads.models import load
+from manyheads.tasks.verbs import PageOptions
 
 
-def load_live(names: Iterable[str], device: str) -> list[LiveModel]:
-    """Models beside the one that was named, each as it asks by itself."""
-    models = [load(name, device) for name in names]
-    return [LiveModel(str(one.name), one.inspect_live, one.asks) for one in models]
-
-
-def serve_live(models: Sequence[LiveModel], port: int | None) -> None:
+def serve_live(model: Any, shown: Inspect, options: PageOptions, text: str = "") -> None:
+    """A model, each answer `shown` as that function does; beside it others that were named, each as
+    it answers by itself.
+    """
+    models = [LiveModel(str(model.name), shown, model.asks, text)]
+    for other in (load(name, str(model.device)) for name in options.also):
+        models.append(LiveModel(str(other.name), other.inspect_live, other.asks))
     try:
-        made = PageServer(models, port or 0)
+        made = PageServer(models, options.port or 0)
     except OSError as error:
         raise ValueError(
-            f"port {port} cannot be had ({error.strerror}); another --port, or none, would do"
+            f"port {options.port} cannot be had ({error.strerror}); another --port, or none, "
+            "would do"
         ) from None
     with made as server:
         print(

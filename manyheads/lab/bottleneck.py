@@ -9,9 +9,8 @@ B batch, T tokens, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,24 +20,14 @@ from manyheads.attention.places import line
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.lab.training import Batch, fit, make_batches, random_words
 from manyheads.metrics.bleu import bleu
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import RecurrentConfig
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import EncoderDecoder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LAST, MEAN, ATTENTION = "last state alone", "mean of all states", "attention"
 KINDS = (LAST, MEAN, ATTENTION)
@@ -74,7 +63,7 @@ class Bottleneck(Experiment):
         "steps": 5,
         "sentences": 4,
     }
-    limits: ClassVar[str] = (
+    limits = (
         "A made-up language without ambiguity, and networks of one size: how long a sentence a "
         "wider state holds is not shown."
     )
@@ -114,22 +103,20 @@ class Bottleneck(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "the decoder sees": kind,
                 **{
-                    f"BLEU, {length} words": format_spread(pick_values(seeds, kind, "bleu", i), 1)
+                    f"BLEU, {length} words": seeds.spread(kind, "bleu", i, digits=1)
                     for i, length in enumerate(self.lengths)
                 },
             }
             for kind in KINDS
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        short, long = (
-            {kind: mean_of_seeds(seeds, kind, "bleu", at) for kind in KINDS} for at in (0, -1)
-        )
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        short, long = ({kind: seeds.mean(kind, "bleu", at) for kind in KINDS} for at in (0, -1))
         first, last = self.lengths[0], self.lengths[-1]
         return [
             Claim(
@@ -141,15 +128,14 @@ class Bottleneck(Experiment):
             )
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("a", (7, 4.2))
+    panels = Panels("a", (7, 4.2), legend="a", columns=3)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         axis = axes["a"]
         for number, kind in enumerate(KINDS):
-            draw_curve(axis, self.lengths, pick_values(seeds, kind, "bleu"), kind, number)
+            draw_curve(axis, self.lengths, seeds.values(kind, "bleu"), kind, number)
         label_axes(axis, "what the decoder sees of the source", "words of a sentence", "BLEU")
         axis.set_ylim(0, 102)
-        add_legend_below(figure, axis, 3)
-        return figure
 
 
 def translate(source: Tensor, words: int) -> Tensor:

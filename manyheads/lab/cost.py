@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +23,10 @@ from manyheads.attention.kernels import plan
 from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Pairs, line
-from manyheads.lab.experiment import Claim, Experiment, Numbers, pick_values
-from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.modules.convolutional import Gated
 from manyheads.modules.recurrent import cells_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Layer = Callable[[Tensor], Tensor]  # (1, n, d) -> (1, n, d)
 ATTENTION, FUSED = "attention, as written", "attention, fused"
@@ -48,7 +45,7 @@ class Cost(Experiment):
     rounds: int = 5
 
     quick: ClassVar[dict[str, Any]] = {"width": 16, "lengths": (16, 64), "rounds": 1}
-    limits: ClassVar[str] = (
+    limits = (
         "Times are of this machine and its CPU kernels; a GPU, where n tokens are computed at once "
         "and a recurrent layer still takes n steps, crosses elsewhere."
     )
@@ -83,15 +80,20 @@ class Cost(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         shown = [*range(0, len(self.lengths), 3)]
         return [
             {
                 "layer": name,
-                **{f"ms, n = {self.lengths[i]}": f"{self.best(seeds, name)[i]:.2f}" for i in shown},
+                **{
+                    f"ms, n = {self.lengths[i]}": f"{self.best_times(seeds, name)[i]:.2f}"
+                    for i in shown
+                },
                 f"MiB kept, n = {self.lengths[-1]}": f"{seeds[0][name]['mib'][-1]:.1f}",
                 **{
-                    f"{one} is slower": self.crossing(seeds, one, name) if name in TABLE else ""
+                    f"{one} is slower": self.find_crossing(seeds, one, name)
+                    if name in TABLE
+                    else ""
                     for one in (ATTENTION, FUSED)
                 },
                 "by the lecture's table": f"from n = {TABLE[name] * self.width}"
@@ -101,13 +103,13 @@ class Cost(Experiment):
             for name in LAYERS
         ]
 
-    def best(self, seeds: Sequence[Numbers], name: str) -> list[float]:
+    def best_times(self, seeds: Seeds, name: str) -> list[float]:
         """Milliseconds at each length, the best of all seeds."""
-        return [min(each) for each in zip(*pick_values(seeds, name, "ms"), strict=True)]
+        return [min(each) for each in zip(*seeds.values(name, "ms"), strict=True)]
 
-    def crossing(self, seeds: Sequence[Numbers], one: str, other: str) -> str:
+    def find_crossing(self, seeds: Seeds, one: str, other: str) -> str:
         """The length from which the first is slower for good, between those measured."""
-        both = zip(self.best(seeds, one), self.best(seeds, other), strict=True)
+        both = zip(self.best_times(seeds, one), self.best_times(seeds, other), strict=True)
         ratios = [math.log(ours / theirs) for ours, theirs in both]
         if ratios[-1] <= 0:
             return "at no length"
@@ -118,11 +120,11 @@ class Cost(Experiment):
         low, high = self.lengths[last], self.lengths[last + 1]
         return f"from n = {low * (high / low) ** share:.0f}"
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        times = {name: self.best(seeds, name) for name in LAYERS}
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        times = {name: self.best_times(seeds, name) for name in LAYERS}
         kept = {name: seeds[0][name]["mib"] for name in LAYERS}
         doubled = {name: each[-1] / each[-2] for name, each in times.items()}
-        found = {name: self.crossing(seeds, ATTENTION, name) for name in TABLE}
+        found = {name: self.find_crossing(seeds, ATTENTION, name) for name in TABLE}
         return [
             Claim(
                 f"attention as written is slower than the recurrent layer {found[RECURRENT]}; the "
@@ -149,22 +151,21 @@ class Cost(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("ab", (10.5, 4.4))
+    panels = Panels("ab", (10.5, 4.4), legend="a", columns=5)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         panels = (
             ("ms", "time, forward and backward", "ms"),
             ("mib", "kept for the way back", "MiB"),
         )
         for axis, (key, title, unit) in zip(axes.values(), panels, strict=True):
             for number, name in enumerate(LAYERS):
-                draw_curve(axis, self.lengths, pick_values(seeds, name, key), name, number)
+                draw_curve(axis, self.lengths, seeds.values(name, key), name, number)
             axis.axvline(self.width, color="#777777", linestyle=":", label="length = width")
             label_axes(axis, title, "tokens n", unit)
             axis.set_xscale("log", base=2)
             axis.set_xticks(self.lengths, [*map(str, self.lengths)])
             axis.set_yscale("log")
-        add_legend_below(figure, axes["a"], 5)
-        return figure
 
 
 def best_time(layer: Layer, x: Tensor, rounds: int) -> float:

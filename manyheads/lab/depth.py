@@ -12,28 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
-from manyheads.lab.training import earlier_loss, fit, make_batches, mean_of_last, random_words
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, label_axes
+from manyheads.lab.training import earlier_loss, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.layers import Sublayer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Arrangement(NamedTuple):
@@ -51,7 +41,6 @@ ARRANGEMENTS = {
     "no residuals, post-norm": Arrangement(False, "post"),
     "no residuals, no norm": Arrangement(False, "none"),
 }
-DISTANCES = (1,)  # the word before is to be said
 
 
 @dataclass(frozen=True)
@@ -69,7 +58,7 @@ class Depth(Experiment):
     learning_rate: float = 3e-3
 
     quick: ClassVar[dict[str, Any]] = {"depths": (2, 4), "trained": (2, 4), "steps": 3, "batch": 4}
-    limits: ClassVar[str] = (
+    limits = (
         "Few steps at one learning rate: that a stack which has not learned here never would is "
         "not shown."
     )
@@ -78,19 +67,14 @@ class Depth(Experiment):
         return {name: self.measure_stack(name, seed) for name in ARRANGEMENTS}
 
     def measure_stack(self, name: str, seed: int) -> Numbers:
-        *learned, tested = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps + 1,
-            seed,
-        )
+        shape = (self.batch, self.length)
+        *learned, tested = word_batches(shape, self.words, self.steps + 1, seed)
         gradients = [
             layer_gradients(self.build(name, depth, seed), tested) for depth in self.depths
         ]
         losses = [
-            fit(
-                self.build(name, depth, seed), word_loss, learned, self.learning_rate, warmup_part=5
-            )
-            for depth in self.trained
+            fit(each, earlier_loss, learned, self.learning_rate, warmup_part=5)
+            for each in (self.build(name, depth, seed) for depth in self.trained)
         ]
         return {
             "gradient": [each[0] for each in gradients],
@@ -118,27 +102,27 @@ class Depth(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "stack": name,
                 **{
                     f"gradient, {self.depths[at]} layers": format_power(
-                        pick_values(seeds, name, "gradient", at)
+                        seeds.values(name, "gradient", at)
                     )
                     for at in (0, -1)
                 },
                 **{
-                    f"loss, {depth} layers": format_spread(pick_values(seeds, name, "loss", i))
+                    f"loss, {depth} layers": seeds.spread(name, "loss", i)
                     for i, depth in enumerate(self.trained)
                 },
             }
             for name in ARRANGEMENTS
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+    def claims(self, seeds: Seeds) -> list[Claim]:
         few, many, loss = (
-            {name: mean_of_seeds(seeds, name, key, at) for name in ARRANGEMENTS}
+            {name: seeds.mean(name, key, at) for name in ARRANGEMENTS}
             for key, at in (("gradient", 0), ("gradient", -1), ("loss", -1))
         )
         pre, post, _, *without, bare = ARRANGEMENTS
@@ -164,31 +148,26 @@ class Depth(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("abc", (12.5, 4.4))
+    panels = Panels("abc", (12.5, 4.4), legend="c", columns=4)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         gradients, layers, losses = axes.values()
         for number, name in enumerate(ARRANGEMENTS):
-            draw_curve(gradients, self.depths, pick_values(seeds, name, "gradient"), name, number)
+            draw_curve(gradients, self.depths, seeds.values(name, "gradient"), name, number)
             numbers = range(1, self.depths[-1] + 1)
-            draw_curve(layers, numbers, pick_values(seeds, name, "by layer"), name, number)
-            draw_curve(losses, self.trained, pick_values(seeds, name, "loss"), name, number)
+            draw_curve(layers, numbers, seeds.values(name, "by layer"), name, number)
+            draw_curve(losses, self.trained, seeds.values(name, "loss"), name, number)
         label_axes(gradients, "gradient of the first layer, start", "layers of the stack", "norm")
         label_axes(layers, f"gradients in {self.depths[-1]} layers, start", "layer", "norm")
         label_axes(losses, f"after {self.steps} steps", "layers of the stack", "loss, nats a word")
         for axis in (gradients, layers):
             axis.set_yscale("log")
         losses.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
-        add_legend_below(figure, losses, 4)
-        return figure
-
-
-def word_loss(network: EncoderHead, words: Tensor) -> Tensor:
-    return earlier_loss(network(words), words, DISTANCES)
 
 
 def layer_gradients(network: EncoderHead, words: Tensor) -> list[float]:
     """The norm of the gradient of each layer's matrices."""
-    word_loss(network, words).backward()
+    earlier_loss(network, words).backward()
     return [
         float(
             torch.stack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,14 +13,24 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#7
 MARKERS = "osD^vPX"
 
 
+class Panels(NamedTuple):
+    """What a figure consists of."""
+
+    letters: str  # as `make_figure` reads them
+    size: tuple[float, float]  # inches
+    legend: str  # the panel whose curves are named below the figure
+    columns: int  # of the legend
+    widths: Sequence[float] | None = None  # of the panels, beside each other; None: alike
+
+
 def make_figure(
-    panels: str, size: tuple[float, float], **layout: Any
+    panels: str, size: tuple[float, float], widths: Sequence[float] | None = None
 ) -> tuple[Figure, dict[str, Any]]:
     """A figure and its panels by their letters: "abcd;ppqq" has four above and two wide ones."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplot_mosaic(panels, empty_sentinel=" ", **layout)
+    axes = figure.subplot_mosaic(panels, width_ratios=widths)
     for axis in axes.values():
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes

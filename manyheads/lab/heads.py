@@ -10,37 +10,20 @@ B batch, T tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.attention.kernels import KERNELS
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
-from manyheads.lab.training import (
-    earlier_loss,
-    earlier_right,
-    fit,
-    make_batches,
-    mean_of_last,
-    random_words,
-)
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
+from manyheads.lab.training import earlier_loss, earlier_right, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,7 @@ class Heads(Experiment):
     learning_rate: float = 3e-3
 
     quick: ClassVar[dict[str, Any]] = {"width": 16, "batch": 4, "steps": 5, "length": 8}
-    limits: ClassVar[str] = (
+    limits = (
         "The task was made so that one mean is not enough; how many heads a language needs is not "
         "shown, nor what several layers make up for."
     )
@@ -66,22 +49,14 @@ class Heads(Experiment):
         return {str(count): self.measure_heads(count, seed) for count in self.heads}
 
     def measure_heads(self, count: int, seed: int) -> Numbers:
-        *learned, tested = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps + 1,
-            seed,
-        )
+        shape = (self.batch, self.length)
+        *learned, tested = word_batches(shape, self.words, self.steps + 1, seed)
         torch.manual_seed(seed)
         network = self.build(count)
         distances = range(1, self.lookups + 1)
-        losses = fit(
-            network,
-            lambda net, ids: earlier_loss(net(ids), ids, distances),
-            learned,
-            self.learning_rate,
-        )
-        with torch.no_grad():
-            right = earlier_right(network(tested), tested, distances).float()
+        loss = partial(earlier_loss, distances=distances)
+        losses = fit(network, loss, learned, self.learning_rate)
+        right = earlier_right(network, tested, distances)
         return {
             "operations": count_operations(network, tested),
             "loss": mean_of_last(losses),
@@ -105,21 +80,19 @@ class Heads(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "heads": name,
                 "operations": f"{seeds[0][name]['operations'] / 1e6:.1f} M",
-                "loss of a word": format_spread(pick_values(seeds, name, "loss")),
-                f"right (chance {1 / self.words:.2f})": format_spread(
-                    pick_values(seeds, name, "accuracy")
-                ),
+                "loss of a word": seeds.spread(name, "loss"),
+                f"right (chance {1 / self.words:.2f})": seeds.spread(name, "accuracy"),
             }
             for name in seeds[0]
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        right = {name: mean_of_seeds(seeds, name, "accuracy") for name in seeds[0]}
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        right = {name: seeds.mean(name, "accuracy") for name in seeds[0]}
         operations = {one["operations"] for one in seeds[0].values()}
         first, enough = str(self.heads[0]), str(self.lookups)
         told = ", ".join(f"{name}: {value:.0%}" for name, value in right.items())
@@ -136,15 +109,16 @@ class Heads(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("llrr;abcd", (11.5, 6.4))
+    panels = Panels("llrr;abcd", (11.5, 6.4), legend="l", columns=5)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         curves, bars = axes["l"], axes["r"]
         steps = range(0, self.steps, max(1, self.steps // 50))
         for number, name in enumerate(seeds[0]):
             told = f"{name} head{'s' if name != '1' else ''}"
-            draw_curve(curves, steps, pick_values(seeds, name, "losses"), told, number)
+            draw_curve(curves, steps, seeds.values(name, "losses"), told, number)
             far = range(1, self.lookups + 1)
-            draw_curve(bars, far, pick_values(seeds, name, "by distance"), told, number)
+            draw_curve(bars, far, seeds.values(name, "by distance"), told, number)
         curves.axhline(math.log(self.words), color="#777777", linestyle=":", label="chance")
         label_axes(curves, "loss", "training step", "nats a word")
         label_axes(bars, "words said right", "places before", "share right")
@@ -152,8 +126,6 @@ class Heads(Experiment):
         for number, (panel, weights) in enumerate(zip("abcd", shown, strict=True), 1):
             title = f"head {number} of {self.lookups}"
             draw_map(axes[panel], weights, title, "looked at", "looking")
-        add_legend_below(figure, curves, 5)
-        return figure
 
 
 def maps_of(network: EncoderHead, words: torch.Tensor) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,24 +23,14 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig, change_kind
 from manyheads.modules.transformer import EncoderDecoder
 from manyheads.tasks.seq2seq.parallel.config import PARALLEL
 from manyheads.tasks.seq2seq.parallel.mask_predict import MaskPredictNetwork, rank_in_row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FIRST = 4  # the first word, after the special tokens
 AR, RAW, DISTILLED = "token by token", "in parallel", "in parallel, distilled"
@@ -73,7 +63,7 @@ class Multimodality(Experiment):
         "drawn": 4,
         "shown": 3,
     }
-    limits: ClassVar[str] = (
+    limits = (
         "Two styles, each as likely, known by every word; how many translations a sentence of a "
         "language has, and how far apart they are, is not shown."
     )
@@ -88,13 +78,13 @@ class Multimodality(Experiment):
         tested, _ = self.draw_pairs(torch.Generator().manual_seed(seed + 1), self.drawn)
         same = tested[:1].expand(self.shown, -1)
         found: Numbers = {AR: self.judge(self.write_one_by_one(teacher, tested, seed), tested)}
-        found[f"{AR}, drawn"] = self.styles(self.write_one_by_one(teacher, same, seed), same)
+        found[f"{AR}, drawn"] = self.find_styles(self.write_one_by_one(teacher, same, seed), same)
         for name, network in ((RAW, raw), (DISTILLED, distilled)):
             torch.manual_seed(seed)
             written = [self.write_in_passes(network, tested, n) for n in self.passes]
             found[name] = [self.judge(one, tested) for one in written]
             once = self.write_in_passes(network, same, 1)
-            found[f"{name}, drawn"] = self.styles(once, same)
+            found[f"{name}, drawn"] = self.find_styles(once, same)
         return found
 
     # ---- texts ---------------------------------------------------------------------------------
@@ -110,14 +100,14 @@ class Multimodality(Experiment):
         style = torch.randint(2, (shape[0], 1), generator=generator)
         return source, source + self.words * (1 + style)
 
-    def styles(self, written: Tensor, source: Tensor) -> list[list[float]]:
+    def find_styles(self, written: Tensor, source: Tensor) -> list[list[float]]:
         """Of each word: 0 or 1, 0.5 where it is no translation of its source."""
         found = (written - source).float() / self.words - 1
         return torch.where((found == 0) | (found == 1), found, 0.5).tolist()
 
     def judge(self, written: Tensor, source: Tensor) -> float:
         """The share of texts that are a good translation."""
-        styles = torch.tensor(self.styles(written, source))
+        styles = torch.tensor(self.find_styles(written, source))
         good = [(styles == style).all(1) for style in (0, 1)]
         return float((good[0] | good[1]).float().mean())
 
@@ -174,13 +164,13 @@ class Multimodality(Experiment):
 
     # ---- what is told --------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         title = "good translations"
         rows = [
             {
                 "written": AR,
                 "passes": str(self.length),
-                title: format_spread(pick_values(seeds, AR)),
+                title: seeds.spread(AR),
             }
         ]
         for name in (RAW, DISTILLED):
@@ -188,20 +178,20 @@ class Multimodality(Experiment):
                 {
                     "written": name,
                     "passes": str(n),
-                    title: format_spread(pick_values(seeds, name, i)),
+                    title: seeds.spread(name, i),
                 }
                 for i, n in enumerate(self.passes)
             ]
         return rows
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        once, often = (mean_of_seeds(seeds, RAW, i) for i in (0, -1))
-        taught, chance = mean_of_seeds(seeds, DISTILLED, 0), 2 ** (1 - self.length)
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        once, often = (seeds.mean(RAW, i) for i in (0, -1))
+        taught, chance = seeds.mean(DISTILLED, 0), 2 ** (1 - self.length)
         return [
             Claim(
                 f"drawn all at once {once:.0%} of texts are of one style (two coins for each word "
-                f"would give {chance:.0%}), token by token {mean_of_seeds(seeds, AR):.0%}",
-                once < 3 * chance and mean_of_seeds(seeds, AR) > 0.9,
+                f"would give {chance:.0%}), token by token {seeds.mean(AR):.0%}",
+                once < 3 * chance and seeds.mean(AR) > 0.9,
             ),
             Claim(
                 f"in {self.passes[-1]} passes {often:.0%} are, and in one pass {taught:.0%} by a "
@@ -210,12 +200,13 @@ class Multimodality(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("labc", (11, 4.2), width_ratios=[1.6, 1, 1, 1])
+    panels = Panels("labc", (11, 4.2), legend="l", columns=4, widths=(1.6, 1, 1, 1))
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         for number, name in enumerate((RAW, DISTILLED)):
-            draw_curve(axes["l"], self.passes, pick_values(seeds, name), name, number)
+            draw_curve(axes["l"], self.passes, seeds.values(name), name, number)
         axes["l"].axhline(
-            mean_of_seeds(seeds, AR), color="#228833", linestyle="--", label=f"{AR}, {self.length}"
+            seeds.mean(AR), color="#228833", linestyle="--", label=f"{AR}, {self.length}"
         )
         axes["l"].axhline(2 ** (1 - self.length), color="#777777", linestyle=":", label="by chance")
         label_axes(axes["l"], "texts of one style", "passes", "share")
@@ -223,5 +214,3 @@ class Multimodality(Experiment):
         for panel, name in zip("abc", (AR, RAW, DISTILLED), strict=True):
             drawn = seeds[0][f"{name}, drawn"]
             draw_map(axes[panel], drawn, name, "word", "one source, drawn again")
-        add_legend_below(figure, axes["l"], 4)
-        return figure

@@ -8,30 +8,20 @@ B batch, T tokens, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
-from manyheads.lab.training import earlier_loss, earlier_right, fit, make_batches, random_words
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, label_axes
+from manyheads.lab.training import earlier_loss, earlier_right, fit, word_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SINUSOIDAL, CONCATENATED, LEARNED = "sinusoidal", "sinusoidal, concatenated", "learned"
 ROTARY, BIAS, CONTENT = "rotary", "relative bias (T5)", "relative content (Shaw)"
@@ -60,7 +50,7 @@ class Positions(Experiment):
         "batch": 4,
         "steps": 5,
     }
-    limits: ClassVar[str] = (
+    limits = (
         "The task asks for small distances; that a position which goes on here serves a language "
         "model on longer texts is not shown."
     )
@@ -80,11 +70,7 @@ class Positions(Experiment):
         return {name: self.measure_position(text, seed) for name, text in self.positions.items()}
 
     def measure_position(self, position: str, seed: int) -> Numbers:
-        learned = make_batches(
-            lambda generator: random_words(self.batch, self.length, self.words, generator),
-            self.steps,
-            seed,
-        )
+        learned = word_batches((self.batch, self.length), self.words, self.steps, seed)
         config = TransformerConfig(
             width=self.width,
             depth=self.depth,
@@ -98,41 +84,35 @@ class Positions(Experiment):
         outcomes = len(self.distances) * (self.words + 1)
         torch.manual_seed(seed)
         network = build_classifier(config, self.words + 1, outcomes, pooling=None)
-        losses = fit(
-            network,
-            lambda net, ids: earlier_loss(net(ids), ids, self.distances),
-            learned,
-            self.learning_rate,
-        )
+        loss = partial(earlier_loss, distances=self.distances)
+        losses = fit(network, loss, learned, self.learning_rate)
         return {
             "losses": losses[:: max(1, self.steps // 50)],
             "accuracy": [self.try_length(network, length, seed) for length in self.lengths],
         }
 
-    @torch.no_grad()
     def try_length(self, network: EncoderHead, length: int, seed: int) -> float:
-        generator = torch.Generator().manual_seed(seed + 1000)
-        tested = random_words(2 * self.batch, length, self.words, generator)
-        return float(earlier_right(network(tested), tested, self.distances).float().mean())
+        (tested,) = word_batches((2 * self.batch, length), self.words, 1, seed + 1000)
+        return float(earlier_right(network, tested, self.distances).mean())
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "position": name,
                 **{
-                    f"{length} words": format_spread(pick_values(seeds, name, "accuracy", i))
+                    f"{length} words": seeds.spread(name, "accuracy", i)
                     for i, length in enumerate(self.lengths)
                 },
             }
             for name in self.positions
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+    def claims(self, seeds: Seeds) -> list[Claim]:
         known = self.lengths.index(self.length)
         inside, beyond = (
-            {name: mean_of_seeds(seeds, name, "accuracy", at) for name in self.positions}
+            {name: seeds.mean(name, "accuracy", at) for name in self.positions}
             for at in (known, -1)
         )
         longest = self.lengths[-1]
@@ -164,24 +144,23 @@ class Positions(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("tlc", (12.5, 4.2), width_ratios=[1.2, 1, 1])
+    panels = Panels("tlc", (12.5, 4.2), legend="t", columns=4, widths=(1.2, 1, 1))
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         tried, learned = axes["t"], axes["l"]
         steps = range(0, self.steps, max(1, self.steps // 50))
         for number, name in enumerate(self.positions):
-            draw_curve(tried, self.lengths, pick_values(seeds, name, "accuracy"), name, number)
-            draw_curve(learned, steps, pick_values(seeds, name, "losses"), name, number)
+            draw_curve(tried, self.lengths, seeds.values(name, "accuracy"), name, number)
+            draw_curve(learned, steps, seeds.values(name, "losses"), name, number)
         tried.axvline(self.length, color="#777777", linestyle=":", label="longest learned from")
         label_axes(tried, "beyond the length learned", "words of a sentence", "share right")
         label_axes(learned, "learning", "training step", "loss, nats a word")
         draw_clocks(axes["c"], self.lengths[-1])
-        add_legend_below(figure, tried, 4)
-        return figure
 
 
-def draw_clocks(axis: Any, places: int, width: int = 64) -> None:
+def draw_clocks(axis: Any, places: int) -> None:
     """The waves that are added: two channels are the hand of a clock, the next two a slower one."""
-    waves = Sinusoidal().waves(width, line(places), torch.float32)
+    waves = Sinusoidal().waves(64, line(places), torch.float32)
     axis.imshow(
         waves.T.tolist(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
     )

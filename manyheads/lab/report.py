@@ -15,6 +15,7 @@ import torch
 
 from manyheads import __version__
 from manyheads.devices import threads_are_set, use_threads
+from manyheads.lab.experiment import Seeds
 from manyheads.lab.table import EXPERIMENTS, find_experiment
 from manyheads.metrics.report import format_table
 from manyheads.training.files import write_text
@@ -57,19 +58,19 @@ def run_experiment(
         "seconds": round(time.perf_counter() - began, 1),
         "cpu_seconds": round(time.process_time() - busy, 1),  # whatever else the machine did
         "machine": machine,
-        "claims": [claim._asdict() for claim in experiment.claims([*measured.values()])],
+        "claims": [claim._asdict() for claim in experiment.claims(Seeds(measured.values()))],
         "measured": measured,
     }
     lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in report.items())
     write_text(folder / NUMBERS, "{" + ",\n".join(lines) + "}\n")
     write_text(folder / TABLE, f"# {name}\n\n{report['about']}\n\n{format_lab(report)}\n")
-    experiment.figure([*measured.values()]).savefig(folder / FIGURE, dpi=110)
+    experiment.figure(Seeds(measured.values())).savefig(folder / FIGURE, dpi=110)
     say(f"\n{format_lab(report)}\n\n{folder / FIGURE}, {TABLE}, {NUMBERS}: {report['seconds']} s")
     return report
 
 
 def make_folder(folder: Path) -> Path:
-    """Before anything is measured."""
+    """Make the folder first: what cannot be written is refused before anything is measured."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -80,7 +81,7 @@ def make_folder(folder: Path) -> Path:
 def format_lab(report: Mapping[str, Any]) -> str:
     """The table and the paragraph, made from the numbers of a lab.json."""
     experiment = find_experiment(report["experiment"])(**report["settings"])
-    seeds = [*report["measured"].values()]
+    seeds = Seeds(report["measured"].values())
     told = QUICK if report["quick"] else experiment.paragraph(seeds)
     return f"{format_table(experiment.rows(seeds))}\n\n{told}"
 

@@ -9,10 +9,8 @@ B batch, H heads, T tokens, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,23 +18,13 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
-from manyheads.lab.training import fit, make_batches, mean_of_last, random_words
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
+from manyheads.lab.training import fit, mean_of_last, word_batches
 from manyheads.modules.build import build_encoder_decoder
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import EncoderDecoder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Case(NamedTuple):
@@ -81,14 +69,14 @@ class Residuals(Experiment):
         "heads": 2,
         "tried": 16,
     }
-    limits: ClassVar[str] = "One small network and one task: that it is so in others is not shown."
+    limits = "One small network and one task: that it is so in others is not shown."
 
     def measure(self, seed: int) -> Numbers:
         return {name: self.measure_case(case, seed) for name, case in CASES.items()}
 
     def measure_case(self, case: Case, seed: int) -> Numbers:
-        learned = make_batches(partial(self.draw_sentences, self.batch), self.steps, seed)
-        probed, tested = make_batches(partial(self.draw_sentences, self.tried), 2, seed + 1000)
+        learned = word_batches((self.batch, self.length), self.words, self.steps, seed)
+        probed, tested = word_batches((self.tried, self.length), self.words, 2, seed + 1000)
         torch.manual_seed(seed)
         network = self.build(case)
         losses = fit(network, copying_loss, learned, self.learning_rate)
@@ -103,9 +91,6 @@ class Residuals(Experiment):
             "mass": masses[best],
             "map": maps[best].tolist(),
         }
-
-    def draw_sentences(self, count: int, generator: torch.Generator) -> Tensor:
-        return random_words(count, self.length, self.words, generator)
 
     def build(self, case: Case) -> EncoderDecoder:
         config = TransformerConfig(
@@ -130,27 +115,21 @@ class Residuals(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         uniform = float(self.near_diagonal().float().mean())
         return [
             {
                 "network": case,
-                f"position read from layer {PROBED}": format_spread(
-                    pick_values(seeds, case, "probe", PROBED)
-                ),
-                f"mass near the diagonal (uniform {uniform:.2f})": format_spread(
-                    pick_values(seeds, case, "mass")
-                ),
-                "loss of a word": format_spread(pick_values(seeds, case, "loss")),
+                f"position read from layer {PROBED}": seeds.spread(case, "probe", PROBED),
+                f"mass near the diagonal (uniform {uniform:.2f})": seeds.spread(case, "mass"),
+                "loss of a word": seeds.spread(case, "loss"),
             }
             for case in CASES
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        probe = {case: mean_of_seeds(seeds, case, "probe", PROBED) for case in CASES}
-        mass, loss = (
-            {case: mean_of_seeds(seeds, case, key) for case in CASES} for key in ("mass", "loss")
-        )
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        probe = {case: seeds.mean(case, "probe", PROBED) for case in CASES}
+        mass, loss = ({case: seeds.mean(case, key) for case in CASES} for key in ("mass", "loss"))
         lost, kept = loss[WITHOUT] - loss[WITH], loss[CONTROL] - loss[WITH]
         return [
             Claim(
@@ -182,19 +161,18 @@ class Residuals(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("abcd;llrr", (11.5, 6.4))
+    panels = Panels("abcd;llrr", (11.5, 6.4), legend="l", columns=4)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         left, right = axes["l"], axes["r"]
         for panel, case in zip("abcd", CASES, strict=True):
             draw_map(axes[panel], seeds[0][case]["map"], case, "read", "written", most=0.5)
         for number, case in enumerate(CASES):
-            draw_curve(left, range(self.depth + 1), pick_values(seeds, case, "probe"), case, number)
+            draw_curve(left, range(self.depth + 1), seeds.values(case, "probe"), case, number)
             layers = range(1, self.depth + 1)
-            draw_curve(right, layers, pick_values(seeds, case, "mass_by_layer"), case, number)
+            draw_curve(right, layers, seeds.values(case, "mass_by_layer"), case, number)
         label_axes(left, "position read from the encoder", "layer", "share of places right")
         label_axes(right, "cross-attention near the diagonal", "layer", "mass")
-        add_legend_below(figure, left, 4)
-        return figure
 
 
 def add_timing(stack: Stack) -> None:

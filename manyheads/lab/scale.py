@@ -9,31 +9,20 @@ T tokens, D model width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from manyheads.attention.layer import Attention
 from manyheads.attention.scores import Dot, ScaledDot
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.lab.training import Batch, fit, make_batches, recall_batch
 from manyheads.lab.weights import recall_accuracy, recall_loss
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCORES = {"q·k / √d": ScaledDot, "q·k": Dot}
 SCALED, PLAIN = SCORES
@@ -61,7 +50,7 @@ class Scale(Experiment):
         "steps": 6,
         "every": 2,
     }
-    limits: ClassVar[str] = (
+    limits = (
         "Adam hides much of what small gradients cost; what plain gradient descent would do, and "
         "whether a larger network recovers, is not shown."
     )
@@ -75,15 +64,13 @@ class Scale(Experiment):
         network = self.build(name, self.trained, seed)
         seen: list[Numbers] = []
 
-        def watch(step: int) -> None:
-            if step % self.every == 0:
-                seen.append(look_inside(network, tested))
+        def look() -> None:
+            seen.append(look_inside(network, tested))
 
-        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
-        watch(0)
+        fit(network, recall_loss, learned, self.learning_rate, every=self.every, look=look)
         return {
-            **{f"start {key}": pick_values(begins, key) for key in begins[0]},
-            **{key: pick_values(seen, key) for key in seen[0]},
+            **{f"start {key}": [one[key] for one in begins] for key in begins[0]},
+            **{key: [one[key] for one in seen] for key in seen[0]},
         }
 
     def draw_lists(self, generator: torch.Generator) -> Batch:
@@ -100,38 +87,33 @@ class Scale(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         numbered = [*enumerate(self.widths)]
         return [
             {
                 "score": name,
                 **{
-                    f"entropy at the start, d = {width}": format_spread(
-                        pick_values(seeds, name, "start entropy", i)
-                    )
+                    f"entropy at the start, d = {width}": seeds.spread(name, "start entropy", i)
                     for i, width in numbered
                 },
-                f"right after {self.steps // 2} steps": format_spread(
-                    pick_values(seeds, name, "accuracy", self.middle)
-                ),
-                f"after {self.steps}": format_spread(pick_values(seeds, name, "accuracy", -1)),
+                f"right after {self.steps // 2} steps": seeds.spread(name, "accuracy", self.middle),
+                f"after {self.steps}": seeds.spread(name, "accuracy", -1),
             }
             for name in SCORES
         ]
 
     @property
     def middle(self) -> int:
-        """The look at half of the steps."""
+        """The number of the look at half of the steps."""
         return self.steps // 2 // self.every
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+    def claims(self, seeds: Seeds) -> list[Claim]:
         entropy, moves, gradient = (
-            {name: mean_of_seeds(seeds, name, f"start {key}", -1) for name in SCORES}
+            {name: seeds.mean(name, f"start {key}", -1) for name in SCORES}
             for key in ("entropy", "moves", "gradient")
         )
         half, end = (
-            {name: mean_of_seeds(seeds, name, "accuracy", at) for name in SCORES}
-            for at in (self.middle, -1)
+            {name: seeds.mean(name, "accuracy", at) for name in SCORES} for at in (self.middle, -1)
         )
         widest = self.widths[-1]
         return [
@@ -159,8 +141,9 @@ class Scale(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("abc;def", (11.5, 6.4))
+    panels = Panels("abc;def", (11.5, 6.4), legend="a", columns=2)
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         steps = [*range(0, self.steps, self.every), self.steps]
         panels = (
             (axes["a"], self.widths, "start entropy", "entropy, start"),
@@ -172,7 +155,7 @@ class Scale(Experiment):
         )
         for axis, across, key, title in panels:
             for number, name in enumerate(SCORES):
-                draw_curve(axis, across, pick_values(seeds, name, key), name, number)
+                draw_curve(axis, across, seeds.values(name, key), name, number)
             wide = across is self.widths
             label_axes(
                 axis,
@@ -185,8 +168,6 @@ class Scale(Experiment):
                 axis.set_xticks(self.widths, [*map(str, self.widths)])
             if key.endswith("gradient"):
                 axis.set_yscale("log")
-        add_legend_below(figure, axes["a"], 2)
-        return figure
 
 
 UNITS = {
@@ -198,7 +179,7 @@ UNITS = {
 
 
 def attention_of(network: EncoderHead) -> Attention:
-    """That of its one layer."""
+    """The attention of its one layer."""
     return network.encoder.stack.blocks[0].self_attention.part
 
 

@@ -9,9 +9,8 @@ B images, T pixels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,22 +23,12 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Decoder, Embedding, Tokens
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEAR, FAR, GLOBAL = "local, 2 pixels", "local, 6 pixels", "global"
 PATTERNS: dict[str, Pattern] = {
@@ -72,7 +61,7 @@ class Symmetry(Experiment):
         "steps": 4,
         "drawn": 4,
     }
-    limits: ClassVar[str] = (
+    limits = (
         "Random pixels whose halves mirror exactly; how much of that photographs have, and whether "
         "deeper stacks of local attention pass it on, is not shown."
     )
@@ -128,21 +117,21 @@ class Symmetry(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         edge = f"bits at the right edge (chance {torch.tensor(self.levels).log2():.0f})"
         return [
             {
                 "attention": name,
-                "bits a pixel, right half": format_spread(pick_values(seeds, name, "right")),
-                edge: format_spread(pick_values(seeds, name, "bits", -1)),
-                "drawn pixels that mirror": format_spread(pick_values(seeds, name, "mirrored")),
+                "bits a pixel, right half": seeds.spread(name, "right"),
+                edge: seeds.spread(name, "bits", -1),
+                "drawn pixels that mirror": seeds.spread(name, "mirrored"),
             }
             for name in PATTERNS
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
+    def claims(self, seeds: Seeds) -> list[Claim]:
         edge, mirrored = (
-            {name: mean_of_seeds(seeds, name, *keys) for name in PATTERNS}
+            {name: seeds.mean(name, *keys) for name in PATTERNS}
             for keys in (("bits", -1), ("mirrored",))
         )
         return [
@@ -159,11 +148,12 @@ class Symmetry(Experiment):
             ),
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("la;lb;lc", (9.5, 4.8), width_ratios=[1.5, 1])
+    panels = Panels("la;lb;lc", (9.5, 4.8), legend="l", columns=4, widths=(1.5, 1))
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         places = range(1, self.columns + 1)
         for number, (panel, name) in enumerate(zip("abc", PATTERNS, strict=True)):
-            draw_curve(axes["l"], places, pick_values(seeds, name, "bits"), name, number)
+            draw_curve(axes["l"], places, seeds.values(name, "bits"), name, number)
             image = seeds[0][name]["image"]
             draw_map(axes[panel], image, f"drawn, {name}", "column", "row", most=self.levels - 1)
             axes[panel].axvline(self.columns / 2 - 0.5, color="#ee6677", linewidth=1)
@@ -171,5 +161,3 @@ class Symmetry(Experiment):
             self.columns / 2 + 0.5, color="#777777", linestyle=":", label="the mirror"
         )
         label_axes(axes["l"], "what a pixel costs", "column", "bits")
-        add_legend_below(figure, axes["l"], 4)
-        return figure

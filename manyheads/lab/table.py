@@ -50,7 +50,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
 
 
 def check_experiments(names: Sequence[str]) -> list[str]:
-    """As they were asked for; `all` stands for each there is."""
+    """The names that were asked for, each once; `all` stands for every experiment."""
     for name in names:
         if name not in (*EXPERIMENTS, "all"):
             raise ValueError(

@@ -25,25 +25,29 @@ def fit(
     learning_rate: float,
     *,
     warmup_part: int = 10,
-    watch: Callable[[int], None] = lambda step: None,
+    every: int = 1,
+    look: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Train on these batches, one a step, and give the loss of each; `watch` is called before.
+    """Train on these batches, one a step, and give the loss of each.
 
-    The rate grows in the first part of so many, then falls to zero on a line.
+    The learning rate grows in the first 1 / `warmup_part` of the steps, then falls to zero on a
+    line. `look` is called before step 0, before every so many more, and after the last.
     """
     steps = len(batches)
     training = Training(steps=steps, learning_rate=learning_rate, warmup_steps=steps // warmup_part)
     learner = Learner(network, lambda each, batch: {"loss": loss_of(each, batch)}, training)
     losses = []
     for step, batch in enumerate(batches):
-        watch(step)
+        if step % every == 0:
+            look()
         losses.append(float(learner.step([batch], 1)["loss"]))
     network.eval()
+    look()
     return losses
 
 
 def make_batches(make: Callable[[torch.Generator], Any], count: int, seed: int) -> list[Any]:
-    """So many, the same for the same seed, whatever else is random."""
+    """So many batches, the same for the same seed, whatever else is random."""
     generator = torch.Generator().manual_seed(seed)
     return [make(generator) for _ in range(count)]
 
@@ -51,6 +55,11 @@ def make_batches(make: Callable[[torch.Generator], Any], count: int, seed: int) 
 def random_words(batch: int, length: int, words: int, generator: torch.Generator) -> Tensor:
     """(B, T), each word as likely as any other, none of them 0."""
     return torch.randint(1, words + 1, (batch, length), generator=generator)
+
+
+def word_batches(shape: tuple[int, int], words: int, count: int, seed: int) -> list[Tensor]:
+    """So many batches of random words, each of this shape (B, T)."""
+    return make_batches(lambda generator: random_words(*shape, words, generator), count, seed)
 
 
 def recall_batch(
@@ -66,26 +75,28 @@ def recall_batch(
     return ids, value.gather(1, asked)
 
 
-def mean_of_last(losses: list[float], share: float = 0.1) -> float:
-    """Of the last tenth of a training: one batch alone says little."""
-    last = losses[-max(1, round(share * len(losses))) :]
+def mean_of_last(losses: list[float]) -> float:
+    """The mean of the last tenth of the losses: one batch alone says little."""
+    last = losses[-max(1, round(0.1 * len(losses))) :]
     return sum(last) / len(last)
 
 
-def earlier_loss(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Tensor:
-    """Of saying, at every place, which words stand so far before it: scores (B, T, far × words)."""
-    said, meant = align_earlier(scores, words, distances)
+def earlier_loss(network: nn.Module, words: Tensor, distances: Sequence[int] = (1,)) -> Tensor:
+    """The loss of naming, at every place, the words so far before it; (1,): the one just before."""
+    said, meant = align_earlier(network, words, distances)
     return F.cross_entropy(said.flatten(0, -2), meant.flatten())
 
 
-def earlier_right(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Tensor:
-    """Whether each is, (B, T - far, number of distances)."""
-    said, meant = align_earlier(scores, words, distances)
-    return said.argmax(-1) == meant
+@torch.no_grad()
+def earlier_right(network: nn.Module, words: Tensor, distances: Sequence[int]) -> Tensor:
+    """Whether each is said right, as 1 or 0: (B, T - far, number of distances)"""
+    said, meant = align_earlier(network, words, distances)
+    return (said.argmax(-1) == meant).float()
 
 
-def align_earlier(scores: Tensor, words: Tensor, distances: Sequence[int]) -> Batch:
+def align_earlier(network: nn.Module, words: Tensor, distances: Sequence[int]) -> Batch:
     """Scores and words of the places that have so many before them, distance by distance."""
+    scores = network(words)  # (B, T, distances × words)
     far, length = max(distances), words.shape[1]
     meant = torch.stack([words[:, far - one : length - one] for one in distances], -1)
     return scores[:, far:].unflatten(-1, (len(distances), -1)), meant

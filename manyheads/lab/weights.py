@@ -9,9 +9,8 @@ B batch, T tokens, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -19,24 +18,14 @@ from torch import Tensor, nn
 
 from manyheads.attention.kernels import Plan
 from manyheads.attention.layer import Attention
-from manyheads.lab.experiment import (
-    Claim,
-    Experiment,
-    Numbers,
-    format_spread,
-    mean_of_seeds,
-    pick_values,
-)
-from manyheads.lab.figures import add_legend_below, draw_curve, draw_map, label_axes, make_figure
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import Batch, fit, make_batches, recall_batch
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import ConvolutionalConfig, TransformerConfig
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.stack import Block
 from manyheads.training.weights import count_parameters
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ATTENTION, LINEAR, CONVOLUTION = "attention", "linear layer", "convolution"
 KINDS = (ATTENTION, LINEAR, CONVOLUTION)
@@ -79,9 +68,7 @@ class Weights(Experiment):
         "steps": 6,
         "every": 2,
     }
-    limits: ClassVar[str] = (
-        "That a far wider or deeper network with fixed weights cannot do it is not shown."
-    )
+    limits = "That a far wider or deeper network with fixed weights cannot do it is not shown."
 
     def measure(self, seed: int) -> Numbers:
         return {kind: self.measure_kind(kind, seed) for kind in KINDS}
@@ -92,14 +79,12 @@ class Weights(Experiment):
         *learned, tested = make_batches(self.draw_lists, self.steps + 1, seed)
         accuracies: list[float] = []
 
-        def watch(step: int) -> None:
-            if step % self.every == 0:
-                accuracies.append(recall_accuracy(network, tested))
+        def look() -> None:
+            accuracies.append(recall_accuracy(network, tested))
 
-        fit(network, recall_loss, learned, self.learning_rate, watch=watch)
-        watch(0)
+        fit(network, recall_loss, learned, self.learning_rate, every=self.every, look=look)
         found: Numbers = {"accuracy": accuracies, "parameters": count_parameters(network)}
-        return found if kind == CONVOLUTION else {**found, "maps": self.mixing(network, tested)}
+        return found if kind == CONVOLUTION else {**found, "maps": self.read_maps(network, tested)}
 
     def draw_lists(self, generator: torch.Generator) -> Batch:
         return recall_batch(
@@ -124,7 +109,7 @@ class Weights(Experiment):
                 block.self_attention.part = FixedWeights(self.width, length)
         return network
 
-    def mixing(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
+    def read_maps(self, network: EncoderHead, tested: Batch) -> list[list[list[float]]]:
         """The weights by which questions take from entries, of the last layer, for two lists."""
         part = network.encoder.stack.blocks[-1].self_attention.part
         if isinstance(part, FixedWeights):
@@ -136,20 +121,18 @@ class Weights(Experiment):
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def rows(self, seeds: Sequence[Numbers]) -> list[dict[str, str]]:
+    def rows(self, seeds: Seeds) -> list[dict[str, str]]:
         return [
             {
                 "mixes tokens by": kind,
-                f"right (chance {1 / self.values:.2f})": format_spread(
-                    pick_values(seeds, kind, "accuracy", -1)
-                ),
+                f"right (chance {1 / self.values:.2f})": seeds.spread(kind, "accuracy", -1),
                 "parameters": f"{seeds[0][kind]['parameters']:,}",
             }
             for kind in KINDS
         ]
 
-    def claims(self, seeds: Sequence[Numbers]) -> list[Claim]:
-        best = {kind: mean_of_seeds(seeds, kind, "accuracy", -1) for kind in KINDS}
+    def claims(self, seeds: Seeds) -> list[Claim]:
+        best = {kind: seeds.mean(kind, "accuracy", -1) for kind in KINDS}
         return [
             Claim(
                 f"attention finds {best[ATTENTION]:.0%} of the values asked for, fixed weights "
@@ -158,20 +141,19 @@ class Weights(Experiment):
             )
         ]
 
-    def figure(self, seeds: Sequence[Numbers]) -> Figure:
-        figure, axes = make_figure("lab;lcd", (11.5, 4.6), width_ratios=[1.6, 1, 1])
+    panels = Panels("lab;lcd", (11.5, 4.6), legend="l", columns=4, widths=(1.6, 1, 1))
+
+    def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         left = axes["l"]
         steps = [*range(0, self.steps, self.every), self.steps]
         for number, kind in enumerate(KINDS):
-            draw_curve(left, steps, pick_values(seeds, kind, "accuracy"), kind, number)
+            draw_curve(left, steps, seeds.values(kind, "accuracy"), kind, number)
         left.axhline(1 / self.values, color="#777777", linestyle=":", label="chance")
         label_axes(left, "values found", "training step", "share right")
         shown = [(kind, number) for kind in (ATTENTION, LINEAR) for number in range(2)]
         for panel, (kind, number) in zip("abcd", shown, strict=True):
             values = seeds[0][kind]["maps"][number]
             draw_map(axes[panel], values, f"{kind}, list {number + 1}", "entry", "question")
-        add_legend_below(figure, left, 4)
-        return figure
 
 
 def recall_loss(network: nn.Module, batch: Batch) -> Tensor:

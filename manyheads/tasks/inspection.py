@@ -135,6 +135,24 @@ def inspect_pass(
     return AttentionPage(rows, map_layers(seen, place, apart), {**about, **found})
 
 
+def record_attention(model: Any, *inputs: Any) -> list[Seen]:
+    """What each layer of a model looks at while it reads these."""
+    with recording(model.network) as seen:
+        model.network(*inputs)
+    if not seen:
+        raise ValueError(
+            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
+        )
+    return seen
+
+
+def choose_numbers(what: str, asked: int | None, count: int) -> list[int]:
+    """The one layer or head that was asked for, or all of so many."""
+    if asked is not None and not 0 <= asked < count:
+        raise ValueError(f"{what}s are numbered 0 to {count - 1}, {asked} was asked for")
+    return [*range(count)] if asked is None else [asked]
+
+
 def read_by_layer(one: AnyPass) -> list[list[list[Any]]]:
     """Where only the first layers are there, what is likeliest at each place, how likely that is,
     and how likely what was wanted is: from no layer to all but the last.

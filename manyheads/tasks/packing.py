@@ -9,6 +9,7 @@ B sequences that are written together, V values of a symbol.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Protocol
 
 import torch
@@ -78,6 +79,15 @@ def refuse_another(model: Model, head: dict[str, Any]) -> None:
                 f"this was compressed with {what} {head[what]} and comes out with no other, "
                 f"here it is {here[what]}"
             )
+
+
+def note_payoff(model: Model, saved: int, count: int, what: str) -> list[str]:
+    """From how many on the weights are paid for, where `count` of them save so many bytes."""
+    if saved <= 0:
+        return []
+    weights = (model.task.held_in() / WEIGHTS).stat().st_size
+    enough = math.ceil(weights * count / saved)
+    return [f"  from {enough:,} {what} on, the weights ({weights:,} bytes) are paid for"]
 
 
 def explain_damage(head: dict[str, Any], what: str) -> str:

@@ -26,7 +26,7 @@ grids = st.lists(st.lists(st.integers(-1, 127), min_size=4, max_size=4), min_siz
 @given(grids)
 def test_a_grid_comes_back(rows: list[list[int]]) -> None:
     grid = np.array(rows, dtype=np.int16)
-    assert (CODEC.grid(CODEC.flat(grid)) == grid).all()
+    assert (CODEC.grid(CODEC.flatten(grid)) == grid).all()
 
 
 @given(grids)
@@ -34,7 +34,7 @@ def test_a_grid_can_be_heard_and_written_down_again(rows: list[list[int]]) -> No
     rows = [*rows, [60, 55, 52, 48]]  # a rest at the end is heard by nobody
     grid = np.array(rows, dtype=np.int16)
     assert (grid_of(piece_of(grid)) == grid).all()
-    assert CODEC.encode(CODEC.render(CODEC.flat(grid))) == CODEC.flat(grid)
+    assert CODEC.encode(CODEC.render(CODEC.flatten(grid))) == CODEC.flatten(grid)
     assert (grid_of(midi.read_midi(midi.write_midi(piece_of(grid)))) == grid).all()
 
 
@@ -45,7 +45,7 @@ def test_any_numbers_are_music(ids: list[int]) -> None:
 
 
 def test_voices_take_turns() -> None:
-    ids = CODEC.flat(CHORD)
+    ids = CODEC.flatten(CHORD)
     assert CODEC.pieces(ids[:4]) == ["C5", "G4", "E4", "C3"]
     assert CODEC.pieces(ids[-4:]) == ["D5", "G4", "E4", "–"]
     assert CODEC.render([BOS, *ids, EOS]) == CODEC.render(ids)
@@ -72,7 +72,7 @@ def test_notes_go_to_the_nearest_sixteenth() -> None:
 
 
 def test_transposing_leaves_rests() -> None:
-    ids = CODEC.flat(CHORD)
+    ids = CODEC.flatten(CHORD)
     (lower,) = CODEC.tables([-2])
     assert CODEC.pieces(lower[[*ids, EOS]].tolist()[-5:]) == ["C5", "F4", "D4", "–", "</s>"]
     assert CODEC.room(ids) == range(-27, 35)
@@ -88,7 +88,7 @@ def test_transposing_leaves_rests() -> None:
 )
 def test_what_is_no_grid_is_refused(grid: Grid, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        CODEC.flat(grid)
+        CODEC.flatten(grid)
 
 
 def test_what_is_no_chorale_is_refused() -> None:

@@ -87,7 +87,6 @@ def test_the_pedal_holds_notes_until_it_goes_up_or_they_are_struck_again() -> No
     down, up = bytes([0xB0, 64, 127]), bytes([0xB0, 64, 0])
     held = bytes([0, 0x90, 60, 80, 10, *down, 10, 0x80, 60, 0, 80, *up])
     assert heard(file(held)) == [(0.0, 0.5, 60)]
-    assert read_midi(file(held), pedal=False).notes[0].end == pytest.approx(0.1)
     again = bytes([0, *down, 0, 0x90, 60, 80, 10, 0x80, 60, 0, 30, *NOTE[1:], 0, *up])
     assert heard(file(again)) == [(0.0, 0.2, 60), (0.2, 0.7, 60)]
     # A pedal that nobody lifts is down until the last key goes up.

@@ -24,7 +24,7 @@ def codec(request: pytest.FixtureRequest) -> MusicCodec:
 def test_a_codec_is_kept_in_a_file_with_its_kind(codec: MusicCodec, tmp_path: Path) -> None:
     save_codec(codec, tmp_path / "codec.json")
     again = load_codec(tmp_path / "codec.json")
-    assert (again.kind, again.size, again.kept()) == (codec.kind, codec.size, codec.kept())
+    assert (again.kind, again.size, again.describe()) == (codec.kind, codec.size, codec.describe())
     assert again.encode(PIECE) == codec.encode(PIECE)
 
 

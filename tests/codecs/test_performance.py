@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tunes import stretch, transpose
 
 from manyheads.codecs.text import BOS, EOS, PAD
-from manyheads.tasks.music.notes import Note, Piece, separate_notes, stretch, transpose
+from manyheads.tasks.music.notes import Note, Piece, separate_notes, transposition_range
 from manyheads.tasks.music.performance import DOWN, SHIFT, UP, Performance
 
 CODEC = Performance()
@@ -66,7 +67,7 @@ def test_any_numbers_are_music(ids: list[int]) -> None:
 def test_a_velocity_stays_with_those_that_share_its_number(velocities: int) -> None:
     codec = Performance(velocities=velocities)
     for number in range(velocities):
-        ids = [codec.loud + number, DOWN + 60, SHIFT, UP + 60]
+        ids = [codec.velocity + number, DOWN + 60, SHIFT, UP + 60]
         assert codec.encode(codec.render(ids)) == ids
 
 
@@ -81,41 +82,41 @@ def test_broken_events_are_mended() -> None:
 
 
 def test_long_waits_are_whole_shifts_and_a_rest() -> None:
-    assert CODEC.shifted(250) == [SHIFT + 99, SHIFT + 99, SHIFT + 49]
-    assert CODEC.shifted(200) == [SHIFT + 99, SHIFT + 99]
-    assert CODEC.shifted(0) == []
+    assert CODEC.encode_shift(250) == [SHIFT + 99, SHIFT + 99, SHIFT + 49]
+    assert CODEC.encode_shift(200) == [SHIFT + 99, SHIFT + 99]
+    assert CODEC.encode_shift(0) == []
 
 
 @given(pieces(), st.integers(-12, 12))
 def test_numbers_move_as_their_music_does(piece: Piece, semitones: int) -> None:
     ids = CODEC.encode(piece)
+    assert CODEC.room(ids) == transposition_range(note.pitch for note in piece.notes)
     if semitones in CODEC.room(ids):
         (moved,) = CODEC.tables([semitones])
         assert moved[ids].tolist() == CODEC.encode(transpose(piece, semitones))
-    else:
-        with pytest.raises(ValueError, match="would take notes off the piano"):
-            transpose(piece, semitones)
 
 
 @given(pieces(), st.floats(1.0, 2.0))
 def test_numbers_stretch_as_their_music_does(piece: Piece, factor: float) -> None:
     ids = CODEC.encode(piece)
-    longer = CODEC.render(CODEC.stretched(ids, factor)).notes
+    longer = CODEC.render(CODEC.stretch(ids, factor)).notes
     meant = stretch(CODEC.render(ids), factor).notes
     for one, other in zip(longer, meant, strict=True):
         assert one[2:] == other[2:]
         assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=0.0051)
-    assert CODEC.stretched(ids, 1.0) == ids
+    assert CODEC.stretch(ids, 1.0) == ids
 
 
 @given(pieces(), st.floats(0.01, 1.0))
 def test_however_short_no_note_is_lost(piece: Piece, factor: float) -> None:
     ids = CODEC.encode(piece)
-    shorter = CODEC.render(CODEC.stretched(ids, factor))
+    shorter = CODEC.render(CODEC.stretch(ids, factor))
     assert len(shorter.notes) == len(CODEC.render(ids).notes)
     assert shorter.seconds <= CODEC.render(ids).seconds
 
 
 def test_what_cannot_be_a_performance_is_refused() -> None:
+    with pytest.raises(ValueError, match="time is stretched by a factor over 0, got 0"):
+        CODEC.stretch([DOWN + 60], 0)
     with pytest.raises(ValueError, match=r"1 to 127 velocities, got .*velocities=128"):
         Performance(velocities=128)

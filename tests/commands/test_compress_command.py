@@ -10,7 +10,6 @@ from typed import Command, Refuses
 
 from manyheads.data.packed import read_packed
 from manyheads.models import load
-from manyheads.tasks.music.notes import stretch
 
 CPU = ("--device", "cpu")
 
@@ -97,7 +96,7 @@ def test_music_comes_out_note_by_note(manyheads: Command, choir: Path, tmp_path:
 def test_music_that_a_model_would_change_is_refused_unless_that_is_wanted(
     manyheads: Command, refuses: Refuses, choir: Path, tmp_path: Path
 ) -> None:
-    song = tunes.midi(stretch(tunes.chorale(8), 1.01), tmp_path / "slow.mid")
+    song = tunes.midi(tunes.stretch(tunes.chorale(8), 1.01), tmp_path / "slow.mid")
     packed = tmp_path / "slow.mh"
     ask = ("compress", song, "--model", choir, "--out", packed, *CPU)
     refuses(

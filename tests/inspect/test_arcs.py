@@ -24,7 +24,7 @@ def test_an_arc_is_as_heavy_as_all_tokens_of_its_place() -> None:
 
 def test_what_is_on_no_note_is_told() -> None:
     arcs = Arcs(TUNE, SPOTS, WEIGHTS, [0, 1], "layer 3")
-    assert arcs.elsewhere(1) == pytest.approx(0.99)
+    assert arcs.weigh_elsewhere(1) == pytest.approx(0.99)
     assert str(arcs).splitlines() == [
         "layer 3",
         "head 0, 10% on no note",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from manyheads.tasks.music.chorales import piece_of
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo
-from manyheads.tasks.music.roll import Roll, bar_lines, box, format_clock, share_rows
+from manyheads.tasks.music.notes import Note, Piece
+from manyheads.tasks.music.roll import Roll, box, format_clock, share_rows
 
 SCALE = Piece(tuple(Note(i * 0.5, i * 0.5 + 0.5, 60 + i, 10 + 10 * i) for i in range(8)))
 
@@ -19,7 +19,7 @@ def boxes(roll: Roll) -> int:
 def test_every_note_is_a_box(tmp_path: Path) -> None:
     roll = Roll(SCALE)
     assert boxes(roll) == 8
-    assert roll.told == "8 notes from C4 to G4, 0:04"
+    assert roll.summary == "8 notes from C4 to G4, 0:04"
     roll.save(tmp_path / "roll.png")
     assert (tmp_path / "roll.png").read_bytes().startswith(b"\x89PNG")
     assert roll._repr_png_().startswith(b"\x89PNG")
@@ -59,17 +59,6 @@ def test_voices_in_unison_share_a_row_and_neither_is_hidden() -> None:
     assert min(y for _, y in above) == pytest.approx(max(y for _, y in below)) == 60
     assert share_rows((unison[0], unison[2])) == [(0, 1), (0, 1)]  # one ends where the next begins
     assert share_rows((Note(0, 2, 60, voice=0), Note(0, 2, 61, voice=1))) == [(0, 1), (0, 1)]
-
-
-def test_bars_follow_tempos_and_meters() -> None:
-    piece = Piece(
-        (Note(0.0, 8.0, 60),),
-        tempos=(Tempo(0.0, 120.0), Tempo(2.0, 60.0)),
-        meters=(Meter(0.0, 4, 4), Meter(2.0, 3, 4)),
-    )
-    assert bar_lines(piece) == pytest.approx([0.0, 2.0, 5.0])
-    axis = Roll(piece, bars=True).figure().axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2", "3"]
 
 
 def test_moments_are_told_as_on_a_clock() -> None:

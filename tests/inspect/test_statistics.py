@@ -77,7 +77,7 @@ def test_they_stand_side_by_side() -> None:
 
 
 def test_they_are_kept_as_plain_values() -> None:
-    plain = Statistics.of([tune(60, 62, 64)]).plain()
+    plain = Statistics.of([tune(60, 62, 64)]).to_json()
     assert plain["classes"][0] == 0.3333
     assert plain["notes"] == 3
 

@@ -38,7 +38,7 @@ def song(number: int, version: int) -> list[int]:
     """Pitches from 40 on that say which piece and which version this is."""
     chance = np.random.default_rng([number, version])
     grid = chance.integers(40, 80, (STEPS[number], 4)).astype(np.int16)
-    return CODEC.flat(grid)
+    return CODEC.flatten(grid)
 
 
 def shard(folder: Path, versions: int = 3) -> Shard:

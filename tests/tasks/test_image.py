@@ -253,7 +253,7 @@ def test_a_pixel_lies_in_the_small_one_that_is_the_mean_of_its_square() -> None:
     small = torch.randint(16, (1, 2, 2, 3), dtype=torch.uint8)
     large = small.repeat_interleave(4, 1).repeat_interleave(4, 2)
     assert torch.equal(codec.shrink(large), small)
-    below = codec.read_small(small).ids[:, codec.below()]
+    below = codec.read_small(small).ids[:, codec.find_below()]
     assert torch.equal(below, codec.encode(large))
 
 
@@ -261,7 +261,7 @@ def test_a_pixel_lies_in_the_small_one_that_is_the_mean_of_its_square() -> None:
 def test_what_is_near_is_what_was_drawn_there(kind: str) -> None:
     """Each token reads of its neighbours those that come before it, and itself never."""
     codec = CODECS[kind]
-    near, at = codec.nearby(1), codec.places
+    near, at = codec.find_nearby(1), codec.places
     assert (near <= at.order[:, None]).all()
     for token in range(0, codec.tokens, 7):
         others = (near[token, 1:][near[token, 1:] > 0] - 1).tolist()

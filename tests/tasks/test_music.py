@@ -55,7 +55,7 @@ def test_an_npz_brings_its_own_pieces_to_validate_on(tmp_path: Path) -> None:
     assert [Chorales().grid(ids.tolist()).tolist() for ids in found.train] == [
         grid.tolist() for grid in GRIDS[:2]
     ]
-    assert [ids.tolist() for ids in found.valid] == [Chorales().flat(GRIDS[2])]
+    assert [ids.tolist() for ids in found.valid] == [Chorales().flatten(GRIDS[2])]
     assert found.notes == (f"{path}: not read: test",)
     assert str(found) == ("2 pieces of 48 tokens to train on, 1 piece of 24 tokens to validate on")
 
@@ -64,7 +64,7 @@ def test_others_to_validate_on_come_before_its_own(tmp_path: Path) -> None:
     one = npz(tmp_path / "one.npz", train=GRIDS[:2], valid=GRIDS[2:3])
     two = npz(tmp_path / "two.npz", test=GRIDS[3:])
     found = gather(MusicData((one,), (two,)), Chorales(), seed=0)
-    assert [ids.tolist() for ids in found.valid] == [Chorales().flat(GRIDS[3])]
+    assert [ids.tolist() for ids in found.valid] == [Chorales().flatten(GRIDS[3])]
 
 
 def test_whole_pieces_are_held_out_by_the_seed(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_performances_lie_in_all_their_versions_and_the_rest_as_it_is(tmp_path: 
     assert (len(train), len(valid)) == (9, 1)
     for i, ids in enumerate(pieces.train):
         for j, factor in enumerate(data.stretches):
-            meant = [BOS, *codec.stretched(ids.tolist(), factor), EOS]
+            meant = [BOS, *codec.stretch(ids.tolist(), factor), EOS]
             assert train[3 * i + j].tolist() == meant
     assert valid[0].tolist() == [BOS, *pieces.valid[0].tolist(), EOS]
     assert load_codec(run / "codec.json") == codec
@@ -200,7 +200,7 @@ def test_a_piece_moves_as_far_as_it_may_and_has_room(tmp_path: Path) -> None:
     high = np.array([[106, 60, 50, 40]], np.int16)
     low = np.array([[72, 60, 50, 22]], np.int16)
     data = MusicData((Path("songs.npz"),), semitones=6)
-    gathered = MusicCorpus([np.array(codec.flat(g), np.uint16) for g in (high, low)], [])
+    gathered = MusicCorpus([np.array(codec.flatten(g), np.uint16) for g in (high, low)], [])
     for augment, ends in ((None, ([-6, -1], [2, 6])), ((), ([0, 0], [0, 0]))):
         run = tmp_path / str(augment)
         run.mkdir()

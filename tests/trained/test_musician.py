@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from tunes import chorale, musician, performance, pianist, singer
+from tunes import chorale, musician, performance, pianist, singer, stretch
 
 from manyheads.attention.places import line
 from manyheads.modules.transformer import Tokens
@@ -16,7 +16,7 @@ from manyheads.tasks.music.compose import SHORTEST, make_bounds
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, stretch, to_quarters
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, to_quarters
 from manyheads.tasks.music.performance import SHIFT
 from manyheads.tasks.music.settings import VOICES
 from manyheads.tasks.music.statistics import cut_opening

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import write_whole
 
 Rows = NDArray[np.int64]  # (B, 2): the number of an image, and its chance
@@ -38,7 +39,7 @@ class ImageBatches:
 
     def __init__(
         self,
-        pixels: NDArray[np.uint8],
+        pixels: Bytes,
         classes: NDArray[np.int64] | None,
         codec: PixelCodec,
         tokens: int,
@@ -89,7 +90,7 @@ class ImageBatches:
             classes = torch.from_numpy(self.classes[numbers][:, None])
         return ImageBatch(levels, classes)
 
-    def quantize(self, pixels: NDArray[np.uint8], chance: int) -> Tensor:
+    def quantize(self, pixels: Bytes, chance: int) -> Tensor:
         if not self.sample:
             return self.codec.quantize(torch.from_numpy(pixels))
         drawn = np.random.default_rng([self.seed, chance]).random(pixels.shape, np.float32)

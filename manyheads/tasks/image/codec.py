@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from manyheads.attention.places import Grid, grid
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import write_text
 
 
@@ -40,12 +42,12 @@ class PixelCodec:
 
     @property
     def values(self) -> int:
-        """Of an image: what bits are counted by."""
+        """How many values an image has: bits are counted per value."""
         return math.prod(self.shape)
 
     @property
     def parts(self) -> int:
-        """Values of a token."""
+        """How many values a token has."""
         return self.channels if self.whole else 1
 
     @property
@@ -54,7 +56,7 @@ class PixelCodec:
 
     @property
     def start(self) -> int:
-        """The number that stands before the first token, and for what lies outside."""
+        """The number that is read before the first token, and in place of pixels outside."""
         return int(self.levels**self.parts)
 
     @cached_property
@@ -66,7 +68,7 @@ class PixelCodec:
 
     @cached_property
     def order(self) -> Tensor:
-        """(N,) which token of the rows, from left to right, is the next in turn."""
+        """(N,) the tokens in the order of drawing, each by its number row by row."""
         index = torch.zeros_like(self.places.order)
         for axis, size in zip(self.places.axes, self.places.sizes, strict=True):
             index = index * size + axis
@@ -77,7 +79,7 @@ class PixelCodec:
         return {}
 
     def on(self, device: torch.device) -> tuple[Grid, Tensor]:
-        """Places and order there: sent once, not with every batch."""
+        """Places and order on this device: sent once, not with every batch."""
         if device not in self.by_device:
             self.by_device[device] = self.places.to(device), self.order.to(device)
         return self.by_device[device]
@@ -110,7 +112,7 @@ class PixelCodec:
         """What is read while these are written: the start, and all but the last."""
         return torch.cat([torch.full_like(ids[:, :1], self.start), ids[:, :-1]], 1)
 
-    def nearby(self, radius: int) -> Tensor:
+    def find_nearby(self, radius: int) -> Tensor:
         """(N, F) for each token the rows of what is read that hold the last one and those within
         `radius`, as far as they are drawn by then; 0, the start, for what is not.
         """
@@ -133,7 +135,7 @@ class PixelCodec:
     def small_codec(self) -> PixelCodec:
         return PixelCodec(self.small, self.small, self.channels, self.levels, whole=True)
 
-    def below(self) -> Tensor:
+    def find_below(self) -> Tensor:
         """(N,) which pixel of the small image each token lies in; where there is none, 0."""
         row, column = (
             axis * self.small // size
@@ -142,7 +144,7 @@ class PixelCodec:
         return row * self.small + column
 
     def shrink(self, pixels: Tensor) -> Tensor:
-        """Levels of images -> those of small ones, (B, small, small, channels): means."""
+        """Levels of images -> levels of small ones, (B, small, small, channels), by means."""
         down, across = self.rows // self.small, self.columns // self.small
         cut = pixels.view(-1, self.small, down, self.small, across, self.channels)
         return cut.float().mean((2, 4)).round().to(torch.uint8)
@@ -160,6 +162,21 @@ class PixelCodec:
         """Levels -> bytes, the lowest black and the highest white."""
         return (levels.long() * 255 // (self.levels - 1)).to(torch.uint8)
 
+    def round_bytes(self, pixels: Bytes) -> Bytes:
+        """Bytes as they come out of the levels that are drawn: 0, 127, 128 -> 0, 0, 255 of two"""
+        if self.levels == 256:
+            return pixels
+        return self.brighten(self.quantize(torch.from_numpy(pixels))).numpy()
+
+    def quantize_picture(self, picture: Bytes) -> Tensor:
+        """The levels (1, rows, columns, channels) of one picture; refuse another size."""
+        if picture.shape != self.shape or self.small:
+            raise ValueError(
+                f"the model draws images of {format_shape(self.shape)} channels, "
+                f"this one is {format_shape(picture.shape)}"
+            )
+        return self.quantize(torch.from_numpy(picture.copy()))[None]
+
     def class_number(self, name: str) -> int:
         if not self.classes:
             raise ValueError(f"class {name} was asked for, and the model was trained without any")
@@ -173,3 +190,8 @@ class PixelCodec:
     @classmethod
     def load(cls, path: Path) -> PixelCodec:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def format_shape(shape: Sequence[int]) -> str:
+    """(28, 28, 1) -> "28 x 28 with 1", of channels"""
+    return "{} x {} with {}".format(*shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -12,32 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyheads.cli.live import load_live, serve_live
+from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, print_report
 from manyheads.data.packed import read_packed, write_packed
 from manyheads.decoding.config import Sampling
-from manyheads.inspect.server import LiveModel
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
 from manyheads.tasks.image.formats import measure_formats
 from manyheads.tasks.image.judging import judge_samples
 from manyheads.tasks.image.looking import PixelView, look_at_pixel
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.packing import (
-    compress_images,
-    decompress_images,
-    name_files,
-    read_names,
-)
+from manyheads.tasks.image.packing import compress_images, decompress_images, name_files, read_names
 from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
 from manyheads.tasks.image.similarity import SimilarityView, look_for_similar
-from manyheads.tasks.image.sources import (
-    read_picture,
-    read_pictures,
-    same_colours,
-)
+from manyheads.tasks.image.sources import Bytes, match_colours, read_picture, read_pictures
 from manyheads.tasks.image.verbs import (
     CompressOptions,
     DecompressOptions,
@@ -46,7 +34,7 @@ from manyheads.tasks.image.verbs import (
     InspectImageOptions,
     LookAtPixelOptions,
 )
-from manyheads.training.files import WEIGHTS
+from manyheads.tasks.packing import note_payoff
 
 UNDRAWN = 110  # how bright pixels are that are not drawn yet
 
@@ -55,23 +43,22 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     assert options.out is not None
     codec, began = model.task.codec, time.perf_counter()
     begin, small = (
-        None if path is None else same_colours(read_picture(path), codec.channels)
+        None if path is None else match_colours(read_picture(path), codec.channels)
         for path in (options.complete, options.upscale)
     )
     how = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     with count_amount(options.count * codec.tokens, "tokens", "drawn") as told:
         images = model.generate(options.count, options.of_class, begin, small, told, **how)
     took = time.perf_counter() - began
-    save_png(enlarge(on_sheet(images)), options.out)
+    save_png(enlarge(put_on_sheet(images)), options.out)
     if options.gif is not None:
-        save_gif(
-            [enlarge(on_sheet(frame)) for frame in frames_of_drawing(codec, images)], options.gif
-        )
+        frames = frames_of_drawing(codec, images)
+        save_gif([enlarge(put_on_sheet(frame)) for frame in frames], options.gif)
     size = f"{codec.rows} x {codec.columns}"
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
 
 
-def frames_of_drawing(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+def frames_of_drawing(codec: PixelCodec, images: Bytes) -> Iterator[Bytes]:
     """The images as they were while they were drawn, a frame for each row; the rest is grey."""
     turn = codec.order.argsort().reshape(*codec.shape[:2], -1).numpy()
     for row in range(codec.rows + 1):
@@ -79,19 +66,17 @@ def frames_of_drawing(codec: PixelCodec, images: NDArray[np.uint8]) -> Iterator[
         yield np.where(drawn, images, UNDRAWN).astype(np.uint8)
 
 
-def on_sheet(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def put_on_sheet(images: Bytes) -> Bytes:
     return images[0] if len(images) == 1 else make_sheet(images)
 
 
 def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None:
-    data, codec = model.task.recipe.data, model.task.codec
-    pictures = read_pictures(options.images, data.scaled, codec.channels == 1)
+    pictures = model.task.read_like(options.images)
     for note in pictures.notes:
         print(note, file=sys.stderr)
-    pictures.pixels = same_colours(pictures.pixels, codec.channels)
     report = evaluate_images(model, pictures)
     if options.samples:
-        with count_amount(options.samples * codec.tokens, "tokens", "drawn") as told:
+        with count_amount(options.samples * model.task.codec.tokens, "tokens", "drawn") as told:
             report["scores"] |= judge_samples(model, pictures, options.samples, told)
     print_report(report, options.as_json, image_table)
 
@@ -106,7 +91,7 @@ def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
         view = look_at_pixel(model, picture, options.place, *asked)
     print(view)
     if options.out is not None:
-        view.save(options.out)
+        save_png(view.draw(), options.out)
         print(f"\npicture: {options.out}")
 
 
@@ -117,14 +102,13 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
         print(f"page: {options.out}")
         return
     shown = partial(model.inspect_live, picture=picture, of_class=options.of_class)
-    own = LiveModel(str(model.name), shown, model.asks)
-    serve_live([own, *load_live(options.also, str(model.device))], options.port)
+    serve_live(model, shown, options)
 
 
-def read_like(model: ImageModel, path: Path) -> NDArray[np.uint8]:
+def read_like(model: ImageModel, path: Path) -> Bytes:
     """A picture as large and in as many colours as those it learned from."""
-    picture = read_picture(path, model.task.recipe.data.scaled)
-    return same_colours(picture, model.task.codec.channels)
+    picture = read_picture(path, model.task.recipe.data.scaled_size)
+    return match_colours(picture, model.task.codec.channels)
 
 
 # ---- compress --------------------------------------------------------------------------------
@@ -142,17 +126,14 @@ def compress(model: ImageModel, options: CompressOptions) -> None:
     print(describe_size(model, pictures.pixels, size))
 
 
-def describe_size(model: ImageModel, images: NDArray[np.uint8], packed: int) -> str:
+def describe_size(model: ImageModel, images: Bytes, packed: int) -> str:
     """Bytes and bits, beside other formats, and from when on the weights are paid for."""
     others = measure_formats(images)
     lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]
     for name, size in others.items():
         lines.append(f"  {name:7} {size:12,} bytes, {8 * size / images.size:.3f} bits/dim")
-    weights, best = (model.task.held_in() / WEIGHTS).stat().st_size, min(others.values())
-    if best > packed:
-        count = math.ceil(weights * len(images) / (best - packed))
-        lines.append(f"  from {count:,} images on, the weights ({weights:,} bytes) are paid for")
-    return "\n".join(lines)
+    saved = min(others.values()) - packed
+    return "\n".join([*lines, *note_payoff(model, saved, len(images), "images")])
 
 
 def decompress(model: ImageModel, options: DecompressOptions) -> None:

@@ -25,7 +25,7 @@ AT_ONCE = 64  # images
 
 
 class ImageStep(CachedStep):
-    """Keeps what was read, of which a token reads what is near it."""
+    """A step that keeps all tokens: the next one also reads those near it."""
 
     decoder: PixelNetwork
 

@@ -16,7 +16,7 @@ from manyheads.tasks.image.task import prepare_pixels, sort_key
 
 
 def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
-    """Of all and of each class: the mean, and how far it may be off (one standard error)."""
+    """The mean of all images and of each class, with its standard error."""
     began, recipe, codec = time.perf_counter(), model.task.recipe, model.task.codec
     nats = model.score(prepare_pixels(pictures.pixels, recipe), pictures.labels)
     binary = codec.levels == 2

@@ -9,13 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from manyheads.tasks.image.sheet import encode_png
-from manyheads.tasks.image.sources import import_pillow, same_colours
+from manyheads.tasks.image.sources import Bytes, import_pillow, match_colours
 
-Bytes = NDArray[np.uint8]
 # Each by Pillow, with the settings that make the smallest files.
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"optimize": True},
@@ -44,12 +40,12 @@ def measure_formats(images: Bytes) -> dict[str, int]:
 
 def measure_file(pillow: Any, image: Bytes, form: str, how: dict[str, Any]) -> int:
     file, grey = io.BytesIO(), image.shape[2] == 1 and form != "webp"
-    pillow.fromarray(image[..., 0] if grey else same_colours(image, 3)).save(file, form, **how)
+    pillow.fromarray(image[..., 0] if grey else match_colours(image, 3)).save(file, form, **how)
     return file.tell()
 
 
 def run_cjxl(program: str, image: Bytes) -> int:
-    """By the program of its makers, where Pillow does not write the format."""
+    """The bytes of a JPEG XL file, where the program `cjxl` is installed."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "a.png"), Path(folder, "a.jxl")
         before.write_bytes(encode_png(image))

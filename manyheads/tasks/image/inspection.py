@@ -11,22 +11,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
 from manyheads.inspect.interventions import Intervention, intervening, name_layers
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.codec import PixelCodec
+from manyheads.tasks.image.sources import Bytes
 from manyheads.tasks.inspection import CANDIDATES, START, inspect_pass
 
 if TYPE_CHECKING:
     from manyheads.tasks.image.model import ImageModel
     from manyheads.tasks.image.task import ImageTask
 
-Bytes = NDArray[np.uint8]
 MOST_VALUES = 4096  # every pair of tokens is looked at
 MOST_CELLS = 2**25  # of a page, over all heads: some 7 MB
 COLOURS = ("red", "green", "blue")
@@ -84,7 +82,7 @@ class PixelPass:
         return {"candidates": found, "wrote": tell_likelihood(self.task.codec, found, self.classes)}
 
     def add_value(self, spot: dict[str, Any], logs: Tensor, level: int, number: int) -> None:
-        """Of the value with this number, of all in turn, the levels that are likeliest."""
+        """Add one value of a token to its spot, with the levels that are likeliest there."""
         codec = self.task.codec
         channel = number % codec.channels
         best = logs.exp().topk(min(codec.levels, max(2, CANDIDATES // codec.channels)))
@@ -105,7 +103,7 @@ def inspect_image(
         raise ValueError(
             f"a page is of images with {MOST_VALUES} values at most, these have {codec.tokens}"
         )
-    levels = codec.quantize(torch.from_numpy(check_shape(codec, picture).copy()))[None]
+    levels = codec.quantize_picture(picture)
     ids = codec.encode(levels.to(model.device))
     heads = sum(count for _, count in name_layers(model.network).values())
     most = math.sqrt(MOST_CELLS / max(1, heads))
@@ -141,13 +139,6 @@ def inspect_image(
         one, rows, lambda layer: ("decoder", "written", "so far", 0), about, what_if
     )
     return replace(page, maps=[gather_spots(each, spots, corners) for each in page.maps])
-
-
-def check_shape(codec: PixelCodec, picture: Bytes) -> Bytes:
-    if picture.shape != codec.shape or codec.small:
-        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
-        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
-    return picture
 
 
 def choose_class(one: PixelPass, label: str | None) -> Tensor:

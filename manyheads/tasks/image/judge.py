@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import read_tensors, write_tensors
 
-Bytes = NDArray[np.uint8]
 FILE = "judge.safetensors"
 FEATURES, STEPS, BATCH, RATE = 64, 1200, 128, 2e-3
 LEAST_STEPS, EPOCHS = 100, 20  # of few images, so that they are not learned by heart
@@ -25,7 +24,7 @@ AT_ONCE = 512
 
 
 class Judge(nn.Module):
-    """Convolutions, then `FEATURES` numbers of which the class is read."""
+    """Convolutions, then `FEATURES` numbers from which a linear layer tells the class."""
 
     def __init__(self, shape: Sequence[int], classes: Sequence[str]):
         super().__init__()
@@ -105,7 +104,7 @@ def load_judge(folder: Path, device: torch.device) -> tuple[Judge, float]:
 
 
 def frechet_distance(one: Tensor, other: Tensor) -> float:
-    """Of two clouds of features (N, F), each taken for a normal distribution; 0: the same."""
+    """The distance of two sets of features (N, F), as of normal distributions; 0: the same."""
     means = [cloud.double().mean(0) for cloud in (one, other)]
     spreads = [cloud.double().T.cov() for cloud in (one, other)]
     values, vectors = torch.linalg.eigh(spreads[0])

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from manyheads.tasks.image.judge import (
     FILE,
@@ -23,10 +21,9 @@ from manyheads.tasks.image.judge import (
     train_judge,
 )
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sources import Pictures, read_pictures, same_colours
+from manyheads.tasks.image.sources import Bytes, Pictures
 from manyheads.tasks.image.task import ImageTask, prepare_pixels
 
-Bytes = NDArray[np.uint8]
 Told = Callable[[float], None]
 
 
@@ -39,7 +36,7 @@ def judge_samples(
     task, codec, scores = model.task, model.task.codec, {}
     judge, right = find_judge(model)
     drawn = model.generate(count, told=told)
-    real, _ = judge.read(as_drawn(task, pictures.pixels))
+    real, _ = judge.read(round_as_drawn(task, pictures.pixels))
     features, said = judge.read(drawn)
     signature = f"judge:{right:.4f}|samples:{count}|images:{len(pictures)}"
     scores["judge_distance"] = {
@@ -48,7 +45,7 @@ def judge_samples(
     }
     if learned := read_labelled(task):
         some = learned[np.random.default_rng(0).permutation(len(learned))[:count]]
-        own, _ = judge.read(as_drawn(task, some.pixels))
+        own, _ = judge.read(round_as_drawn(task, some.pixels))
         scores["judge_distance"]["of_images_learned_from"] = round(frechet_distance(own, real), 4)
     if codec.classes:
         asked = [codec.classes[i % len(codec.classes)] for i in range(count)]
@@ -63,7 +60,7 @@ def judge_samples(
 
 
 def find_judge(model: ImageModel) -> tuple[Judge, float]:
-    """The one that the run keeps, or a new one that it keeps from here on."""
+    """The judge that the run keeps; where there is none, train one and keep it."""
     folder = model.task.held_in()
     if (folder / FILE).exists():
         return load_judge(folder, model.device)
@@ -73,27 +70,25 @@ def find_judge(model: ImageModel) -> tuple[Judge, float]:
             f"samples of {model.name} are judged by a classifier, and there are no images with "
             "classes left to train it on; a run that was trained with --classes keeps them"
         )
-    pixels = as_drawn(model.task, learned.pixels)
+    pixels = round_as_drawn(model.task, learned.pixels)
     judge, right = train_judge(pixels, learned.labels, model.device)
     save_judge(judge, right, pixels.shape[1:], folder)
     return judge, right
 
 
 def read_labelled(task: ImageTask) -> Pictures | None:
-    """What the run learned from, with classes: as it keeps it, or from where it was read."""
-    data, codec = task.recipe.data, task.codec
+    """The images that the run learned from, with classes; None where they are gone."""
+    images, codec = task.recipe.data.images, task.codec
     if codec.classes and (task.held_in() / "data" / "train.pixels.npy").exists():
         pixels, numbers = task.read_split("train")
         assert numbers is not None
         return Pictures(pixels, [codec.classes[i] for i in numbers.tolist()])
-    if not all(path.exists() for path in data.images):
+    if not all(path.exists() for path in images):
         return None
-    found = read_pictures(data.images, data.scaled, codec.channels == 1)
-    found.pixels = same_colours(found.pixels, codec.channels)
+    found = task.read_like(images)
     return found if found.labels else None
 
 
-def as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
-    """With the levels that the model draws with."""
-    levels = task.codec.quantize(torch.from_numpy(prepare_pixels(pixels, task.recipe)))
-    return task.codec.brighten(levels).numpy()
+def round_as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
+    """Images with the levels that the model draws, so that both can be compared."""
+    return task.codec.round_bytes(prepare_pixels(pixels, task.recipe))

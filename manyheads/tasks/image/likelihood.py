@@ -23,7 +23,7 @@ class Likelihood(Protocol):
         """Outputs (..., O) and values (..., P) -> their log-probabilities (...)"""
 
     def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
-        """Of each level of the next value (..., L), after those that came before it (..., p)."""
+        """Log-probabilities of the next value's levels (..., L), after those before it (..., p)"""
 
     def first_outputs(self) -> Tensor:
         """What a head says before it has learned anything, (O,)"""
@@ -87,8 +87,9 @@ class LogisticMixture:
 
     def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
         weights, places, widths, moves = self.read(outputs)
+        values = values[..., None, :]  # the same for all logistics
         each = [
-            self.of_part(places, widths, moves, values[..., None, :part], values[..., None, part])
+            self.score_part(places, widths, moves, values[..., :part], values[..., part])
             for part in range(self.parts)
         ]
         return torch.logsumexp(weights + sum(each), -1)
@@ -98,14 +99,14 @@ class LogisticMixture:
         part = before.shape[-1]
         for earlier in range(part):  # what came tells which of the logistics it came from
             given, value = before[..., None, :earlier], before[..., None, earlier]
-            weights = weights + self.of_part(places, widths, moves, given, value)
+            weights = weights + self.score_part(places, widths, moves, given, value)
         every = torch.arange(self.levels, device=outputs.device).expand(*outputs.shape[:-1], -1)
         places, widths, moves = (each[..., None, :, :] for each in (places, widths, moves))
         given = before[..., None, None, :]
-        logs = self.of_part(places, widths, moves, given, every[..., None])  # (..., L, K)
+        logs = self.score_part(places, widths, moves, given, every[..., None])  # (..., L, K)
         return torch.logsumexp(weights.log_softmax(-1)[..., None, :] + logs, -1)
 
-    def of_part(
+    def score_part(
         self, places: Tensor, widths: Tensor, moves: Tensor, before: Tensor, value: Tensor
     ) -> Tensor:
         """The log-probability of a value of the next channel by each logistic, (..., K).

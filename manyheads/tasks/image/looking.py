@@ -6,20 +6,18 @@ L layers, H heads, N tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.attention.kernels import Seen
-from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sheet import enlarge, make_sheet, save_png
+from manyheads.tasks.image.sheet import enlarge, make_sheet
+from manyheads.tasks.image.sources import Bytes, match_colours
+from manyheads.tasks.inspection import choose_numbers, record_attention
 
-Bytes = NDArray[np.uint8]
 NEAR = 2  # rows and columns
 DIM = 0.35  # of a picture's brightness below a map
 MARK = (0, 255, 0)
@@ -50,7 +48,7 @@ class PixelView:
 
     def draw(self) -> Bytes:
         """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
-        whole = to_colours(self.picture)
+        whole = match_colours(self.picture, 3)
         marked = whole.copy()
         marked[self.pixel] = MARK
         maps = [self.heat(whole, one) for layer in self.weights for one in layer]
@@ -66,13 +64,6 @@ class PixelView:
         shown[self.pixel] = MARK
         return shown.round().astype(np.uint8)
 
-    def save(self, path: Path) -> None:
-        save_png(self.draw(), path)
-
-
-def to_colours(picture: Bytes) -> Bytes:
-    return np.repeat(picture, 3 // picture.shape[2], 2).astype(np.uint8)
-
 
 @torch.no_grad()
 def look_at_pixel(
@@ -83,7 +74,7 @@ def look_at_pixel(
     head: int | None = None,
     label: str | None = None,
 ) -> PixelView:
-    """Of all layers and heads, unless one is named; of a model with classes, for this one."""
+    """What a pixel looks at in all layers and heads, or in those named; `label` is the class."""
     codec, (row, column) = model.task.codec, pixel
     if not (0 <= row < codec.rows and 0 <= column < codec.columns):
         raise ValueError(
@@ -93,8 +84,8 @@ def look_at_pixel(
     axes = codec.places.axes
     query = int(((axes[0] == row) & (axes[1] == column)).nonzero()[0])
     seen = record_image(model, picture, label, query + 1)
-    layers = choose_number("layer", layer, len(seen))
-    heads = choose_number("head", head, seen[0].weights.shape[1])
+    layers = choose_numbers("layer", layer, len(seen))
+    heads = choose_numbers("head", head, seen[0].weights.shape[1])
     rows = [seen[i].weights[0, heads, -1].float().cpu() for i in layers]
     return PixelView(picture, pixel, map_weights(model, torch.stack(rows)), layers, heads)
 
@@ -104,29 +95,14 @@ def record_image(
 ) -> list[Seen]:
     """What each layer looks at while so many tokens of a picture are read, or all of them."""
     codec = model.task.codec
-    if picture.shape != codec.shape or codec.small:
-        ours, theirs = ("{} x {} with {}".format(*s) for s in (codec.shape, picture.shape))
-        raise ValueError(f"the model draws images of {ours} channels, this one is {theirs}")
-    levels = codec.quantize(torch.from_numpy(picture.copy()))[None]
-    ids = codec.shift(codec.encode(levels.to(model.device)))[:, :tokens]
+    levels = codec.quantize_picture(picture).to(model.device)
+    ids = codec.shift(codec.encode(levels))[:, :tokens]
     at, _ = codec.on(model.device)
     classes = None
     if codec.classes:
         number = codec.class_number(label or codec.classes[0])
         classes = torch.tensor([[number]], device=model.device)
-    with recording(model.network) as seen:
-        model.network(Tokens(ids, at[: ids.shape[1]], types=classes))
-    if not seen:
-        raise ValueError(
-            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
-        )
-    return seen
-
-
-def choose_number(what: str, asked: int | None, count: int) -> list[int]:
-    if asked is not None and not 0 <= asked < count:
-        raise ValueError(f"{what}s are numbered 0 to {count - 1}, {asked} was asked for")
-    return [*range(count)] if asked is None else [asked]
+    return record_attention(model, Tokens(ids, at[: ids.shape[1]], types=classes))
 
 
 def map_weights(model: ImageModel, weights: Tensor) -> Tensor:

@@ -14,15 +14,15 @@ from manyheads.decoding.config import Sampling, SamplingOptions
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.tasks.image.batches import ImageBatches
+from manyheads.tasks.image.codec import format_shape
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.inspection import inspect_image
+from manyheads.tasks.image.sources import Bytes
 from manyheads.tasks.model import Model, show_options
 from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
     from manyheads.tasks.image.task import ImageTask
-
-Bytes = NDArray[np.uint8]
 
 
 class ImageModel(Model):
@@ -96,10 +96,10 @@ class ImageModel(Model):
         if not codec.small:
             raise ValueError("an image to enlarge came to a model that draws from nothing")
         if image.shape != codec.small_codec.shape:
-            ours, theirs = (
-                "{} x {} with {}".format(*s) for s in (codec.small_codec.shape, image.shape)
+            raise ValueError(
+                f"the model enlarges images of {format_shape(codec.small_codec.shape)} channels, "
+                f"this one is {format_shape(image.shape)}"
             )
-            raise ValueError(f"the model enlarges images of {ours} channels, this one is {theirs}")
         return codec.quantize(torch.from_numpy(image.copy()))[None]
 
     def score(self, images: Bytes, labels: Sequence[str] = ()) -> NDArray[np.float64]:
@@ -108,12 +108,9 @@ class ImageModel(Model):
         """
         task, codec = self.task, self.task.codec
         if images.shape[1:] != codec.shape:
-            ours, theirs = (
-                "{} x {} with {}".format(*one) for one in (codec.shape, images.shape[1:])
-            )
             raise ValueError(
-                f"the model knows images of {ours} channels, these are of {theirs}; --size at "
-                "training would make them alike"
+                f"the model knows images of {format_shape(codec.shape)} channels, these are of "
+                f"{format_shape(images.shape[1:])}; --size at training would make them alike"
             )
         classes = None
         if codec.classes:

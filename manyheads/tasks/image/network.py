@@ -128,7 +128,7 @@ class PixelNetwork(SequenceNetwork):
             init_table(self.classes)
         # Not among the weights: the codec says it again.
         self.register_buffer("nearby", nearby, persistent=False)
-        self.register_buffer("below", codec.below(), persistent=False)
+        self.register_buffer("below", codec.find_below(), persistent=False)
 
     def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
         """What is to be drawn: classes (B, 1) and a small image -> (B, 1 or N, D), to be added."""
@@ -175,7 +175,7 @@ class PixelNetwork(SequenceNetwork):
 
 
 def build_image_network(network: ImageNetworkConfig, codec: PixelCodec) -> PixelNetwork:
-    near = codec.nearby(network.neighbours)
+    near = codec.find_nearby(network.neighbours)
     likelihood = build_likelihood(network, codec)
     head = nn.Linear(network.width, likelihood.outputs)
     init_normal(head)
@@ -200,20 +200,20 @@ def build_writer(
         dilations = network.dilations or [(1, row)[i % 2] for i in range(depth)]
         return CausalConvolutions(embedding, network.width, dilations, network.dropout)
     config = replace(network, depth=depth)
-    parts: Any = {
-        "position": build_below(config, codec),
-        "relative": build_between(config, codec),
-    }
-    return Decoder(embedding, Stack.of(config, causal_patterns(config), **parts), nn.Identity())
+    return Decoder(embedding, build_layers(config, codec, causal_patterns(config)), nn.Identity())
 
 
 def build_small_encoder(network: ImageTransformerConfig, small: PixelCodec) -> Encoder:
     """All pixels of a small image see each other."""
     depth, _ = network.depths
     config = replace(network, depth=depth, pattern="Everything()")
-    position, relative = build_below(config, small), build_between(config, small)
-    stack = Stack.of(config, Everything(), position=position, relative=relative)
-    return Encoder(PixelEmbedding(small, network.width, 0), stack)
+    layers = build_layers(config, small, Everything())
+    return Encoder(PixelEmbedding(small, network.width, 0), layers)
+
+
+def build_layers(network: ImageTransformerConfig, codec: PixelCodec, patterns: Any) -> Stack:
+    position, relative = build_below(network, codec), build_between(network, codec)
+    return Stack.of(network, patterns, position=position, relative=relative)
 
 
 def build_likelihood(network: ImageNetworkConfig, codec: PixelCodec) -> Likelihood:

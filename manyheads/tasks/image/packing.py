@@ -11,19 +11,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.data.packed import PackedPart
 from manyheads.decoding.config import Sampling
 from manyheads.devices import use_threads
 from manyheads.modules.transformer import Decoder
+from manyheads.tasks.image.codec import format_shape
 from manyheads.tasks.image.drawing import ImageStep
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.recorded import ImageRecorder
-from manyheads.tasks.image.sources import Pictures
+from manyheads.tasks.image.sources import Bytes, Pictures
 from manyheads.tasks.packing import (
     CodeSymbols,
     SymbolReader,
@@ -35,7 +34,6 @@ from manyheads.tasks.packing import (
 
 LANES = {"cpu": 64, "cuda": 512}  # images that are read together
 
-Bytes = NDArray[np.uint8]
 Told = Callable[[float], None]
 
 
@@ -86,7 +84,7 @@ def decompress_images(
 
 
 def check_images(levels: Tensor) -> bytes:
-    """A byte for each image, that tells which one is damaged; that one is, the part's sum tells."""
+    """A byte for each image, to find the damaged one; the sum of the part finds the damage."""
     return bytes(zlib.crc32(one.tobytes()) & 255 for one in levels.numpy())
 
 
@@ -109,7 +107,7 @@ class LaneCoding:
         return self.recorder
 
     def condition(self, begin: int, count: int) -> Tensor | None:
-        """Of `count` images from `begin` on, where they have classes."""
+        """What conditions `count` images from `begin` on, where they have classes."""
         codec, classes = self.model.task.codec, None
         if codec.classes:
             labels = self.head["labels"][begin : begin + count]
@@ -152,12 +150,13 @@ def refuse_loss(model: ImageModel, pictures: Pictures) -> None:
         )
     ours, theirs = codec.shape, pictures.pixels.shape[1:]
     if ours != theirs:
-        told = ("{} x {} with {} channels".format(*shape) for shape in (ours, theirs))
-        raise ValueError("the model compresses images of {}, these are of {}".format(*told))
-    pixels = torch.from_numpy(pictures.pixels)
-    same = (codec.brighten(codec.quantize(pixels)) == pixels).flatten(1).all(1)
+        raise ValueError(
+            f"the model compresses images of {format_shape(ours)} channels, "
+            f"these are of {format_shape(theirs)} channels"
+        )
+    same = (codec.round_bytes(pictures.pixels) == pictures.pixels).all((1, 2, 3))
     if not same.all():
-        first = int((~same).nonzero()[0]) + 1
+        first = int(same.argmin()) + 1
         raise ValueError(
             f"image {first} has other values than the {codec.levels} levels of the model and would "
             "not come out as it is"

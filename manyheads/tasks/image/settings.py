@@ -76,12 +76,12 @@ class ImageData(Settings):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of small images, and of large ones; 0 for what is not said."""
+        """The sizes of small and of large images; 0 where there is no `upscale`."""
         small, _, large = (self.upscale or "").partition(":")
         return (int(small), int(large)) if small.isdigit() and large.isdigit() else (0, 0)
 
     @property
-    def scaled(self) -> int | None:
+    def scaled_size(self) -> int | None:
         """Rows and columns that all are scaled to."""
         return self.size or self.sizes[1] or None
 

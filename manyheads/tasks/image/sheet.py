@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyheads.tasks.image.sources import import_pillow
+from manyheads.tasks.image.sources import Bytes, import_pillow
 
-Bytes = NDArray[np.uint8]
 SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
 PAPER = 255  # between images
 GREY = 128  # between what belongs together
@@ -32,7 +30,7 @@ def make_sheet(images: Bytes, across: int = 0) -> Bytes:
 
 
 def put_beside(*sets: Bytes) -> Bytes:
-    """Those of the same number as one image, a grey line between them."""
+    """Join the images of the same number, with a grey line between them."""
     line = np.full((*sets[0].shape[:2], 1, sets[0].shape[3]), GREY, np.uint8)
     first, *others = sets
     return np.concatenate([first, *(part for other in others for part in (line, other))], 2)
@@ -67,7 +65,7 @@ def save_png(image: Bytes, path: Path) -> None:
 
 
 def save_gif(frames: Sequence[Bytes], path: Path, milliseconds: int = 90) -> None:
-    """One after another, the last one for longer."""
+    """Save frames that follow each other; the last one stays longer."""
     pillow, _ = import_pillow()
     first, *others = (pillow.fromarray(one if one.shape[2] == 3 else one[..., 0]) for one in frames)
     times = [milliseconds] * len(others) + [20 * milliseconds]

@@ -6,19 +6,18 @@ H heads, N tokens, P pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.tasks.image.looking import NEAR, choose_number, record_image, to_colours
+from manyheads.tasks.image.looking import NEAR, record_image
 from manyheads.tasks.image.model import ImageModel
-from manyheads.tasks.image.sheet import SMALLEST, make_sheet, save_png
+from manyheads.tasks.image.sheet import SMALLEST, make_sheet
+from manyheads.tasks.image.sources import Bytes, match_colours
+from manyheads.tasks.inspection import choose_numbers
 
-Bytes = NDArray[np.uint8]
 LINKS, SHOWN = 24, 5  # drawn, and told of
 DIM = 0.5
 FROM, TO, HOT = (0, 255, 0), (255, 60, 0), (255, 200, 0)
@@ -59,7 +58,7 @@ class SimilarityView:
     def draw(self) -> Bytes:
         """The picture; the looks as lines from green to red; and how far each pixel looks."""
         times = max(4, SMALLEST // max(self.picture.shape[:2]))
-        whole = to_colours(self.picture)
+        whole = match_colours(self.picture, 3)
         heat = (self.far / self.far.max().clamp(min=1e-9)).numpy()[..., None]
         warm = ((1 - heat) * DIM * whole + heat * np.array(HOT)).astype(np.uint8)
         dim = (DIM * whole).astype(np.uint8)
@@ -67,9 +66,6 @@ class SimilarityView:
         for look in reversed(self.looks):  # the strongest on top
             draw_line(panels[1], look, times)
         return make_sheet(np.stack(panels), across=3)
-
-    def save(self, path: Path) -> None:
-        save_png(self.draw(), path)
 
 
 def draw_line(panel: Bytes, look: FarLook, times: int) -> None:
@@ -93,11 +89,11 @@ def look_for_similar(
     head: int | None = None,
     label: str | None = None,
 ) -> SimilarityView:
-    """Of the layer that looks farthest, unless one is named, and of the mean of its heads."""
+    """The far looks of one layer, else of the one that looks farthest; the mean of its heads."""
     codec = model.task.codec
     seen = record_image(model, picture, label)
-    layers = choose_number("layer", layer, len(seen))
-    heads = choose_number("head", head, seen[0].weights.shape[1])
+    layers = choose_numbers("layer", layer, len(seen))
+    heads = choose_numbers("head", head, seen[0].weights.shape[1])
     maps = [map_pairs(model, seen[i].weights[0, heads].float().mean(0).cpu()) for i in layers]
     best = max(range(len(maps)), key=lambda i: float(maps[i].sum()))
     pairs = maps[best]

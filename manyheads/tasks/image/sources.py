@@ -61,7 +61,8 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
             + (f": {reasons}" * bool(reasons))
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
-    images = same_channels([fit_size(image, size) for image in images])
+    channels = max(image.shape[2] for image in images)  # in colour where any is
+    images = [match_colours(fit_size(image, size), channels) for image in images]
     names, labels = [name for name, *_ in found], [label for *_, label in found]
     refuse_sizes_that_differ(names, images)
     return Pictures(np.stack(images), labels if all(labels) else [], left_out, names)
@@ -173,17 +174,15 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
             with pillow.open(path) as opened:
                 reason = describe_unusable(path, opened)
                 if not reason:
-                    image = on_white(pillow, ops.exif_transpose(opened))
+                    image = put_on_white(pillow, ops.exif_transpose(opened))
     except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
         reason = f"more than {pillow.MAX_IMAGE_PIXELS:,} pixels"
     except Exception:  # a broken file fails in as many ways as there are formats
         reason = "cut short or no picture" if path.stat().st_size else "empty"
     if image is None:
         raise ValueError(f"{path}: {reason}")
-    if size is not None and image.size != (size, size):
-        image = ops.fit(image, (size, size), pillow.Resampling.LANCZOS)
     array = np.asarray(image)
-    return array if array.ndim == 3 else array[..., None]
+    return fit_size(array if array.ndim == 3 else array[..., None], size)
 
 
 def describe_unusable(path: Path, image: Any) -> str:
@@ -197,8 +196,8 @@ def describe_unusable(path: Path, image: Any) -> str:
     return "animated" if getattr(image, "n_frames", 1) > 1 else ""
 
 
-def on_white(pillow: Any, image: Any) -> Any:
-    """In grey or RGB, on white where it is transparent."""
+def put_on_white(pillow: Any, image: Any) -> Any:
+    """Convert a picture to grey or RGB; what is transparent becomes white."""
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
         white = pillow.new("RGBA", image.size, "white")
@@ -207,7 +206,7 @@ def on_white(pillow: Any, image: Any) -> Any:
 
 
 def fit_size(image: Bytes, size: int | None) -> Bytes:
-    """Scaled and cropped, where it is not of this size already."""
+    """Scale and crop an image that has another size."""
     if size is None or image.shape[:2] == (size, size):
         return image
     pillow, ops = import_pillow()
@@ -217,25 +216,18 @@ def fit_size(image: Bytes, size: int | None) -> Bytes:
 
 
 def to_grey(image: Bytes) -> Bytes:
-    """As bright as an eye sees colours."""
+    """Colours as grey, as bright as an eye sees them."""
     if image.shape[-1] == 1:
         return image
     weighed = image @ np.array([0.299, 0.587, 0.114])
     return weighed.round().astype(np.uint8)[..., None]
 
 
-def same_colours(images: Bytes, channels: int) -> Bytes:
-    """(..., C) with as many channels as a model has."""
+def match_colours(images: Bytes, channels: int) -> Bytes:
+    """Images (..., C) with so many channels."""
     if images.shape[-1] == channels:
         return images
     return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)
-
-
-def same_channels(images: list[Bytes]) -> list[Bytes]:
-    """In colour where any is."""
-    if len({image.shape[2] for image in images}) == 1:
-        return images
-    return [np.broadcast_to(image, (*image.shape[:2], 3)) for image in images]
 
 
 def refuse_sizes_that_differ(names: Sequence[str], images: Sequence[Bytes]) -> None:

@@ -6,7 +6,7 @@ B images, N tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +27,7 @@ from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.network import PixelNetwork, build_image_network, build_likelihood
 from manyheads.tasks.image.settings import Head, ImageRecipe
 from manyheads.tasks.image.sheet import enlarge, find_nearest, make_sheet, put_beside, save_png
-from manyheads.tasks.image.sources import Pictures, read_pictures
+from manyheads.tasks.image.sources import Bytes, Pictures, match_colours, read_pictures
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS, write_text
 
@@ -71,10 +71,10 @@ class ImageTask(Task):
     @classmethod
     def gather(cls, recipe: ImageRecipe) -> ImageCorpus:
         data = recipe.data
-        train = read_pictures(data.images, data.scaled, data.grey)
+        train = read_pictures(data.images, data.scaled_size, data.grey)
         notes = train.notes
         if data.valid_images:
-            valid = read_pictures(data.valid_images, data.scaled, data.grey)
+            valid = read_pictures(data.valid_images, data.scaled_size, data.grey)
             notes = notes + valid.notes
             refuse_other_shapes(train, valid)
         else:
@@ -131,17 +131,24 @@ class ImageTask(Task):
             seed=training.seed,
         )
 
-    def read_split(self, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+    def read_split(self, split: str) -> tuple[Bytes, NDArray[np.int64] | None]:
         data = self.held_in() / "data"
         pixels = np.load(data / f"{split}.pixels.npy")
         classes = data / f"{split}.classes.npy"
         return pixels, np.load(classes) if self.codec.classes else None
 
+    def read_like(self, paths: Sequence[Path]) -> Pictures:
+        """Images of files, as large and in as many colours as those that were learned from."""
+        channels = self.codec.channels
+        found = read_pictures(paths, self.recipe.data.scaled_size, channels == 1)
+        found.pixels = match_colours(found.pixels, channels)
+        return found
+
     def loss(self, network: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         return {"loss": -self.log_probs(network, batch).sum()}
 
     def log_probs(self, network: Any, batch: ImageBatch) -> Tensor:
-        """Of each image, (B,)"""
+        """The log-probability of each image, (B,)"""
         ids = self.codec.encode(batch.pixels)
         at, _ = self.codec.on(ids.device)
         tokens = Tokens(self.codec.shift(ids), at, types=batch.classes)
@@ -155,7 +162,7 @@ class ImageTask(Task):
 
     @cached_property
     def compiled_log_probs(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """In a kernel or two: a mixture takes a hundred small ones, and as many again backward."""
+        """Compiled: a mixture takes a hundred small kernels, and as many again backward."""
         return torch.compile(self.likelihood.log_probs, dynamic=False)
 
     def model(self, network: nn.Module, name: str = "") -> ImageModel:
@@ -165,7 +172,7 @@ class ImageTask(Task):
 
     @torch.no_grad()
     def measure_nats(self, network: Any, batches: ImageBatches) -> Tensor:
-        """Of each image of a set, in their order: (N,)"""
+        """The nats of each image, in their order: (N,)"""
         device = next(network.parameters()).device
 
         def lose(rows: Any) -> list[float]:
@@ -179,7 +186,7 @@ class ImageTask(Task):
         return torch.tensor([nats for some in each for nats in some], dtype=torch.float64)
 
     @cached_property
-    def held_out(self) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+    def held_out(self) -> tuple[Bytes, NDArray[np.int64] | None]:
         return self.read_split("valid")
 
     def validate(self, network: Any) -> Validation:
@@ -217,9 +224,7 @@ class ImageTask(Task):
         drawn = codec.decode(draw_images(network, codec, given, condition, Sampling()))
         images = codec.brighten(drawn).cpu().numpy()
         if small is None:
-            learned = self.read_split("train")[0]
-            if codec.levels < 256:
-                learned = codec.brighten(codec.quantize(torch.from_numpy(learned))).numpy()
+            learned = codec.round_bytes(self.read_split("train")[0])
             beside = [find_nearest(images, learned)]
         else:
             times = codec.rows // codec.small
@@ -248,8 +253,8 @@ def choose_head(recipe: ImageRecipe, colours: bool) -> Head:
     return recipe.network.head or by_kind
 
 
-def prepare_pixels(pixels: NDArray[np.uint8], recipe: ImageRecipe) -> NDArray[np.uint8]:
-    """As they are judged: drawn black or white once, where that is left to chance."""
+def prepare_pixels(pixels: Bytes, recipe: ImageRecipe) -> Bytes:
+    """Images as they are scored; of `binarize: sample` each pixel is drawn black or white once."""
     if recipe.data.levels > 2 or recipe.data.binarize == "threshold":
         return pixels
     drawn = np.random.default_rng(recipe.training.seed).random(pixels.shape, np.float32)

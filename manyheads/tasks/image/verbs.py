@@ -39,14 +39,10 @@ class DrawOptions(Sampling, Options):
     def of(cls, **typed: Any) -> Self:
         asked = cls(**typed)
         if asked.gif is not None:
-            if asked.gif.suffix.lower() != ".gif":
-                raise ValueError(f"--gif names a .gif file, got {asked.gif}")
-            refuse_unwritable("--gif", asked.gif)
+            refuse_unwritable("--gif", asked.gif, ".gif")
         if asked.out is None:
             raise ValueError("images are drawn into a file: --out sheet.png")
-        if asked.out.suffix.lower() != ".png":
-            raise ValueError(f"--out names a .png file, got {asked.out}")
-        refuse_unwritable("--out", asked.out)
+        refuse_unwritable("--out", asked.out, ".png")
         return asked
 
     def misfits(self) -> Iterator[str]:
@@ -111,9 +107,7 @@ class LookAtPixelOptions(Options):
                 "what is looked at is a picture: manyheads look --model runs/img picture.png"
             )
         if self.out is not None:
-            refuse_unwritable("--out", self.out)
-            if self.out.suffix.lower() != ".png":
-                raise ValueError(f"--out names a .png file, got {self.out}")
+            refuse_unwritable("--out", self.out, ".png")
         assert self.pixel is None or self.place  # refused before a model is loaded
 
     @property

@@ -28,7 +28,7 @@ COLOURS = ("#111111", "#c2185b", "#00838f", "#6a1b9a", "#827717", "#5d4037", "#0
 
 @dataclass(frozen=True, eq=False)
 class Arcs(Picture):
-    """From the note of the last token to those before it, wider where it looks more.
+    """Arcs from the last note to the notes it looks at, the wider the more it looks.
 
     What lies on tokens that are no notes, as time and rests, has no arc; the legend says how much.
     """
@@ -50,7 +50,7 @@ class Arcs(Picture):
 
     @property
     def arcs(self) -> list[tuple[int, Spot, float]]:
-        """Head, where to, weight: those that say something, the heaviest last."""
+        """Head, the spot it looks at, weight; faint arcs are left out, the heaviest come last."""
         found = []
         for head, row in zip(self.heads, self.weights.tolist(), strict=True):
             met: dict[Spot, float] = {}
@@ -63,11 +63,11 @@ class Arcs(Picture):
 
     @property
     def least(self) -> float:
-        """A weight that says nothing: of many tokens, each has little."""
+        """The least weight of an arc that is drawn: of many tokens, each has little weight."""
         return min(FAINT, 2 / len(self.spots))
 
-    def elsewhere(self, head: int) -> float:
-        """The weight on what is no note."""
+    def weigh_elsewhere(self, head: int) -> float:
+        """How much this head looks at tokens that are no notes."""
         row = self.weights[list(self.heads).index(head)].tolist()
         return sum(w for spot, w in zip(self.spots, row, strict=True) if spot is None)
 
@@ -87,14 +87,14 @@ class Arcs(Picture):
         assert query is not None
         above = high + (high - low) / 2  # room over the notes
         for head, spot, weight in self.arcs:
-            arc(axis, query, spot, above, WIDEST_POINTS * weight, self.colour(head))
+            draw_arc(axis, query, spot, above, WIDEST_POINTS * weight, self.colour(head))
         axis.plot(*query, marker="D", color="black", markersize=6, zorder=5)
         axis.set_ylim(low - 0.5, (high + above) / 2)
         self.name_heads(axis)
         return figure
 
     def window(self) -> tuple[float, float]:
-        """From the first token to the last, with some air: no arc leaves it."""
+        """The seconds that are shown: from the first token to the last, with some room around."""
         at = [spot[0] for spot in self.spots if spot is not None]
         air = max(0.03 * (at[-1] - at[0]), 0.5)
         start, end = max(0.0, at[0] - air), at[-1] + air
@@ -107,13 +107,13 @@ class Arcs(Picture):
         from matplotlib.lines import Line2D
 
         lines = [
-            Line2D([], [], color=self.colour(head), linewidth=3, label=self.told(head))
+            Line2D([], [], color=self.colour(head), linewidth=3, label=self.describe_head(head))
             for head in self.heads
         ]
         add_legend(axis, lines, min(4, len(lines)))
 
-    def told(self, head: int) -> str:
-        return f"head {head}, {self.elsewhere(head):.0%} on no note"
+    def describe_head(self, head: int) -> str:
+        return f"head {head}, {self.weigh_elsewhere(head):.0%} on no note"
 
     def __str__(self) -> str:
         """The heaviest first: head, moment, pitch, weight."""
@@ -123,10 +123,10 @@ class Arcs(Picture):
             for head, spot, weight in arcs[:MOST]
         ]
         shown += [f"and {len(arcs) - MOST} that are fainter"] * (len(arcs) > MOST)
-        return "\n".join([self.title, *map(self.told, self.heads), *shown])
+        return "\n".join([self.title, *map(self.describe_head, self.heads), *shown])
 
 
-def arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:
+def draw_arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:
     """A curve over the notes between them, the higher the further they are apart."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve

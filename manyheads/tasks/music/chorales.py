@@ -42,7 +42,7 @@ LONGEST_STEPS = 1 << 16
 
 
 class Chorales(MusicCodec):
-    """Pieces of four voices as numbers: `grid(flat(grid))` is that grid to the last rest."""
+    """Pieces of four voices as numbers: `grid(flatten(grid))` is that grid to the last rest."""
 
     kind = "chorales"
     beat = len(VOICES)  # numbers that are not cut apart
@@ -50,19 +50,19 @@ class Chorales(MusicCodec):
 
     def encode(self, piece: Piece) -> list[int]:
         """Step after step: S A T B, S A T B, ..."""
-        return self.flat(grid_of(piece))
+        return self.flatten(grid_of(piece))
 
     def render(self, ids: Sequence[int]) -> Piece:
-        """The music in any numbers at all: signs are left out, a last step may lack voices."""
+        """Any numbers as music: special tokens are left out, the last step may lack voices."""
         return piece_of(self.grid(ids))
 
-    def flat(self, grid: Grid) -> list[int]:
+    def flatten(self, grid: Grid) -> list[int]:
         """[[72, 67, 64, -1]] -> [76, 71, 68, 3]"""
         check_grid(grid)
         return (grid.astype(np.int64) + SILENCE + 1).flatten().tolist()
 
     def grid(self, ids: Sequence[int]) -> Grid:
-        """[76, 71, 68, 3] -> [[72, 67, 64, -1]]; voices that a last step lacks rest."""
+        """[76, 71, 68, 3] -> [[72, 67, 64, -1]]; where the last step lacks voices, they rest."""
         sung = [number - SILENCE - 1 for number in ids if SILENCE <= number < self.size]
         sung += [REST] * (-len(sung) % len(VOICES))
         return np.array(sung, dtype=np.int16).reshape(-1, len(VOICES))
@@ -91,7 +91,7 @@ def check_grid(grid: Grid) -> None:
 
 
 def grid_of(piece: Piece) -> Grid:
-    """The sixteenths of a piece of four voices: each note on the nearest, for one at least."""
+    """A piece of four voices as sixteenths: notes move to the nearest, and have one at least."""
     if len(piece.voices) != len(VOICES):
         raise ValueError(
             f"a chorale has {len(VOICES)} voices, each in a track of its own; "
@@ -113,7 +113,7 @@ def grid_of(piece: Piece) -> Grid:
 
 
 def piece_of(grid: Grid, like: Piece | None = None) -> Piece:
-    """A grid to be heard, each run of a pitch one note, in the time of another piece."""
+    """A grid as notes: each run of a pitch is one note; tempos and meters are those of `like`."""
     check_grid(grid)
     like = Piece((), tempos=(Tempo(0.0, QUARTERS_PER_MINUTE),)) if like is None else like
     at = seconds_at(like, np.arange(len(grid) + 1) / STEPS_PER_QUARTER).tolist()
@@ -132,7 +132,7 @@ BROKEN = (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZip
 
 
 def read_grids(path: Path) -> dict[str, list[Grid]]:
-    """The splits of a file that holds `<split>_notes` (steps, 4) and `<split>_lengths` of each."""
+    """{split: grids} of a file with `<split>_notes` (steps, 4) and `<split>_lengths` of pieces."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

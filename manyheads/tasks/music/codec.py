@@ -14,7 +14,7 @@ from manyheads.tasks.music.notes import Piece, transposition_range
 
 
 class MusicCodec(ABC):
-    """Pieces as numbers, the signs around them left to whoever lays out a batch."""
+    """Pieces as numbers; the special tokens around them are added where batches are made."""
 
     kind: ClassVar[str]
     beat: ClassVar[int] = 1  # how many numbers make a step that is not cut
@@ -29,24 +29,24 @@ class MusicCodec(ABC):
     def render(self, ids: Sequence[int]) -> Piece: ...
     @abstractmethod
     def keys(self) -> list[dict[int, int]]:
-        """Pitch -> its number, for each thing that is said of pitches."""
+        """{pitch: number} for each kind of event that has a pitch: key down, key up, ..."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each number says, to label a picture with."""
+        """The name of each number, for labels of pictures."""
         return [self.name(number) for number in ids]
 
     def name(self, number: int) -> str:
-        """Of a number that is no music."""
+        """The name of a special token; "?" for a number that does not exist."""
         return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
 
-    def kept(self) -> dict[str, Any]:
-        """What its file says beside its kind."""
+    def describe(self) -> dict[str, Any]:
+        """The settings that its file keeps, apart from its kind."""
         return {}
 
     # ---- the same music, higher or lower -----------------------------------------------------
 
     def pitches(self) -> list[int]:
-        """For every number there is, the pitch that it speaks of; 0 where it speaks of none."""
+        """The pitch of every number of the vocabulary; 0 where it has none."""
         found = [0] * self.size
         for key in self.keys():
             for pitch, number in key.items():
@@ -61,7 +61,7 @@ class MusicCodec(ABC):
         )
 
     def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
-        """(shifts, size): where each number goes; what would leave all pitches stays."""
+        """(shifts, size): each number moved by so many semitones; none leaves the range."""
         found = np.tile(np.arange(self.size), (len(shifts), 1))
         for table, shift in zip(found, shifts, strict=True):
             for key in self.keys():

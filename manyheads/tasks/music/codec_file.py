@@ -32,7 +32,7 @@ def make_codec(kind: str, held: dict[str, Any]) -> MusicCodec:
 
 
 def save_codec(codec: MusicCodec, path: Path) -> None:
-    held = {"kind": codec.kind, **codec.kept()}
+    held = {"kind": codec.kind, **codec.describe()}
     path.write_text(json.dumps(held, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import zlib
@@ -12,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyheads.cli.live import load_live, serve_live
+from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, count_items, print_report
 from manyheads.data.packed import read_packed, write_packed
-from manyheads.inspect.server import LiveModel
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.corpus import VALID, count_pieces, encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
-from manyheads.tasks.music.evaluation import music_table, of_music
+from manyheads.tasks.music.evaluation import evaluate_music, music_table
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_midi
 from manyheads.tasks.music.midi_bytes import write_midi
@@ -28,7 +26,6 @@ from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.packing import compress_pieces, decompress_pieces
 from manyheads.tasks.music.roll import Roll
-from manyheads.tasks.music.settings import is_grids
 from manyheads.tasks.music.verbs import (
     ComposeOptions,
     CompressMusicOptions,
@@ -36,14 +33,15 @@ from manyheads.tasks.music.verbs import (
     EvaluateMusicOptions,
     InspectMusicOptions,
     LookOptions,
+    is_grids,
 )
-from manyheads.training.files import WEIGHTS
+from manyheads.tasks.packing import note_payoff
 
 # ---- generate --------------------------------------------------------------------------------
 
 
 def generate(model: Musician, options: ComposeOptions) -> None:
-    """Into files with --out, else event by event onto the screen."""
+    """Write music into files with --out; without it print events as they come."""
     if options.voice_leading != MusicDecoding.voice_leading and model.task.codec.kind != "chorales":
         raise ValueError(f"--voice-leading is for models of chorales, {model.name} is none")
     if options.soundfont is not None:
@@ -85,7 +83,7 @@ def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece
 
 
 def count_tokens(tokens: Sequence[int]) -> Iterator[int]:
-    """A melody of minutes takes as long to harmonize: a terminal shows how far it is."""
+    """Show in a terminal how many tokens are done: a long melody takes minutes."""
     return count_items(tokens, len(tokens), "tokens")
 
 
@@ -100,7 +98,7 @@ def stream_events(model: Musician, options: ComposeOptions) -> None:
 
 
 def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
-    """With spaces between; a line for each step of all voices, or until time passes."""
+    """Events with spaces between; a new line after each step, or where time passes."""
     fresh = True  # whether a line begins here
     for number, label in enumerate(said, start=1):
         before = "" if fresh else " "
@@ -111,7 +109,7 @@ def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
 
 
 def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
-    """The file, and beside it how it sounds and looks; a line to tell of it."""
+    """Save the MIDI file and, beside it, sound and picture; give a line to print."""
     save_midi(piece, path)
     if not piece.notes:
         return f"{path}: no notes"
@@ -127,15 +125,15 @@ def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
 
 
 def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
-    """How likely the model finds this music, and what it is like beside what the model writes."""
+    """Print how likely the model finds this music, and compare it with what the model writes."""
     pieces = read_music(options.music, options.split)
     shown = partial(count_items, total=len(pieces), what="pieces", done="read")
-    report = of_music(model, pieces, options.count, options.seconds, shown)
+    report = evaluate_music(model, pieces, options.count, options.seconds, shown)
     print_report(report, options.as_json, music_table)
 
 
 def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
-    """All pieces of these files, each with where it stands; what cannot be read is told of."""
+    """All pieces of these files, each with its place; files that cannot be read are named."""
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):
@@ -170,8 +168,7 @@ def inspect(model: Musician, options: InspectMusicOptions) -> None:
         model.inspect(piece, tokens=options.tokens).save(options.out)
         print(f"page: {options.out}")
         return
-    own = LiveModel(str(model.name), partial(model.inspect_live, piece=piece), model.asks)
-    serve_live([own, *load_live(options.also, str(model.device))], options.port)
+    serve_live(model, partial(model.inspect_live, piece=piece), options)
 
 
 # ---- compress --------------------------------------------------------------------------------
@@ -193,14 +190,12 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
         f"{options.out}: {count_pieces(pieces)}, {notes:,} notes in {size:,} bytes, "
         f"{8 * size / notes:.2f} bits a note; as packed MIDI files {zipped:,} bytes"
     )
-    weights = (model.task.held_in() / WEIGHTS).stat().st_size
-    if zipped > size:
-        count = math.ceil(weights * len(pieces) / (zipped - size))
-        print(f"  from {count:,} pieces on, the weights ({weights:,} bytes) are paid for")
+    for line in note_payoff(model, zipped - size, len(pieces), "pieces"):
+        print(line)
 
 
 def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:
-    """By their files where those differ, else by their numbers."""
+    """Names of the files to write: those that were read where all differ, else numbers."""
     stems = [Path(where).stem for where, _ in pieces]
     if len({*stems}) < len(stems) or not all(Path(where).is_file() for where, _ in pieces):
         stems = [f"{number:03d}" for number in range(1, len(pieces) + 1)]

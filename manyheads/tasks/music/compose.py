@@ -23,12 +23,7 @@ from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.continuation import Author
-from manyheads.tasks.music.chorales import (
-    REST,
-    Chorales,
-    grid_of,
-    piece_of,
-)
+from manyheads.tasks.music.chorales import REST, Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
@@ -51,7 +46,7 @@ SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some 
 
 
 class Composed(NamedTuple):
-    """What was written after a beginning, and all of it to be heard."""
+    """What was written after a beginning, as numbers and as a piece."""
 
     piece: Piece  # the beginning too
     ids: list[int]  # what is new, without the sign that ends it
@@ -136,7 +131,7 @@ def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecod
 
 
 def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None = None) -> Bounds:
-    """The longest is exact where each token takes its time, else what nothing should reach."""
+    """How many tokens are written at most: exact for chorales, elsewhere far more than needed."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
             f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
@@ -151,8 +146,8 @@ def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None 
     return Bounds(special.eos, longest=tokens, shortest=SHORTEST, never=special.never)
 
 
-def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece | None) -> Piece:
-    """The music in these numbers; a grid has the tempos and meters of what it was begun with."""
+def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece) -> Piece:
+    """The music in these numbers; on a grid, with the tempos and meters of another piece."""
     return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
 
 
@@ -164,7 +159,7 @@ def play_on(
     A codec knows the beginning by its grid alone: what it says of it is not what is heard.
     """
     if prime is None:
-        return render_like(codec, ids, None)
+        return codec.render(ids)
     if isinstance(codec, Chorales):
         grid = codec.grid([*begin, *ids])
         grid[: len(begin) // len(VOICES)] = REST
@@ -188,13 +183,13 @@ def play_on(
 def append_marks(
     marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
 ) -> tuple[Any, ...]:
-    """Tempos or meters, and after them those that others have from some moment on."""
+    """Tempos or meters, followed by the `others` from `since` seconds on, each moved `later`."""
     new = [m._replace(start=m.start + later) for m in others if m.start >= since]
     return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
 
 
 def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
-    """With more notes; one that is struck before its pitch has ended waits until it has."""
+    """Add notes; one that begins while its pitch still sounds waits until that has ended."""
     ends: dict[tuple[int, int], float] = {}
     for note in piece.notes:
         key = (note.voice, note.pitch)
@@ -216,7 +211,7 @@ def harmonize(
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
     track: str | None = None,
 ) -> Piece:
-    """The other three voices to one that is given: alone, or among others of which it is taken."""
+    """Write the other three voices to one: the given piece, or one voice or track of it."""
     codec = author.codec
     if not isinstance(codec, Chorales):
         raise ValueError(
@@ -228,7 +223,7 @@ def harmonize(
     notes = [note._replace(voice=number) for note in melody.notes]
     grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
     given = np.full((len(grid), len(VOICES)), FREE)
-    given[:, number] = codec.flat(grid)[number :: len(VOICES)]
+    given[:, number] = codec.flatten(grid)[number :: len(VOICES)]
     special = codec.special_tokens
     start = make_start(author, [], how)
     # The end is given too: what leads there is the likelier for it.

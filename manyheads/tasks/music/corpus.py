@@ -18,7 +18,8 @@ from manyheads.tasks.music.codec_file import CODEC, save_codec
 from manyheads.tasks.music.midi import MidiReport, read_pieces
 from manyheads.tasks.music.notes import Piece, drop_first_silence
 from manyheads.tasks.music.performance import Performance
-from manyheads.tasks.music.settings import MusicData, is_grids
+from manyheads.tasks.music.settings import MusicData
+from manyheads.tasks.music.verbs import is_grids
 from manyheads.tasks.music.windows import Augmentation
 from manyheads.training.files import CORPUS, write_text
 
@@ -37,7 +38,7 @@ class MusicCorpus:
 
     @property
     def tokens(self) -> int:
-        """Of an epoch, the signs that end the pieces among them."""
+        """Tokens of an epoch, counting the one that ends each piece."""
         return sum(map(len, self.train)) + len(self.train)
 
     def __str__(self) -> str:
@@ -75,7 +76,7 @@ def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
 def read_all(
     paths: Sequence[Path], codec: MusicCodec, notes: list[str], splits: Sequence[str]
 ) -> list[Ids]:
-    """All pieces of these paths as numbers; of an .npz one split, or its only one."""
+    """All pieces of these paths as numbers; from an .npz one of these splits, or its only one."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -94,7 +95,7 @@ def read_all(
 
 
 def read_held_out(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
-    """What the files themselves say is to validate on."""
+    """The pieces that .npz files keep for validation."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -112,7 +113,7 @@ def encode_grids(
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")
     if isinstance(codec, Chorales):
-        return [to_numbers(codec.flat(grid)) for grid in sung]
+        return [to_numbers(codec.flatten(grid)) for grid in sung]
     return [encode_piece(piece_of(grid), codec) for grid in sung]
 
 
@@ -128,7 +129,7 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 
 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
-    """Without the silence that a recording begins with; where bars are counted it stays."""
+    """A piece as numbers; a performance loses its first silence, which counts where bars do."""
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
     return to_numbers(codec.encode(heard))
 
@@ -159,7 +160,7 @@ def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], 
 
 
 def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: Path) -> None:
-    """The codec, the pieces as numbers, in all versions that are learned from, and a report."""
+    """Write the codec, all versions of the pieces as numbers, and a report."""
     shards = folder / "data"
     shards.mkdir(exist_ok=True)
     save_codec(codec, folder / CODEC)
@@ -183,9 +184,9 @@ def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: P
 def make_versions(
     gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
 ) -> Iterator[Sequence[int]]:
-    """Each piece between its signs, once for each factor that time is stretched by."""
+    """Each piece with its start and end, once for each factor that stretches its time."""
     special = codec.special_tokens
     for ids in gathered:
         for factor in factors:
-            played = ids.tolist() if factor == 1 else codec.stretched(ids.tolist(), factor)
+            played = ids.tolist() if factor == 1 else codec.stretch(ids.tolist(), factor)
             yield [*special.bos, *played, special.eos]

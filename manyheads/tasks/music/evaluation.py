@@ -13,7 +13,7 @@ from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.statistics import Statistics, cut_opening, distance, format_columns
 
 
-def of_music(
+def evaluate_music(
     model: Musician,
     pieces: Sequence[tuple[str, Piece]],
     count: int = 8,
@@ -46,13 +46,13 @@ def of_music(
         "tokens": tokens,
         "seconds": round(time.perf_counter() - began, 2),
         "scores": plain_likelihoods(values, window),
-        "statistics": {"seconds": seconds, "data": data.plain(), "drawn": ours.plain()},
+        "statistics": {"seconds": seconds, "data": data.to_json(), "drawn": ours.to_json()},
         "pitch_classes_apart": round(distance(data, ours), 4),
     }
 
 
 def music_table(told: Mapping[str, Any]) -> str:
-    """With what the music is like."""
+    """The report as text, with the statistics of the music."""
     held = told["statistics"]
     columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
     lines = [

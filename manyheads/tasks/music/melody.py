@@ -13,7 +13,7 @@ TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
 
 
 class Melody(NamedTuple):
-    """What a piece has to be harmonized, alone; and what a person should be told of the choice."""
+    """The melody of a piece, alone; and sentences for a person on how it was chosen."""
 
     piece: Piece
     told: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def is_single(notes: Sequence[Note]) -> bool:
 
 
 def keep_highest(notes: Sequence[Note]) -> list[Note]:
-    """Of those that begin together the highest, and no lower one that mostly sounds under it."""
+    """The highest of notes that begin together; lower notes under a longer one are left out."""
     chords: list[list[Note]] = []
     for note in sorted(notes):
         if chords and note.start - chords[-1][0].start < TOGETHER_SECONDS:

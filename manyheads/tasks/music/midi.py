@@ -14,8 +14,8 @@ from manyheads.data.sources import files_below
 from manyheads.tasks.music.midi_bytes import read_midi, write_midi
 from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.music.scores import KINDS, read_score
+from manyheads.tasks.music.verbs import MIDI
 
-ENDINGS = (".mid", ".midi")
 ZIP = ".zip"
 LARGEST = 16 << 20  # bytes of a file in a .zip: hours of dense music
 SHOWN = 10  # files that were left out, by name
@@ -49,7 +49,7 @@ class MidiReport:
 
 
 def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iterator[Found]:
-    """The music of every file that can be read, one at a time, the report filled as they pass.
+    """The music of every file that can be read, one at a time; the report grows as they come.
 
     A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
     broken one is left out; that all are is refused.
@@ -80,14 +80,14 @@ def files_of(path: Path) -> list[Path]:
     """A file itself; of a folder all MIDI files that are not hidden, in the order of the names."""
     below = files_below(path, is_midi)
     if not below:
-        raise ValueError(f"{path} is a folder without {' or '.join(ENDINGS)} files")
+        raise ValueError(f"{path} is a folder without {' or '.join(MIDI)} files")
     return below
 
 
 def is_midi(path: Path) -> bool:
-    """By its name, and not hidden, nor what a Mac puts into a .zip beside each file."""
+    """Whether it is named as a MIDI file, and is not hidden nor added to a .zip by a Mac."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
-    return path.suffix.lower() in ENDINGS and not hidden
+    return path.suffix.lower() in MIDI and not hidden
 
 
 def read_zip_members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
@@ -97,7 +97,7 @@ def read_zip_members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
             found = sorted(held.infolist(), key=lambda one: one.filename)
             inside = [(path / one.filename, one) for one in found if is_midi(Path(one.filename))]
             if not inside:
-                raise ValueError(f"{path} is a .zip without {' or '.join(ENDINGS)} files")
+                raise ValueError(f"{path} is a .zip without {' or '.join(MIDI)} files")
             for name, one in inside:
                 yield name, partial(unpack, held, one)
     except FileNotFoundError:

@@ -78,8 +78,8 @@ class Track:
     meters: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def read_midi(data: bytes, pedal: bool = True) -> Piece:
-    """The notes of a MIDI file, those that the pedal holds as long as it holds them.
+def read_midi(data: bytes) -> Piece:
+    """The notes of a MIDI file; the pedal makes them longer.
 
     Each channel of each track is a voice. Drums are left out.
     """
@@ -97,7 +97,7 @@ def read_midi(data: bytes, pedal: bool = True) -> Piece:
     notes: list[Note] = []
     for voice, (_, channel, part) in enumerate(sung):
         moves = sorted(pedals[channel], key=lambda move: move[0])
-        struck = hold_by_pedal(part.notes, moves) if pedal else part.notes
+        struck = hold_by_pedal(part.notes, moves)
         spans = clock.seconds([tick for note in struck for tick in note[:2]]).reshape(-1, 2)
         notes += [
             Note(start, end, note.pitch, note.velocity, voice)
@@ -257,7 +257,7 @@ def pedal_spans(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int
 
 
 class Clock:
-    """When each tick of a file is."""
+    """Ticks of a file to seconds."""
 
     def __init__(self, ticks: int, tempos: list[tuple[int, int]]):
         found = {0: MICROSECONDS} | dict(sorted(tempos))
@@ -325,7 +325,7 @@ def write_meta(kind: int, held: bytes) -> bytes:
 
 
 def write_variable(number: int) -> bytes:
-    """A number as `variable` reads it: 200 -> 0x81 0x48"""
+    """A number as `read_variable` reads it: 200 -> 0x81 0x48"""
     parts = [number & 0x7F]
     while number := number >> 7:
         parts.insert(0, number & 0x7F | 0x80)

@@ -16,9 +16,9 @@ from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.long import Part
-from manyheads.inspect.record import recording
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.inspection import choose_numbers, record_attention
 from manyheads.tasks.model import show_options
 from manyheads.tasks.music.arcs import Arcs
 from manyheads.tasks.music.compose import (
@@ -95,7 +95,7 @@ class Musician(DraftedModel):
 
     @property
     def stride(self) -> int:
-        """By how many tokens a window moves that scores: half the context, in whole beats."""
+        """How many tokens the window of `score` moves: half the context, in whole beats."""
         beat = self.task.codec.beat
         return max(beat, self.task.context // 2 // beat * beat)
 
@@ -148,7 +148,7 @@ class Musician(DraftedModel):
     def score(
         self, pieces: Piece | Sequence[Piece], stride: int = 0
     ) -> PieceLikelihood | list[PieceLikelihood]:
-        """How likely a piece is; past the context, each token sees the half of it before at least.
+        """How likely a piece is; in long ones each token sees at least half a context before it.
 
         A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
         """
@@ -180,28 +180,20 @@ class Musician(DraftedModel):
         codec, context = self.task.codec, self.task.context
         ids = [*codec.special_tokens.bos, *encode_piece(piece, codec).tolist()]
         where = find_spots(codec, ids, piece)
-        query = find_query(where, at)
+        query, moment = find_query(where, at)
         spare = max(0, query + 1 - context)
         begin = -(-spare // codec.beat) * codec.beat
         read = torch.tensor([ids[begin : query + 1]], device=self.device)
-        with recording(self.network) as seen:
-            self.network(Tokens(read, line(read.shape[1], device=read.device)))
-        if not seen:
-            raise ValueError(
-                f"a {self.task.design.kind} network has no attention to look at; a transformer has"
-            )
-        if not 0 <= layer < len(seen):
-            raise ValueError(f"layers are numbered 0 to {len(seen) - 1}, {layer} was asked for")
+        seen = record_attention(self, Tokens(read, line(read.shape[1], device=read.device)))
+        choose_numbers("layer", layer, len(seen))
         weights = seen[layer].weights[0, :, -1].float().cpu()  # (H, T)
-        if head is not None and not 0 <= head < len(weights):
-            raise ValueError(f"heads are numbered 0 to {len(weights) - 1}, {head} was asked for")
-        heads = [*range(len(weights))] if head is None else [head]
+        heads = choose_numbers("head", head, len(weights))
         return Arcs(
             render_like(codec, ids, piece),
             where[begin : query + 1],
             weights[heads],
             heads,
-            f"layer {layer} at {codec.pieces(ids)[query]}, {format_moment(where[query])}",
+            f"layer {layer} at {codec.pieces(ids)[query]}, {moment:.2f} s",
         )
 
     @torch.no_grad()
@@ -243,18 +235,14 @@ class Musician(DraftedModel):
         )
 
 
-def format_moment(spot: tuple[float, int] | None) -> str:
-    return "" if spot is None else f"{spot[0]:.2f} s"
-
-
-def find_query(where: list[tuple[float, int] | None], at: float | None) -> int:
-    """The token of the note that was asked for."""
+def find_query(where: list[tuple[float, int] | None], at: float | None) -> tuple[int, float]:
+    """The first note at `at` seconds or later, else the last one: its token, and its moment."""
     sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
     if not sounding:
         raise ValueError("a piece to look at has notes, this one has none")
     if at is None:
-        return sounding[-1][0]
-    found = next((i for i, moment in sounding if moment >= at - 1e-6), None)
+        return sounding[-1]
+    found = next((one for one in sounding if one[1] >= at - 1e-6), None)
     if found is None:
         raise ValueError(
             f"the last note of this piece is at {sounding[-1][1]:.2f} seconds, "

@@ -69,7 +69,7 @@ class MusicDecoder(Decoder):
     def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None
     ) -> tuple[Places, Tensor | None]:
-        """With what each token's time and number say of its voice, step and pitch."""
+        """Places and types, made from the time and the number of each token."""
         if not isinstance(at, Grid) or len(at.axes) != 1:
             raise ValueError(f"music is read along a line, but {at.name} arrived")
         turn = at.axes[0] + self.voices - 1  # the start is in the place of a last voice
@@ -88,7 +88,7 @@ class MusicDecoder(Decoder):
 
 
 class Timed(Position):
-    """Another position, which sees of the places only the time."""
+    """A position that is given only the time of each place."""
 
     def __init__(self, position: Position):
         super().__init__()

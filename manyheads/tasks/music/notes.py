@@ -79,7 +79,7 @@ class Piece:
 
     @property
     def seconds(self) -> float:
-        """Until the last note has ended."""
+        """When the last note ends."""
         return max((note.end for note in self.notes), default=0.0)
 
 
@@ -121,14 +121,14 @@ def seconds_at(piece: Piece, counted: Sequence[float] | NDArray[np.float64]) -> 
 
 
 def tempo_map(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each tempo where it starts, its quarter notes a second, and those that passed before."""
+    """For each tempo: its start, its quarter notes a second, and how many came before it."""
     starts = np.array([tempo.start for tempo in piece.tempos])
     rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
     return starts, rates, np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 
 
 def separate_notes(notes: Iterable[Note]) -> list[Note]:
-    """As one key can play them: a pitch struck again in the same voice ends there.
+    """Notes as one key can play them: where a pitch begins again in a voice, it ends first.
 
     Of two that begin together the longer length and the greater velocity stay.
     """
@@ -158,46 +158,21 @@ def transposition_range(pitches: Iterable[int]) -> range:
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
-def transpose(piece: Piece, semitones: int) -> Piece:
-    """The same, higher or lower."""
-    there = transposition_range(note.pitch for note in piece.notes)
-    if semitones not in there:
-        raise ValueError(
-            f"{semitones} semitones would take notes off the piano, {there.start} to "
-            f"{there.stop - 1} would do"
-        )
-    return replace(piece, notes=tuple(n._replace(pitch=n.pitch + semitones) for n in piece.notes))
-
-
-def stretch(piece: Piece, factor: float) -> Piece:
-    """The same, `factor` times as long."""
-    check_factor(factor)
-    notes = (n._replace(start=n.start * factor, end=n.end * factor) for n in piece.notes)
-    tempos = (Tempo(t.start * factor, t.quarters_per_minute / factor) for t in piece.tempos)
-    meters = (m._replace(start=m.start * factor) for m in piece.meters)
-    return replace(piece, notes=tuple(notes), tempos=tuple(tempos), meters=tuple(meters))
-
-
 def drop_first_silence(piece: Piece) -> Piece:
     """The same without the silence before its first note: recordings may have minutes of it."""
     lead = min((note.start for note in piece.notes), default=0.0)
     notes = (n._replace(start=n.start - lead, end=n.end - lead) for n in piece.notes)
-    tempos, meters = from_then(piece.tempos, lead), from_then(piece.meters, lead)
+    tempos, meters = marks_from(piece.tempos, lead), marks_from(piece.meters, lead)
     return replace(piece, notes=tuple(notes), tempos=tempos, meters=meters)
 
 
 def cut_piece(piece: Piece, seconds: float) -> Piece:
-    """What begins before then."""
+    """The notes that begin before so many seconds."""
     return replace(piece, notes=tuple(note for note in piece.notes if note.start < seconds))
 
 
-def from_then(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
-    """What holds at some moment and what follows, counted from that moment."""
+def marks_from(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
+    """The mark that holds at this moment and all later ones, with times counted from it."""
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
     after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]
     return (*before[-1:], *after)
-
-
-def check_factor(factor: float) -> None:
-    if not 0 < factor < float("inf"):
-        raise ValueError(f"time is stretched by a factor over 0, got {factor}")

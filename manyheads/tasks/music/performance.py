@@ -16,7 +16,6 @@ from manyheads.tasks.music.notes import (
     PITCHES,
     Note,
     Piece,
-    check_factor,
     pitch_name,
     separate_notes,
 )
@@ -44,23 +43,23 @@ class Performance(MusicCodec):
             )
 
     @property
-    def loud(self) -> int:
-        """The number of the least velocity."""
+    def velocity(self) -> int:
+        """The first number that is a velocity."""
         return SHIFT + self.shifts
 
     @property
     def size(self) -> int:
-        return self.loud + self.velocities
+        return self.velocity + self.velocities
 
     def encode(self, piece: Piece) -> list[int]:
         """A C4 of a second -> [374, 63, 358, 191]: velocity 64, C4 down, 100 steps, C4 up."""
         ids: list[int] = []
         now, velocity = 0, -1
         for step, down, pitch, wanted in self.events(piece):
-            ids += self.shifted(step - now)
+            ids += self.encode_shift(step - now)
             now = step
             if down and wanted != velocity:
-                ids.append(self.loud + wanted)
+                ids.append(self.velocity + wanted)
                 velocity = wanted
             ids.append((DOWN if down else UP) + pitch)
         return ids
@@ -68,17 +67,17 @@ class Performance(MusicCodec):
     def events(self, piece: Piece) -> list[tuple[int, bool, int, int]]:
         """Step, whether the key goes down, pitch, velocity; of one step those that go up first."""
         found = []
-        for note in separate_notes(map(self.on_the_grid, piece.notes)):
+        for note in separate_notes(map(self.put_on_grid, piece.notes)):
             velocity = (note.velocity - 1) * self.velocities // 127
             found.append((int(note.start), True, note.pitch, velocity))
             found.append((int(note.end), False, note.pitch, 0))
         return sorted(found)
 
-    def on_the_grid(self, note: Note) -> Note:
+    def put_on_grid(self, note: Note) -> Note:
         start, end = (round(at * self.steps_per_second) for at in (note.start, note.end))
         return Note(start, max(end, start + 1), note.pitch, note.velocity)
 
-    def shifted(self, steps: int) -> list[int]:
+    def encode_shift(self, steps: int) -> list[int]:
         """250 steps -> shifts of 100, 100 and 50."""
         whole, rest = divmod(steps, self.shifts)
         return [SHIFT + self.shifts - 1] * whole + ([SHIFT + rest - 1] if rest else [])
@@ -91,7 +90,7 @@ class Performance(MusicCodec):
         """
         notes: list[Note] = []
         held: dict[int, tuple[int, int]] = {}  # pitch -> since which step, and how hard
-        now, velocity = 0, self.velocity(self.velocities // 2)
+        now, velocity = 0, self.decode_velocity(self.velocities // 2)
 
         def end(pitch: int) -> None:
             start, hard = held.pop(pitch, (now, 0))
@@ -105,16 +104,16 @@ class Performance(MusicCodec):
                 held[number - DOWN] = (now, velocity)
             elif UP <= number < SHIFT:
                 end(number - UP)
-            elif SHIFT <= number < self.loud:
+            elif SHIFT <= number < self.velocity:
                 now += number - SHIFT + 1
-            elif self.loud <= number < self.size:
-                velocity = self.velocity(number - self.loud)
+            elif self.velocity <= number < self.size:
+                velocity = self.decode_velocity(number - self.velocity)
         for pitch in list(held):
             end(pitch)
         return Piece(tuple(notes))
 
-    def velocity(self, number: int) -> int:
-        """The middle of those that share a number."""
+    def decode_velocity(self, number: int) -> int:
+        """The middle of the velocities that share this number."""
         low, after = (-(-n * 127 // self.velocities) for n in (number, number + 1))
         return 1 + (low + after - 1) // 2
 
@@ -124,26 +123,27 @@ class Performance(MusicCodec):
             return f"{pitch_name(number - DOWN)}↓"
         if UP <= number < SHIFT:
             return f"{pitch_name(number - UP)}↑"
-        if SHIFT <= number < self.loud:
+        if SHIFT <= number < self.velocity:
             return f"+{(number - SHIFT + 1) * 1000 / self.steps_per_second:g}ms"
-        if self.loud <= number < self.size:
-            return f"v{self.velocity(number - self.loud)}"
+        if self.velocity <= number < self.size:
+            return f"v{self.decode_velocity(number - self.velocity)}"
         return super().name(number)
 
     # ---- the same music, otherwise -----------------------------------------------------------
 
-    def stretched(self, ids: Sequence[int], factor: float) -> list[int]:
-        """The same, `factor` times as long; what took time takes a step at least."""
-        check_factor(factor)
+    def stretch(self, ids: Sequence[int], factor: float) -> list[int]:
+        """The same music, `factor` times as long; each wait has at least one step."""
+        if not 0 < factor < float("inf"):
+            raise ValueError(f"time is stretched by a factor over 0, got {factor}")
         found: list[int] = []
         read = since = written = 0  # steps: read, read when something was last written, written
         for number in [*ids, EOS]:
-            if SHIFT <= number < self.loud:
+            if SHIFT <= number < self.velocity:
                 read += number - SHIFT + 1
                 continue
             if read > since:
                 step = max(round(read * factor), written + 1)
-                found += self.shifted(step - written)
+                found += self.encode_shift(step - written)
                 since, written = read, step
             found.append(int(number))
         return found[:-1]
@@ -151,5 +151,5 @@ class Performance(MusicCodec):
     def keys(self) -> list[dict[int, int]]:
         return [{pitch: first + pitch for pitch in range(PITCHES)} for first in (DOWN, UP)]
 
-    def kept(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return asdict(self)

@@ -62,7 +62,7 @@ class Remi(MusicCodec):
 
     # ---- kept --------------------------------------------------------------------------------
 
-    def kept(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             self.tokenizer.save(Path(folder) / TOKENIZER)
             text = (Path(folder) / TOKENIZER).read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ class Remi(MusicCodec):
 
     @staticmethod
     def of(held: dict[str, Any]) -> Remi:
-        """What `kept` gave; nothing is one as it is built."""
+        """A codec from what `describe` gave; from nothing, a new one."""
         if not held:
             return Remi()
         if "tokenization" not in held.get("tokenizer", {}):

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from manyheads.inspect.drawing import Picture
-from manyheads.tasks.music.notes import Note, Piece, pitch_name, seconds_at, to_quarters
+from manyheads.tasks.music.notes import Note, Piece, pitch_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROW_SECONDS = 20.0  # in one row at most, as long as there are not too many rows
 MOST_ROWS = 6
-MOST_BARS = 16  # numbered in a row
 BLACK = {1, 3, 6, 8, 10}  # keys of an octave
 COLOURS = ("#3b6ea8", "#d9822b", "#4f9d69", "#b4484f", "#7a5ea8", "#7d6b5d")
 
@@ -29,7 +26,6 @@ class Roll(Picture):
 
     piece: Piece
     title: str = ""
-    bars: bool = False  # whether to draw and number bars: for music that keeps to its beat
 
     def __post_init__(self) -> None:
         if not self.piece.notes:
@@ -45,11 +41,11 @@ class Roll(Picture):
         low, high = self.span
         height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
         figure = Figure(figsize=(11, height), layout="constrained")
-        figure.suptitle(self.title or self.told, fontsize=10)
+        figure.suptitle(self.title or self.summary, fontsize=10)
         axes = figure.subplots(rows, 1, squeeze=False)[:, 0]
         for i, axis in enumerate(axes):
             self.draw(axis, i * row, min((i + 1) * row, end) if rows == 1 else (i + 1) * row)
-        axes[-1].set_xlabel("bar" if self.bars else "minutes : seconds", fontsize=9)
+        axes[-1].set_xlabel("minutes : seconds", fontsize=9)
         if len(self.piece.voices) > 1:
             self.name_voices(axes[0])
         return figure
@@ -62,7 +58,7 @@ class Roll(Picture):
         return min(pitches) - more // 2, max(pitches) + 1 + more // 2
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         pitches = [note.pitch for note in self.piece.notes]
         low, high = pitch_name(min(pitches)), pitch_name(max(pitches))
         return f"{len(pitches):,} notes from {low} to {high}, {format_clock(self.piece.seconds)}"
@@ -88,19 +84,8 @@ class Roll(Picture):
         axis.set_yticks(octaves, [pitch_name(pitch) for pitch in octaves])
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
-        if self.bars:
-            self.number_bars(axis, start, end)
-        else:
-            axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.xaxis.set_major_formatter(lambda at, _: format_clock(at))
-
-    def number_bars(self, axis: Any, start: float, end: float) -> None:
-        there = [(i, at) for i, at in enumerate(bar_lines(self.piece), 1) if start <= at < end]
-        for _, at in there:
-            axis.axvline(at, color="#b8b8b8", linewidth=0.6, zorder=1)
-        every = max(1, -(-len(there) // MOST_BARS))
-        shown = [(i, at) for i, at in there if (i - 1) % every == 0]
-        axis.set_xticks([at for _, at in shown], [str(i) for i, _ in shown])
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.xaxis.set_major_formatter(lambda at, _: format_clock(at))
 
     def colour(self, note: Note) -> Any:
         import matplotlib
@@ -126,7 +111,7 @@ def add_legend(axis: Any, handles: Sequence[Any], columns: int) -> None:
 
 
 def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
-    """Which part of its row a note has, and of how many: voices in unison share one."""
+    """For each note its part of the row and the number of parts: voices in unison share a row."""
     pitches: dict[int, list[Note]] = defaultdict(list)
     for note in notes:
         pitches[note.pitch].append(note)
@@ -137,8 +122,8 @@ def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
     return found
 
 
-def box(note: Note, lane: tuple[int, int] = (0, 1)) -> list[tuple[float, float]]:
-    """The lower part of the row is that of the last voice."""
+def box(note: Note, lane: tuple[int, int]) -> list[tuple[float, float]]:
+    """The corners of a note in its part of the row; the last voice has the lowest part."""
     part, parts = lane
     low = note.pitch - 0.45 + 0.9 * part / parts
     high = low + 0.9 / parts
@@ -150,14 +135,3 @@ def format_clock(seconds: float) -> str:
     tenths = round(seconds * 10)
     minutes, rest = divmod(tenths, 600)
     return f"{minutes}:{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")
-
-
-def bar_lines(piece: Piece) -> list[float]:
-    """The seconds at which bars begin."""
-    found: list[float] = []
-    starts = [meter.start for meter in piece.meters]
-    for meter, until in zip(piece.meters, [*starts[1:], piece.seconds], strict=True):
-        first, last = to_quarters(piece, [meter.start, until])
-        bars = np.arange(first, last - 1e-6, meter.beats * 4 / meter.unit)
-        found += seconds_at(piece, bars).tolist()
-    return found

@@ -15,7 +15,7 @@ from manyheads.modules.config import (
     TransformerConfig,
 )
 from manyheads.modules.positions import POSITIONS, PositionValue, RelativeContentValue
-from manyheads.tasks.music.verbs import VERBS
+from manyheads.tasks.music.verbs import VERBS, is_grids
 from manyheads.tasks.recipe import Choice, ContinuationRecipe, Preset
 
 Augment = Literal["transpose", "stretch"]
@@ -72,7 +72,7 @@ class MusicEncoding:
 
     @property
     def voices(self) -> int:
-        """That take turns."""
+        """How many voices take turns."""
         return len(VOICES) if self.kind == "chorales" else 1
 
 
@@ -211,7 +211,7 @@ class MusicRecipe(ContinuationRecipe):
 
     @classmethod
     def presets_for(cls, data: Any) -> Mapping[str, Preset]:
-        """Of what the files hold."""
+        """Presets for chorales or for performances, as the files hold."""
         kind: Encoding = "chorales" if is_grids(data.music[0]) else "performance"
         presets = CHORALES if kind == "chorales" else PRESETS
         return {name: one._replace(codec=MusicEncoding(kind)) for name, one in presets.items()}
@@ -227,11 +227,6 @@ class MusicRecipe(ContinuationRecipe):
     def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
         found = super().network_of_kind(task, network, kind)
         return found if found.kind == "transformer" else replace(found, token_types=0)
-
-
-def is_grids(path: Path) -> bool:
-    """Whether it holds chorales on a grid; all else is MIDI."""
-    return path.suffix.lower() == ".npz"
 
 
 def check_context(context: int, beat: int) -> None:

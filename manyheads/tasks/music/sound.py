@@ -44,7 +44,7 @@ def save_sound(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
 
 
 def player_of(soundfont: Path) -> str:
-    """The program that plays it; refuses what it could not play, so that no music waits for it."""
+    """The program that plays it; refuse a broken soundfont before any music is written."""
     if not soundfont.is_file():
         raise ValueError(f"there is no soundfont {soundfont}")
     with soundfont.open("rb") as file:
@@ -101,7 +101,7 @@ def render_sound(piece: Piece) -> Samples:
 
 
 def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
-    """A pitch from its attack on, as if it were held for ever."""
+    """The sound of a pitch from its beginning on, as if its key were never released."""
     frequency = 440 * 2 ** ((pitch - 69) / 12)
     fade = 0.0 if sustained else 0.4 + frequency / 400  # a second: high strings fade sooner
     if fade:
@@ -118,7 +118,7 @@ def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
 
 
 def shape_ends(whole: Samples, seconds: float) -> Samples:
-    """The beginning of a tone, let go after so many seconds."""
+    """The first part of a tone, which fades after so many seconds."""
     held = int(seconds * RATE)
     heard = whole[: held + int(RELEASE_SECONDS * RATE)].copy()
     if len(heard) > held:

@@ -19,7 +19,7 @@ TICK_SECONDS = 0.01  # lengths that differ by less are the same
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of some pieces together; what repeats, within each."""
+    """Statistics of several pieces together; repeats are counted within each piece."""
 
     pieces: int
     seconds: float  # from the first note of each
@@ -70,8 +70,8 @@ class Statistics:
             crossed=crossed,
         )
 
-    def plain(self) -> dict[str, Any]:
-        """To keep as JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """As JSON keeps it, with four digits after the point."""
         return {
             name: round(value, 4) if isinstance(value, float) else value
             for name, value in asdict(self).items()
@@ -79,7 +79,7 @@ class Statistics:
 
 
 def distance(one: Statistics, other: Statistics) -> float:
-    """Between their pitch classes: 0 where the shares are alike, 1 where none is in common.
+    """How far their pitch classes are apart: 0 for the same shares, 1 for none in common.
 
     Half of the sum of all differences, which is called the total variation.
     """
@@ -87,7 +87,7 @@ def distance(one: Statistics, other: Statistics) -> float:
 
 
 def format_columns(columns: dict[str, Statistics]) -> str:
-    """A column each: `print(beside({"data": one, "drawn": other}))`"""
+    """A column each: `print(format_columns({"data": one, "drawn": other}))`"""
     each = [format_rows(one) for one in columns.values()]
     width = max(12, *map(len, columns))
     lines = [f"  {'':<24}" + "".join(f"{name:>{width}}" for name in columns)]
@@ -132,7 +132,7 @@ def cut_opening(piece: Piece, seconds: float) -> Piece:
 
 
 def share_of_commonest(lengths: NDArray[np.float64]) -> float:
-    """The share of what is most often met."""
+    """The share of the most common value."""
     if not len(lengths):
         return 0.0
     _, counts = np.unique(np.rint(lengths / TICK_SECONDS), return_counts=True)

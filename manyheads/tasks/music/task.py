@@ -83,7 +83,7 @@ class MusicTask(ContinuationTask):
         """
 
         def lose(batch: Batch) -> tuple[float, float, int, int]:
-            """Of all tokens and of notes alone, and how many of each there are."""
+            """The loss of all tokens, that of notes alone, and how many of each there are."""
             scores, wanted = network(batch.tokens).float(), batch.wanted.flatten()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted, reduction="none")
             known = wanted != NOTHING
@@ -99,15 +99,15 @@ class MusicTask(ContinuationTask):
         def play(i: int) -> Sample:
             ids = held[i][:-1].tolist()  # from its start, without its stop
             cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
-            written = self.written(network, ids[:cut], i)
+            written = self.write_on(network, ids[:cut], i)
             known = len(codec.special_tokens.bos)
             sides = ids[known:cut], ids[cut : cut + FOLLOWING], written
             return Sample(*(" ".join(codec.pieces(side)) for side in sides))
 
         return self.world.map(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
-    def written(self, network: Any, ids: list[int], number: int) -> list[int]:
-        """What may follow, within the context; each piece has a chance of its own."""
+    def write_on(self, network: Any, ids: list[int], number: int) -> list[int]:
+        """A continuation within the context; `number` seeds its chance."""
         codec = self.codec
         longest = min(FOLLOWING, self.context - len(ids))
         bounds = Bounds(codec.special_tokens.eos, longest=longest, never=codec.special_tokens.never)
@@ -117,7 +117,7 @@ class MusicTask(ContinuationTask):
 
 
 def codec_for(recipe: MusicRecipe) -> MusicCodec:
-    """That of the run it starts from, else a new one."""
+    """The codec of the run that it starts from, else a new one."""
     if recipe.start_from is None:
         return new_codec(recipe.codec.kind)
     codec = load_codec(recipe.start_from / CODEC)

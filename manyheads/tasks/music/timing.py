@@ -16,12 +16,12 @@ from manyheads.tasks.music.settings import VOICES
 
 
 def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
-    """Of a chorale's grid."""
+    """How long a sixteenth of a chorale lasts."""
     return 60 / quarters_per_minute / STEPS_PER_QUARTER
 
 
 def count_steps(seconds: float, after: Piece | None) -> float:
-    """Of a grid, in so many seconds after a piece and in its time."""
+    """How many sixteenths fit into so many seconds after a piece, at its tempo."""
     if after is None:
         return seconds / step_seconds()
     begin, end = to_quarters(after, [after.seconds, after.seconds + seconds])
@@ -34,7 +34,7 @@ def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[
     """
     found = np.zeros(codec.size)
     if isinstance(codec, Performance):
-        found[SHIFT : codec.loud] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
+        found[SHIFT : codec.velocity] = np.arange(1, codec.shifts + 1) / codec.steps_per_second
     elif isinstance(codec, Chorales):
         tempo = QUARTERS_PER_MINUTE if like is None else like.tempos[-1].quarters_per_minute
         found[codec.special_tokens.eos + 1 :] = step_seconds(tempo) / len(VOICES)
@@ -60,7 +60,7 @@ def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int
 
 
 def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
-    """Where time is counted in bars: heard anew at each, for a tempo may have changed it."""
+    """The same for codecs that count bars: at each bar all is rendered, as tempos may change."""
     written: list[list[int]] = [[] for _ in range(rows)]
     before = codec.render(begin).seconds
 
@@ -77,7 +77,7 @@ def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: i
 def tell_seconds(
     over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
 ) -> Over | None:
-    """The same, telling of each token how many seconds it takes."""
+    """The same, but `told` is called with the seconds of each token."""
     if told is None or each is None:
         return over
 
@@ -89,10 +89,12 @@ def tell_seconds(
 
 
 def find_spots(
-    codec: MusicCodec, ids: Sequence[int], like: Piece | None = None
+    codec: MusicCodec, ids: Sequence[int], piece: Piece
 ) -> list[tuple[float, int] | None]:
-    """Where on a piano roll each number stands: its moment and its pitch, None without a pitch."""
-    each = seconds_of_numbers(codec, like)
+    """Where on the piano roll of a piece each of its numbers stands: its moment and its pitch, None
+    without a pitch.
+    """
+    each = seconds_of_numbers(codec)
     if each is None:
         raise ValueError(
             f"where a token stands is known of performances and chorales, not of {codec.kind}"
@@ -101,10 +103,9 @@ def find_spots(
     passed = each[np.asarray(ids, int)]
     moments = np.cumsum(passed) - passed
     if codec.beat > 1:  # all voices of a step begin together
-        steps = np.floor(moments / (each.max() * codec.beat) + 1e-6)
-        moments = steps * step_seconds()
-        if like is not None:
-            moments = seconds_at(like, steps / STEPS_PER_QUARTER)
+        sung = passed > 0
+        steps = (np.cumsum(sung) - sung) // codec.beat
+        moments = seconds_at(piece, steps / STEPS_PER_QUARTER)
     return [
         (float(at), pitch[number]) if pitch[number] else None
         for at, number in zip(moments, ids, strict=True)

@@ -14,6 +14,11 @@ from manyheads.tasks.verbs import PageOptions, refuse_no_folder, refuse_unwritab
 MIDI = (".mid", ".midi")
 
 
+def is_grids(path: Path) -> bool:
+    """Whether it holds chorales on a grid; all else is MIDI."""
+    return path.suffix.lower() == ".npz"
+
+
 @dataclass(frozen=True)
 class ComposeOptions(MusicDecoding, Options):
     """Write music into MIDI files, or as events onto the screen.
@@ -111,8 +116,6 @@ class EvaluateMusicOptions(Options):
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        from manyheads.tasks.music.settings import is_grids  # which names these options
-
         asked = cls(**typed)
         if not asked.music:
             raise ValueError("a test set is music: --music folder")

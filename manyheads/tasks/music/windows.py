@@ -48,7 +48,7 @@ class Augmentation:
 
     @property
     def shifts(self) -> range:
-        """All that occur."""
+        """All semitones by which any piece may be moved."""
         return range(int(self.lowest.min(initial=0)), int(self.highest.max(initial=0)) + 1)
 
 
@@ -91,11 +91,11 @@ class MusicWindows(Windows):
         shift = random.integers(augmentation.lowest, augmentation.highest + 1)
         offsets = random.integers(self.context // self.beat, size=count) * self.beat
         chosen = np.arange(count) * augmentation.versions + version
-        batches = self.cropped(chosen, offsets, shift - augmentation.shifts.start, number)
+        batches = self.crop(chosen, offsets, shift - augmentation.shifts.start, number)
         return [batches[i] for i in random.permutation(len(batches))]
 
-    def cropped(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
-        """As if only the chosen documents were in the shard."""
+    def crop(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
+        """Batches of the chosen documents alone."""
         lengths = self.documents.lengths[chosen]
         ends = lengths.cumsum()
         begins, counts = cut_pieces(ends, self.context, offsets)
