@@ -28,7 +28,6 @@ from manyheads.tasks.classification.corpus import (
     LabelledCorpus,
     LabelledShard,
     encode_labels,
-    learn_codec,
     read_examples,
     write_labelled,
 )
@@ -43,14 +42,15 @@ from manyheads.tasks.classification.settings import (
 )
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
 SHOWN = 5  # texts of which every validation leaves a sample
 AT_ONCE = 16384  # tokens
 
 
-class ClassificationTask(Task):
+class ClassificationTask(CodecTask):
     """A task of this kind with its vocabulary and its labels."""
 
     Recipe = ClassificationRecipe
@@ -62,8 +62,8 @@ class ClassificationTask(Task):
         labels: Labels,
         folder: Path | None = None,
     ):
-        super().__init__(recipe, folder)
-        self.codec, self.labels = codec, labels
+        super().__init__(recipe, codec, folder)
+        self.labels = labels
         self.framer = Framer(recipe.task, codec, self.room, recipe.network.token_types)
 
     @property
@@ -82,7 +82,7 @@ class ClassificationTask(Task):
     def prepare(cls, gathered: LabelledCorpus, recipe: ClassificationRecipe, folder: Path) -> None:
         numbers, source = folder / "data", gathered.source
         numbers.mkdir(exist_ok=True)
-        learn_codec(gathered, recipe).save(folder / "tokenizer.json")
+        choose_codec(recipe, gathered.lines()).save(folder / TOKENIZER)
         Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
         task = cls.open(recipe, folder)
         cut = write_labelled(numbers / "train", gathered.train, source, task.framer, task.labels)
@@ -103,7 +103,7 @@ class ClassificationTask(Task):
 
     @classmethod
     def open(cls, recipe: ClassificationRecipe, folder: Path) -> Self:
-        codec, labels = Text.load(folder / "tokenizer.json"), Labels.load(folder / LABELS)
+        codec, labels = Text.load(folder / TOKENIZER), Labels.load(folder / LABELS)
         return cls(recipe, codec, labels, folder)
 
     # ---- from a folder to a model --------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,31 +18,23 @@ from manyheads.data.shards import Shard
 from manyheads.modules.build import build_masked_lm
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Encoder
-from manyheads.tasks.language.corpus import (
-    TextCorpus,
-    choose_codec,
-    gather_texts,
-    prepare_texts,
-)
+from manyheads.tasks.language.corpus import TextCorpus, cut_lines, gather_texts, prepare_texts
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
 from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import MaskedRecipe
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.vocabulary import CodecTask, choose_codec
 
 SHOWN = 5  # windows of which every validation leaves a sample
 SHOWN_TOKENS = 48  # of each of them
 HELD_OUT = 1  # the seed of what is hidden in every validation
 
 
-class MaskedTask(Task):
+class MaskedTask(CodecTask):
     """The task with its vocabulary, which has a sign for hidden words."""
 
     Recipe = MaskedRecipe
-    unit = MaskedBatches.unit
-
-    def __init__(self, recipe: MaskedRecipe, codec: Text, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
+    codec: Text
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -52,14 +44,10 @@ class MaskedTask(Task):
 
     @classmethod
     def prepare(cls, corpus: TextCorpus, recipe: MaskedRecipe, folder: Path) -> None:
-        codec = choose_codec(corpus, recipe, masked=True)
+        codec = choose_codec(recipe, cut_lines(corpus.train))
         prepare_texts(corpus, codec, folder, framed=False)
         # Refuse now what could not be validated on later.
         MaskedWindows(Shard(folder / "data" / "valid"), codec.special_tokens, recipe.data.context)
-
-    @classmethod
-    def open(cls, recipe: MaskedRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from manyheads.codecs.text import Text
 from manyheads.data.sources import read_records
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 
 START, END = 1, 2  # marks of a token: an answer begins with it, one ends with it
-CHARACTERS_A_TOKEN = 4  # about
 Spans = tuple[tuple[int, int], ...]  # of characters
 
 

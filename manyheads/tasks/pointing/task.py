@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -38,7 +38,8 @@ from manyheads.tasks.pointing.questions import (
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
 from manyheads.tasks.seq2seq.kinds import metrics_of
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
 SHOWN = 5  # questions of which every validation leaves a sample
@@ -82,15 +83,13 @@ class PointingBatches(PlannedBatches):
         return PointingBatch(tokens, text, Tokens.padded(marks).ids)
 
 
-class PointingTask(Task):
+class PointingTask(CodecTask):
     """A task of this kind with its vocabulary."""
 
     Recipe = PointingRecipe
     kind = "answering"  # read and judged as written answers are
 
-    def __init__(self, recipe: PointingRecipe, codec: Text, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
+    codec: Text
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -114,12 +113,8 @@ class PointingTask(Task):
     @classmethod
     def prepare(cls, corpus: QuestionCorpus, recipe: PointingRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
-        if recipe.start_from is not None:
-            codec = Text.load(recipe.start_from / "tokenizer.json")
-        else:
-            sources = (one.source for one in corpus.train)
-            codec = Text.train(sources, recipe.codec.kind, recipe.codec.size, masked=True)
-        codec.save(folder / "tokenizer.json")
+        codec = choose_codec(recipe, (one.source for one in corpus.train))
+        codec.save(folder / TOKENIZER)
         task, told = cls(recipe, codec, folder), [str(corpus)]
         for name, questions in (("train", corpus.train), ("valid", corpus.valid)):
             if missed := task.lay_down(questions, folder / "data" / name, name):
@@ -147,10 +142,6 @@ class PointingTask(Task):
         for shard, each, size in zip(SHARDS, rows, sizes, strict=True):
             write_shard(path / shard, compress(each, reached), size)
         return reached.count(False)
-
-    @classmethod
-    def open(cls, recipe: PointingRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
 

@@ -21,9 +21,9 @@ from manyheads.data.sources import Example, read_aligned, read_columns, read_lin
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
-CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines
 Refuse = Callable[[int, int, int], str]  # tokens of a source, of a target, and how many repeat
 CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
