@@ -15,6 +15,7 @@ from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
 Found = TypeVar("Found")
+SHOWN = 5  # samples that a validation leaves
 
 
 class Corpus(Protocol):
@@ -189,6 +190,11 @@ class Task(ABC):
                 if self.at_once // 2 < least:
                     raise
                 self.at_once //= 2
+
+
+def pick_evenly(count: int) -> range:
+    """Those of so many examples of which a validation leaves a sample: 12 -> 0, 2, 4, 6, 8"""
+    return range(0, count, max(1, count // SHOWN))[:SHOWN]
 
 
 def sum_terms(terms: dict[str, Tensor]) -> Tensor:

@@ -42,11 +42,10 @@ from manyheads.tasks.classification.settings import (
 )
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-SHOWN = 5  # texts of which every validation leaves a sample
 AT_ONCE = 16384  # tokens
 
 
@@ -197,7 +196,7 @@ class ClassificationTask(CodecTask):
         measured = self.measure(outputs, examples)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
         scores["loss"] = self.loss_of(torch.cat(logits), wanted).item() / len(wanted)
-        shown = range(0, len(examples), max(1, len(examples) // SHOWN))[:SHOWN]
+        shown = pick_evenly(len(examples))
         return Validation(scores, [make_sample(examples[i], outputs[i]) for i in shown])
 
 

@@ -22,11 +22,10 @@ from manyheads.tasks.language.corpus import TextCorpus, cut_lines, gather_texts,
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
 from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import MaskedRecipe
-from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.tasks.vocabulary import CodecTask, choose_codec
 
-SHOWN = 5  # windows of which every validation leaves a sample
-SHOWN_TOKENS = 48  # of each of them
+SHOWN_TOKENS = 48  # of a window of which a validation leaves a sample
 HELD_OUT = 1  # the seed of what is hidden in every validation
 
 
@@ -98,8 +97,7 @@ class MaskedTask(CodecTask):
             right, lost, count = right + found[0], lost + found[1], count + found[2]
         if not count:
             raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
-        number = len(self.held_out.windows)
-        shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
+        shown = pick_evenly(len(self.held_out.windows))
         return Validation(
             {"accuracy": round(100 * right / count, 4), "loss": lost / count},
             self.world.map(lambda window: self.sample(network, window, device), shown),

@@ -5,7 +5,6 @@ B rows, T tokens.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,7 +20,6 @@ from manyheads.codecs.text import Text
 from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.devices import choose_threads, send, use_threads, work_of
-from manyheads.metrics.measured import Measured, Reference
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Tokens
@@ -37,12 +35,12 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
-from manyheads.tasks.seq2seq.kinds import metrics_of
-from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
+from manyheads.tasks.seq2seq.records import HeldOut, read_held_out, write_held_out
+from manyheads.tasks.task import Validation
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-SHOWN = 5  # questions of which every validation leaves a sample
 SHARDS = ("ids", "types", "marks")
 SIDES = (START, END)
 
@@ -119,11 +117,7 @@ class PointingTask(CodecTask):
         for name, questions in (("train", corpus.train), ("valid", corpus.valid)):
             if missed := task.lay_down(questions, folder / "data" / name, name):
                 told.append(f"  {missed:,} to {name}: no answer in the first {task.room} tokens")
-        lines = (
-            json.dumps({"source": one.source, "references": one.references}, ensure_ascii=False)
-            for one in corpus.valid
-        )
-        write_text(folder / "data" / "valid.jsonl", "\n".join(lines) + "\n")
+        write_held_out(folder, corpus.valid)
         write_text(folder / CORPUS, "\n".join(told) + "\n")
 
     def lay_down(self, questions: Sequence[Question], path: Path, name: str) -> int:
@@ -204,18 +198,11 @@ class PointingTask(CodecTask):
         tokens, text = self.lay_out([one.ids for one in frames], [one.types for one in frames])
         return point(network, tokens.to(device), text.to(device))
 
-    def measure(
-        self, outputs: Sequence[str], references: Sequence[Reference]
-    ) -> dict[str, Measured]:
-        return {name: of(outputs, references) for name, of in metrics_of("answering").items()}
-
     # ---- validation ----------------------------------------------------------------------------
 
     @cached_property
-    def held_out(self) -> tuple[list[str], list[list[str]]]:
-        lines = (self.held_in() / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
-        records = [json.loads(line) for line in lines if line]
-        return [one["source"] for one in records], [one["references"] for one in records]
+    def held_out(self) -> HeldOut:
+        return read_held_out(self.held_in())
 
     def validate(self, network: Any) -> Validation:
         longest = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once).longest
@@ -223,14 +210,10 @@ class PointingTask(CodecTask):
 
     @torch.no_grad()
     def validated(self, network: Any) -> Validation:
-        sources, references = self.held_out
-        outputs = [best.text for best, *_ in self.model(network).point(sources)]
-        measured = self.measure(outputs, references)
-        scores = {name: round(one.value, 4) for name, one in measured.items()}
+        outputs = [best.text for best, *_ in self.model(network).point(self.held_out[0])]
         batches = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once)
-        scores["loss"] = self.mean_loss(network, batches)
-        shown = range(0, len(sources), max(1, len(sources) // SHOWN))[:SHOWN]
-        return Validation(scores, [Sample(sources[i], references[i][0], outputs[i]) for i in shown])
+        loss = self.mean_loss(network, batches)
+        return judge_outputs(metrics_of("answering"), outputs, self.held_out, loss)
 
 
 def hold_out_texts(

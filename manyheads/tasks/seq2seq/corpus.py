@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.records import write_held_out
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
@@ -143,11 +143,7 @@ def prepare(
             np.save(numbers / CAPITALS, where)
         write_shard(numbers / f"{name}.source", sources, codecs.source.size)
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
-    held = [
-        json.dumps({"source": e.source, "references": e.references}, ensure_ascii=False)
-        for e in compress(gathered.valid, fits)
-    ]
-    write_text(numbers / "valid.jsonl", "\n".join(held) + "\n")
+    write_held_out(folder, compress(gathered.valid, fits))
     write_text(folder / CORPUS, f"{report}\n")
 
 

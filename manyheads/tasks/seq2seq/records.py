@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from manyheads.data.sources import Example, read_records
+from manyheads.training.files import write_text
 
 Record = dict[str, Any]
+HeldOut = tuple[list[str], list[list[str]]]  # texts to validate on, and what is wanted for each
 
 
 @dataclass(frozen=True)
@@ -82,3 +85,16 @@ def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
         have = ", ".join(record) or "none"
         raise ValueError(f"{where}: no text under {' or '.join(names)}; its keys are {have}")
     return kept
+
+
+def write_held_out(folder: Path, examples: Iterable[Any]) -> None:
+    """Into a run: of each example its source and its references."""
+    each = ({"source": one.source, "references": one.references} for one in examples)
+    lines = (f"{json.dumps(one, ensure_ascii=False)}\n" for one in each)
+    write_text(folder / "data" / "valid.jsonl", "".join(lines))
+
+
+def read_held_out(folder: Path) -> HeldOut:
+    lines = (folder / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+    records = [json.loads(line) for line in lines if line]
+    return [one["source"] for one in records], [one["references"] for one in records]
