@@ -90,7 +90,7 @@ def with_options_of(name: str, model: str) -> Callable[..., None]:
         add_drafter(loaded, getattr(options, "draft", ""))
         find_object(verb.run)(loaded, options)
 
-    own = [option_of(verb.options, one) for one in fields(verb.options)]  # type: ignore[arg-type]
+    own = [option_of(verb.options, one) for one in fields(verb.options)]
     return with_parameters(run, name, verb.options.__doc__ or "", own)
 
 
@@ -116,11 +116,11 @@ def with_all_options(name: str) -> Callable[..., None]:
     tasks = tasks or {PLAIN[name]: []}  # of tasks that are not installed
     whose: dict[str, list[str]] = {}
     for verb, those in tasks.items():
-        for one in fields(verb.options):  # type: ignore[arg-type]
+        for one in fields(verb.options):
             whose.setdefault(one.name, []).extend(those)
     made: dict[str, Parameter] = {}
     for verb in tasks:
-        for one in fields(verb.options):  # type: ignore[arg-type]
+        for one in fields(verb.options):
             alone = len(whose[one.name]) < sum(map(len, tasks.values()))
             panel = f"For {', '.join(whose[one.name])}" if alone else ""
             made.setdefault(one.name, option_of(verb.options, one, panel))
@@ -158,7 +158,7 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
         object.__setattr__(options, "typed", frozenset(typed))
         return options
     except ValueError as error:
-        names = {one.name for one in fields(kind) if "_" in one.name}  # type: ignore[arg-type]
+        names = {one.name for one in fields(kind) if "_" in one.name}
         as_typed = re.sub(
             r"\b[a-z]+_[a-z_]+\b",
             lambda found: f"--{found[0].replace('_', '-')}" if found[0] in names else found[0],
@@ -173,8 +173,8 @@ def refuse_option(name: str, model: str, option: str) -> None:
 
     field = option.removeprefix("--").replace("-", "_")
     for task, verb in tasks_with(name):
-        flags = {one.metadata.get("flag", "") for one in fields(verb.options)}  # type: ignore[arg-type]
-        if field in {one.name for one in fields(verb.options)} or option in flags:  # type: ignore[arg-type]
+        flags = {one.metadata.get("flag", "") for one in fields(verb.options)}
+        if field in {one.name for one in fields(verb.options)} or option in flags:
             raise ValueError(
                 f"{option} is for models of {task}, {model} is one of {find_task_name(model)}"
             ) from None

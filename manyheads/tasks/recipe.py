@@ -82,8 +82,9 @@ def pays_to_compile(network: Any, training: Training) -> bool:
     return bool(network.packs) and operations > COMPILE_FROM
 
 
+@dataclass(frozen=True)
 class Options:
-    """What a command was asked for: a frozen dataclass, of which each field is an option."""
+    """What a command was asked for: each field of a subclass is an option."""
 
     typed: ClassVar[frozenset[str]] = frozenset()  # of one that was asked for: what was typed
 
