@@ -54,9 +54,7 @@ class LabelledCorpus:
 def read_examples(
     kind: LabelKind, path: Path, columns: Columns = Columns()
 ) -> list[LabelledExample]:
-    return (
-        list(read_tagged(path)) if kind == "labelling" else list(read_labelled_file(path, columns))
-    )
+    return [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
 
 
 def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
