@@ -46,27 +46,26 @@ class QuestionRecords:
         )
         return f"{question.strip()}\n{context.strip()}"
 
-    def asked(self, record: Record, where: str) -> list[Record]:
-        """The questions, each an object."""
+    def list_questions(self, record: Record, where: str) -> list[Record]:
+        """Each an object of its own, with the context that they share."""
         asked = record.get("qas", [record])
         if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
             raise ValueError(
                 f"{where}: qas is a list of questions, each an object with its answers"
             )
-        return asked
+        if "qas" not in record:
+            return asked
+        (context, *_) = read_texts(record, ("context",), where)
+        return [{**one, "context": context} for one in asked]
 
     def all_sources(self, record: Record, where: str) -> list[str]:
-        """Of each question, in the context that they share."""
-        asked = self.asked(record, where)
-        context = read_texts(record, ("context",), where)[0] if "qas" in record else None
-        held = {} if context is None else {"context": context}
-        return [self.source({**one, **held}, where) for one in asked]
+        return [self.source(one, where) for one in self.list_questions(record, where)]
 
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in read_records(path):
             where = f"{path}:{number}"
-            sources = self.all_sources(record, where)
-            for source, one in zip(sources, self.asked(record, where), strict=True):
+            for one in self.list_questions(record, where):
+                source = self.source(one, where)
                 answer, *others = dict.fromkeys(read_texts(one, self.answers, where))
                 yield Example(source, answer, number, tuple(others))
 
