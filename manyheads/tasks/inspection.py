@@ -189,6 +189,11 @@ def round_rows(table: Tensor) -> list[list[float]]:
     return [[round(one, 4) for one in row] for row in table.tolist()]
 
 
+def describe_page(model: Any, read: str, wrote: str, **more: Any) -> dict[str, Any]:
+    """What a page says of itself: whose it is, and of what."""
+    return {"model": model.name, "task": model.kind, "read": read, "wrote": wrote, **more}
+
+
 def note_cut(*sides: Sequence[int], most: int = MOST_TOKENS) -> dict[str, str]:
     """What a reader should know of a page that does not show all."""
     longest = max(map(len, sides))
