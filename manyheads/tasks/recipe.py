@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from manyheads.config.declare import Settings, setting
-from manyheads.modules.config import Layout, NetworkConfig, TransformerConfig, change_kind
+from manyheads.modules.config import (
+    CONFIGS,
+    Layout,
+    NetworkConfig,
+    TransformerConfig,
+    change_kind,
+)
 from manyheads.training.config import Training
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -114,6 +120,7 @@ class Recipe(Settings):
     use: ClassVar[str] = "predict"  # the command that a trained model is for
     verbs: ClassVar[Mapping[str, Verb]] = {}
     networks: ClassVar[tuple[str, ...]] = ("transformer",)  # the kinds that it can be
+    configs: ClassVar[Mapping[str, Any]] = CONFIGS  # of these kinds
     starts_from: ClassVar[tuple[str, ...]] = ()  # the tasks whose runs it can start from
     presets: ClassVar[Mapping[str, Preset]] = {}
     plan: ClassVar[TrainingPlan] = TrainingPlan({})
@@ -200,7 +207,7 @@ class Recipe(Settings):
             return network
         if kind not in cls.networks:
             raise ValueError(f"{task} is learned by {' or '.join(cls.networks)}, not by {kind}")
-        return change_kind(network, kind)
+        return change_kind(network, kind, cls.configs)
 
     @classmethod
     def fine_tune(cls, training: Training, network: Any) -> Training:

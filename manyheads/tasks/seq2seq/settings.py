@@ -10,13 +10,7 @@ from typing import Any, Literal, Self, get_args
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import Settings, setting
 from manyheads.data.filters import Filters
-from manyheads.modules.config import (
-    CONFIGS,
-    Layout,
-    NetworkConfig,
-    TransformerConfig,
-    change_kind,
-)
+from manyheads.modules.config import CONFIGS, Layout, NetworkConfig, TransformerConfig
 from manyheads.tasks.recipe import (
     START_FROM,
     Choice,
@@ -156,7 +150,8 @@ class Seq2SeqRecipe(Recipe):
     presets = PRESETS
     verbs = VERBS
     use = "translate"
-    networks = (*CONFIGS, *PARALLEL)
+    configs = {**CONFIGS, **PARALLEL}  # noqa: RUF012
+    networks = tuple(configs)
     starts_from = get_args(Kind)
     plan = TrainingPlan(
         {"schedule": "inverse-square-root", "label_smoothing": 0.1, "cuda_graph": True},
@@ -218,9 +213,3 @@ class Seq2SeqRecipe(Recipe):
         """What writes in parallel starts from weights of another kind: it has much to learn."""
         parallel = isinstance(network, ParallelConfig)
         return training if parallel else super().fine_tune(training, network)
-
-    @classmethod
-    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
-        if kind in cls.networks:
-            return change_kind(network, str(kind), {**CONFIGS, **PARALLEL})
-        return super().network_of_kind(task, network, kind)
