@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_
 import torch
 from torch import Tensor, nn
 
-from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
@@ -78,11 +77,6 @@ class Task(ABC):
     def kind(self) -> Any:
         """Which of those that the class is for."""
         return self.recipe.task
-
-    @property
-    def design(self) -> NetworkConfig:
-        network: NetworkConfig = self.recipe.network
-        return network
 
     def smoothing(self, network: nn.Module) -> float:
         """Of what is wanted, while it is trained."""

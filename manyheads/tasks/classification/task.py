@@ -69,7 +69,7 @@ class ClassificationTask(CodecTask):
     def room(self) -> int:
         """For a text with its signs: of longer ones the end is not read."""
         longest = self.recipe.data.longest_tokens
-        return min(longest, self.design.places or longest)
+        return min(longest, self.recipe.network.places or longest)
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class ClassificationTask(CodecTask):
     def network(self) -> EncoderHead:
         outcomes = 1 if self.kind == "regression" else len(self.labels.names)
         pooling = None if self.kind == "labelling" else self.recipe.pooling
-        return build_classifier(self.design, self.codec.size, outcomes, pooling)
+        return build_classifier(self.recipe.network, self.codec.size, outcomes, pooling)
 
     def batches(self) -> LabelledBatches:
         held, training = LabelledShard.load(self.held_in() / "data" / "train"), self.recipe.training

@@ -118,7 +118,8 @@ def record_image(
         model.network(Tokens(ids, at[: ids.shape[1]], types=classes))
     if not seen:
         raise ValueError(
-            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
+            f"a {model.task.recipe.network.kind} network has no attention to look at; "
+            "a transformer has"
         )
     return seen
 

@@ -66,7 +66,7 @@ class LanguageTask(ContinuationTask):
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> nn.Module:
-        return build_decoder(self.design, self.codec.size)
+        return build_decoder(self.recipe.network, self.codec.size)
 
     def batches(self) -> Windows:
         training, pad = self.recipe.training, self.codec.special_tokens.pad

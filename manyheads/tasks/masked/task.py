@@ -51,7 +51,7 @@ class MaskedTask(CodecTask):
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> Encoder:
-        return build_masked_lm(self.design, self.codec.size)
+        return build_masked_lm(self.recipe.network, self.codec.size)
 
     @cached_property
     def hiding(self) -> Hiding:

@@ -188,7 +188,8 @@ class Musician(DraftedModel):
             self.network(Tokens(read, line(read.shape[1], device=read.device)))
         if not seen:
             raise ValueError(
-                f"a {self.task.design.kind} network has no attention to look at; a transformer has"
+                f"a {self.task.recipe.network.kind} network has no attention to look at; "
+                "a transformer has"
             )
         if not 0 <= layer < len(seen):
             raise ValueError(f"layers are numbered 0 to {len(seen) - 1}, {layer} was asked for")

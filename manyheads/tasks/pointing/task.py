@@ -143,7 +143,7 @@ class PointingTask(CodecTask):
     def room(self) -> int:
         """For a question with its text and its signs."""
         longest: int = self.recipe.data.longest_tokens
-        return min(longest, self.design.places or longest)
+        return min(longest, self.recipe.network.places or longest)
 
     def frame(self, source: str) -> QuestionFrame:
         return frame_question(self.codec, source, self.room)
@@ -151,12 +151,12 @@ class PointingTask(CodecTask):
     def lay_out(self, ids: Sequence[Any], types: Sequence[Any]) -> tuple[Tokens, Tensor]:
         """Frames as a batch, and what of it can be pointed at (B, T)."""
         tokens, kinds = Tokens.padded(ids, self.codec.special_tokens.pad), Tokens.padded(types).ids
-        if self.design.token_types:
-            tokens = replace(tokens, types=kinds.clamp(max=self.design.token_types - 1))
+        if self.recipe.network.token_types:
+            tokens = replace(tokens, types=kinds.clamp(max=self.recipe.network.token_types - 1))
         return tokens, kinds > 0
 
     def network(self) -> EncoderHead:
-        return build_classifier(self.design, self.codec.size, len(SIDES), pooling=None)
+        return build_classifier(self.recipe.network, self.codec.size, len(SIDES), pooling=None)
 
     def batches(self) -> PointingBatches:
         training = self.recipe.training
@@ -206,10 +206,10 @@ class PointingTask(CodecTask):
 
     def validate(self, network: Any) -> Validation:
         longest = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once).longest
-        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
+        return self.halve_until_it_fits(lambda: self.judge_network(network.eval()), longest)
 
     @torch.no_grad()
-    def validated(self, network: Any) -> Validation:
+    def judge_network(self, network: Any) -> Validation:
         outputs = [best.text for best, *_ in self.model(network).point(self.held_out[0])]
         batches = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once)
         loss = self.mean_loss(network, batches)

@@ -64,8 +64,8 @@ def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], nam
     """
     if isinstance(network, ParallelNetwork):
         raise ValueError(
-            f"a teacher writes with a beam, and {name} is a {task.design.kind} network, which "
-            "writes in parallel; a transformer would do"
+            f"a teacher writes with a beam, and {name} is a {task.recipe.network.kind} network, "
+            "which writes in parallel; a transformer would do"
         )
     some = examples[:: max(1, len(examples) // TRIED)][:TRIED]
     sources, targets = [one.source for one in some], [one.target for one in some]

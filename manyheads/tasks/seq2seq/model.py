@@ -337,8 +337,8 @@ class Translator(DraftedModel):
     def portable(self) -> Portable:
         if isinstance(self.network, ParallelNetwork):
             raise ValueError(
-                f"{self.name} is a {self.task.design.kind} network, which has no counterpart "
-                "elsewhere; a transformer has"
+                f"{self.name} is a {self.task.recipe.network.kind} network, which has no "
+                "counterpart elsewhere; a transformer has"
             )
         codecs = self.task.codecs
         both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)

@@ -111,17 +111,15 @@ class Seq2Seq(Task):
             return build(self.recipe.network, *sizes, self.codecs.joint, special)
         return build_encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
 
-    def pairs(self, split: str) -> PairShards:
-        return load_pairs(self.held_in(), split, self.codecs)
-
     def batches(self) -> PairBatches:
         recipe, training = self.recipe, self.recipe.training
         tokens, capitals = training.tokens_per_batch, recipe.data.capitals
-        return PairBatches(self.pairs("train"), recipe.layout, tokens, training.seed, capitals)
+        pairs = load_pairs(self.held_in(), "train", self.codecs)
+        return PairBatches(pairs, recipe.layout, tokens, training.seed, capitals)
 
     def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
         """Smoothed while it is trained; a network that writes in parallel names its own terms."""
-        if isinstance(self.design, ParallelConfig):
+        if isinstance(self.recipe.network, ParallelConfig):
             terms: dict[str, Tensor] = network(batch.source, batch.wanted, self.smoothing(network))
             return terms
         scores = network(batch.source, batch.target)  # (B, T, V)
@@ -182,13 +180,14 @@ class Seq2Seq(Task):
 
         A run is not lost because all that is held out does not fit into memory at once.
         """
-        longest = int(self.pairs("valid").lengths().max())
-        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
+        pairs = load_pairs(self.held_in(), "valid", self.codecs)
+        longest = int(pairs.lengths().max())
+        return self.halve_until_it_fits(lambda: self.judge_network(network.eval(), pairs), longest)
 
     @torch.no_grad()
-    def validated(self, network: EncoderDecoder) -> Validation:
+    def judge_network(self, network: EncoderDecoder, pairs: PairShards) -> Validation:
         quick = network.validating if isinstance(network, ParallelNetwork) else DecodingConfig()
         outputs = self.decode(network, self.held_out[0], quick)
-        loss = self.mean_loss(network, PairBatches(self.pairs("valid"), "padded", self.at_once))
+        loss = self.mean_loss(network, PairBatches(pairs, "padded", self.at_once))
         metrics = metrics_of(self.kind, self.tokenize)
         return judge_outputs(metrics, outputs, self.held_out, loss)
