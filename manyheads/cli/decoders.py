@@ -13,9 +13,9 @@ from manyheads.cli.train import (
     PresetOption,
     RunsOption,
     SettingsArgument,
+    add_file_options,
     catch_signals,
     file_options,
-    with_files,
 )
 
 ABOUT = "Ways to write a translation: token by token, by CTC, mask-predict, latent codes."
@@ -98,4 +98,4 @@ def compare_decoders(
 def make_compare_decoders(what: str) -> Callable[..., None]:
     """Decoders learn as a translation does, but for the teacher, which is one of them."""
     more = [one for one in file_options("translation") if one.name != "teacher"]
-    return with_files(compare_decoders, what, more, EXAMPLE)
+    return add_file_options(compare_decoders, what, more, EXAMPLE)

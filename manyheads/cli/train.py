@@ -86,7 +86,7 @@ class TaskGroup(TyperGroup):
 
     def make(self, what: str) -> Callable[..., None]:
         """The command of a task; of what is none, that of a recipe in a file."""
-        return with_files(self.function, what, file_options(what), self.example(what))
+        return add_file_options(self.function, what, file_options(what), self.example(what))
 
     def list_commands(self, ctx: Any) -> list[str]:
         from manyheads.tasks.table import trained_tasks
@@ -104,7 +104,7 @@ class TaskGroup(TyperGroup):
         return TaskCommand(cmd_name, about, self.make)
 
 
-def with_files(
+def add_file_options(
     function: Any, what: str, more: list[Parameter], example: str
 ) -> Callable[..., None]:
     """The function with the options of files, which it is told together."""
@@ -208,7 +208,7 @@ def train_task(
         return
     if out is None and what in trained_tasks():
         raise ValueError("a run needs a folder: --out runs/my-model")
-    run = Run(out or free_beside(Path(what), world))
+    run = Run(out or find_free_folder(Path(what), world))
     deadline = start_run(request, run, world, minutes)
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
     if out is None:
@@ -234,7 +234,7 @@ def print_plan(request: Request, world: World) -> None:
     print(estimate(recipe, corpus, world.device))
 
 
-def free_beside(recipe: Path, world: World) -> Path:
+def find_free_folder(recipe: Path, world: World) -> Path:
     """A folder that is not there yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
     from manyheads.training.run import RECIPE
 

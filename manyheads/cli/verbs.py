@@ -31,7 +31,7 @@ class VerbCommand(TyperCommand):
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
         args = add_packed_model(args)
         model = find_typed_model(args) or MODELS.get(info_name)
-        run = with_all_options(info_name) if model is None else with_options_of(info_name, model)
+        run = make_help_run(info_name) if model is None else make_model_run(info_name, model)
         try:
             return make_command(info_name, run).make_context(info_name, args, parent, **more)
         except Exception as error:
@@ -78,7 +78,7 @@ def find_verb(name: str, model: str) -> Verb:
     return verbs[name]
 
 
-def with_options_of(name: str, model: str) -> Callable[..., None]:
+def make_model_run(name: str, model: str) -> Callable[..., None]:
     """The command for this model."""
     verb = find_verb(name, model)
 
@@ -91,7 +91,7 @@ def with_options_of(name: str, model: str) -> Callable[..., None]:
         find_object(verb.run)(loaded, options)
 
     own = [option_of(verb.options, one) for one in fields(verb.options)]
-    return with_parameters(run, name, verb.options.__doc__ or "", own)
+    return add_model_options(run, name, verb.options.__doc__ or "", own)
 
 
 def add_drafter(model: Any, name: str) -> None:
@@ -108,7 +108,7 @@ def add_drafter(model: Any, name: str) -> None:
     model.add_drafter(name, other)
 
 
-def with_all_options(name: str) -> Callable[..., None]:
+def make_help_run(name: str) -> Callable[..., None]:
     """The command as it is for any model: to be shown, or to say that a model is missing."""
     tasks: dict[Verb, list[str]] = {}
     for task, verb in tasks_with(name):
@@ -127,7 +127,7 @@ def with_all_options(name: str) -> Callable[..., None]:
     about = "\n\n".join(cleandoc(verb.options.__doc__ or "") for verb in tasks)
     if len(tasks) > 1:
         about += f"\n\nThen: manyheads {name} --model MODEL --help, for what that model has"
-    return with_parameters(lambda **_: None, name, about, [*made.values()])
+    return add_model_options(lambda **_: None, name, about, [*made.values()])
 
 
 def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
@@ -136,7 +136,7 @@ def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
             yield task, verb
 
 
-def with_parameters(
+def add_model_options(
     run: Callable[..., None], name: str, about: str, options: list[Parameter]
 ) -> Callable[..., None]:
     """The function with a model, these options and a device."""

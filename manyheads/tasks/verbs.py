@@ -82,7 +82,7 @@ class InspectOptions(PageOptions):
 
     page_of: ClassVar[str] = 'a text: manyheads inspect "Guten Tag."'
 
-    def again(self, wrote: str) -> Self:
+    def look_at_output(self, wrote: str) -> Self:
         """For another model, which is to look at what one wrote."""
         return self
 

@@ -146,7 +146,7 @@ def encode_labels(
 ) -> list[Tensor]:
     """Of each example one number, or one for each of its words."""
     check_examples(kind, examples)
-    number = labels.scaled if kind == "regression" else labels.number
+    number = labels.scale_number if kind == "regression" else labels.number
     dtype = torch.float32 if kind == "regression" else torch.long
     return [
         torch.tensor([number(tag, f"{source}:{one.line}") for tag in one.tags], dtype=dtype)

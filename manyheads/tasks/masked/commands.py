@@ -18,7 +18,7 @@ from manyheads.tasks.masked.verbs import EmbedOptions
 
 def embed(model: EncoderModel, options: EmbedOptions) -> None:
     how: Any = {"pooling": options.pooling, "normalise": False if options.plain else None}
-    with telling_warnings():
+    with tell_warnings():
         each = [model.embed(some, **how) for some in read_chunks(options.texts)]
     if not each:
         raise ValueError("there is nothing to read: stdin has no lines")
@@ -34,7 +34,7 @@ def embed(model: EncoderModel, options: EmbedOptions) -> None:
 
 
 @contextmanager
-def telling_warnings() -> Iterator[None]:
+def tell_warnings() -> Iterator[None]:
     """What is warned of inside is told in a line."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)

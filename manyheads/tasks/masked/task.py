@@ -111,7 +111,7 @@ class MaskedTask(CodecTask):
         shown = [i for i in hidden if i < SHOWN_TOKENS]
         ids[hidden] = self.hiding.mask
         return Sample(
-            with_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
+            show_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
             list_tokens(self.codec, batch.wanted.tolist()[: len(shown)]),
             list_tokens(self.codec, guessed[: len(shown)]),
         )
@@ -132,7 +132,7 @@ def score_hidden(network: Any, batch: MaskedBatch) -> Tensor:
         return network(batch.tokens)
 
 
-def with_holes(codec: Text, ids: Sequence[int]) -> str:
+def show_holes(codec: Text, ids: Sequence[int]) -> str:
     """A text that shows where words are hidden: "the ‹mask› sleeps"."""
     mask = codec.special_tokens.mask
     assert mask is not None

@@ -47,12 +47,12 @@ def translate(model: Translator, options: TranslateOptions) -> None:
         if options.as_json:
             print_json(describe_best(model, source, best))
         elif not options.nbest:
-            print(on_a_line(best[0]), flush=True)
+            print(join_lines(best[0]), flush=True)
         elif not source.strip():
             print(f"{number}\t\t", flush=True)
         else:
             for one in best:
-                print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
+                print(f"{number}\t{one.score:.4f}\t{join_lines(one)}", flush=True)
 
 
 def settle_decoding(
@@ -65,7 +65,7 @@ def settle_decoding(
     return replace(how, beam=model.usual_beam(how.beam))
 
 
-def on_a_line(written: Written) -> str:
+def join_lines(written: Written) -> str:
     return " ".join(written.text.split("\n"))
 
 
@@ -75,7 +75,7 @@ def read_sources(kind: Kind, options: TranslateOptions) -> tuple[Iterable[str], 
         return options.texts, lambda: True
     coming = Incoming(blank=not options.records)
     lines = decode_lines(coming)
-    return read_records(lines, kind) if options.records else lines, coming.ready
+    return read_records(lines, kind) if options.records else lines, coming.has_next
 
 
 def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:

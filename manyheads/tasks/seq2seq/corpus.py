@@ -93,7 +93,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
             "from far fewer questions"
         )
     for path in (data.pairs, data.valid_pairs):
-        report.remarks += columns_left(path)
+        report.remarks += tell_unread_columns(path)
     if not given:
         train, valid = hold_out(train, data.held_out, seed)
     if not valid:
@@ -191,10 +191,10 @@ def add_capitals(
 def has_capitals(example: Example) -> bool:
     """Whether both sides are of a script with capitals, and some are written."""
     both = f"{example.source} {example.target}"
-    return both != both.lower() and all(map(in_cases, (example.source, example.target)))
+    return both != both.lower() and all(map(has_cases, (example.source, example.target)))
 
 
-def in_cases(text: str) -> bool:
+def has_cases(text: str) -> bool:
     """Whether most letters have two forms: of a Japanese text with a Latin name they have not."""
     return 2 * sum(one.lower() != one.upper() for one in text) > sum(map(str.isalpha, text))
 
@@ -251,7 +251,7 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def columns_left(path: Path | None) -> Iterator[str]:
+def tell_unread_columns(path: Path | None) -> Iterator[str]:
     """What a file of more than two columns is told with: its first line is looked at."""
     if path is None or not is_table(path):
         return

@@ -71,12 +71,12 @@ class PairData(Settings):
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def misfits(self) -> Iterator[str]:
-        yield from self.halves("source", "target", "pairs")
-        yield from self.halves("valid_source", "valid_target", "valid_pairs")
+        yield from self.check_halves("source", "target", "pairs")
+        yield from self.check_halves("valid_source", "valid_target", "valid_pairs")
         if not (self.pairs or self.source or self.target or self.imported):
             yield "nothing to learn from: give source and target, or pairs"
 
-    def halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
+    def check_halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
         """Two files that belong together, or one that holds both; not half of either."""
         one, other, both = (getattr(self, name) is not None for name in (source, target, pairs))
         if one != other:
