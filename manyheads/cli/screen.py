@@ -36,7 +36,7 @@ def count_items(
 def count_amount(
     total: float, what: str, done: str = "written"
 ) -> Iterator[Callable[[float], None]]:
-    """The same of what comes little by little: for whoever is told how much."""
+    """The same for what comes little by little: gives a function that is told how much more."""
     console = Console(stderr=True)
     called = f"{what} {done}" if what else done
     if not console.is_terminal:

@@ -147,7 +147,7 @@ def add_model_options(
 
 
 def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """Of what was typed alone: the rest has its defaults."""
+    """The options with what was typed; the rest has its defaults."""
     typed = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
@@ -168,7 +168,7 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
 
 
 def refuse_option(name: str, model: str, option: str) -> None:
-    """Say whose it is, where another task's command of this name has it."""
+    """Where another task's command of this name has the option, say which task it is."""
     from manyheads.catalog import find_task_name
 
     field = option.removeprefix("--").replace("-", "_")

@@ -96,7 +96,7 @@ class Options:
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        """Of what was typed; what does not go together is refused before a model is loaded."""
+        """From what was typed; what does not go together is refused before a model is loaded."""
         return cls(**typed)
 
 

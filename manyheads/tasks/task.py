@@ -112,7 +112,7 @@ class Task(ABC):
 
     @classmethod
     def adopt(cls, model: Any, source: Path, folder: Path) -> Any:
-        """The recipe of a Portable from elsewhere; what it needs beside its codecs is put there."""
+        """The recipe of a Portable from elsewhere; what else it needs is put into the folder."""
         types = get_type_hints(cls.Recipe)
         data = types["data"](imported=source, context=model.context)
         codec = types["codec"]("given", model.codecs[0].size)

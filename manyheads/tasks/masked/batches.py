@@ -191,7 +191,7 @@ class MaskedBatches(PlannedBatches):
         return np.array([window for window, _ in rows], np.int64), rows[0][1] if rows else 0
 
     def batch(self, rows: Sequence[Row]) -> MaskedBatch:
-        """No rows are one in which nothing is hidden."""
+        """Where there are no rows, it is one row in which nothing is hidden."""
         special, (windows, epoch) = self.windows.special_tokens, self.unzip(rows)
         counts = self.lengths[windows, 0]
         width = int(counts.max(initial=1))

@@ -70,7 +70,7 @@ class PointingBatches(PlannedBatches):
         super().__init__(lengths[:, None], np.ones_like(lengths), Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> PointingBatch:
-        """No rows are one of which nothing is wanted."""
+        """Where there are no rows, it is one row of which nothing is wanted."""
         chosen = [row[0] for row in rows]
         held: list[Any] = [
             [shard[i].astype(np.int64) for i in chosen] or [np.zeros(1, np.int64)]

@@ -100,7 +100,7 @@ class PairBatches(PlannedBatches):
         return np.where(fit & (chance < self.capitals), capitals, plain)
 
     def batch(self, rows: Sequence[Row]) -> PairBatch:
-        """No rows are one in which nothing is wanted."""
+        """Where there are no rows, it is one row in which nothing is wanted."""
         rows, pairs = rows or [[]], self.pairs
         sizes = [len(row) for row in rows]
         examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)

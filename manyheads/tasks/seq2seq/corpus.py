@@ -114,8 +114,8 @@ def prepare(
 ) -> None:
     """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
 
-    Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others. What
-    the network cannot learn from, which it says by the tokens of a pair, is left out.
+    Where a share is to be learned in ALL CAPS, the pairs that can be are laid down once more, in
+    capitals, after the others. What the network refuses to learn from is left out.
     """
     numbers, report = folder / "data", copy.deepcopy(gathered.report)
     numbers.mkdir(exist_ok=True)
@@ -235,7 +235,7 @@ def load_codecs(folder: Path) -> Codecs:
 
 
 def leave_out(report: Report, examples: Sequence[Example], reason: str, counted: bool) -> None:
-    """Note them; those that were counted as kept are so no more."""
+    """Note examples that are left out; those that were counted as kept are taken off."""
     for example in examples:
         report.kept -= int(counted)
         report.note(reason, example)
