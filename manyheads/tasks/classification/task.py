@@ -18,7 +18,6 @@ from manyheads.codecs.text import Text
 from manyheads.data.batches import map_by_length
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.devices import choose_threads, use_threads, work_of
-from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.losses import sum_losses
@@ -174,11 +173,6 @@ class ClassificationTask(CodecTask):
 
         return map_by_length(read, [frame.ids for frame in frames], tokens, self.world.map)
 
-    def measure(
-        self, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]
-    ) -> dict[str, Measured]:
-        return measure(self.kind, outputs, references)
-
     # ---- validation ----------------------------------------------------------------------------
 
     @cached_property
@@ -193,7 +187,7 @@ class ClassificationTask(CodecTask):
         examples, frames, wanted = self.held_out
         logits = self.logits(network, frames, self.at_once)
         outputs = predict(self.kind, self.labels, frames, logits)
-        measured = self.measure(outputs, examples)
+        measured = measure(self.kind, outputs, examples)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
         scores["loss"] = self.loss_of(torch.cat(logits), wanted).item() / len(wanted)
         shown = pick_evenly(len(examples))
