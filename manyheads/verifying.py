@@ -86,7 +86,7 @@ def run_checks(
     if folder is not None and (folder / KEPT).exists():
         yield judge("as its folder had it", compare_as_kept(described, folder), "read alike")
     for name, exporter in find_exporters().items():
-        yield check_export(described, name, exporter.missing(), texts or TEXTS)
+        yield check_export(described, name, exporter.find_missing(), texts or TEXTS)
 
 
 def compare_alone(model: Portable, rows: Rows) -> float:

@@ -56,10 +56,12 @@ KNOWS: dict[str, set[str]] = {
     "tasks.packing": {"decoding", "tasks.model"},
     "tasks.row_packing": {"tasks.packing", "data.packed"},
     "tasks.drafted": {"decoding", "tasks.model"},
-    "tasks.continuation": {"data", "training"},
+    "tasks.vocabulary": {"codecs", "tasks.task"},
+    "tasks.continuation": {"data", "training", "tasks.vocabulary"},
     "tasks.seq2seq": {
         "catalog",
         "tasks.drafted",
+        "tasks.vocabulary",
         "tasks.portable",
         "training",
         "tasks.verbs",

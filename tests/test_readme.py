@@ -16,7 +16,7 @@ from manyheads.catalog import built_in
 from manyheads.cli.app import app
 from manyheads.cli.options import make_command
 from manyheads.cli.train import TaskGroup
-from manyheads.cli.verbs import VerbCommand, find_typed_model, with_all_options, with_options_of
+from manyheads.cli.verbs import VerbCommand, find_typed_model, make_help_run, make_model_run
 from manyheads.tasks.describing import settings_of
 from manyheads.tasks.table import trained_tasks
 
@@ -168,7 +168,7 @@ def test_every_command_has_the_options_that_it_is_typed_with(words: list[str]) -
     command = get_command(app).commands[name]  # type: ignore[attr-defined]
     if isinstance(command, VerbCommand):
         model = find_typed_model(rest)
-        own = with_options_of(name, model) if model in built_in() else with_all_options(name)
+        own = make_model_run(name, model) if model in built_in() else make_help_run(name)
         command = make_command(name, own)
     elif isinstance(command, TaskGroup):
         name, *rest = rest

@@ -177,7 +177,7 @@ def places_of(
 
 
 def refuse_too_many(tokens: int) -> None:
-    """Before places for them are made."""
+    """Refuse more than a drawing holds, before places for them are made."""
     from manyheads.inspect.drawing import MOST
 
     if tokens > MOST:

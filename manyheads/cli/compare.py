@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -14,15 +13,11 @@ from manyheads.cli import decoders
 from manyheads.cli.options import DeviceOption
 from manyheads.cli.train import (
     PresetOption,
+    RunsOption,
     SettingsArgument,
-    TaskCommand,
     TaskGroup,
     catch_signals,
-    file_options,
-    with_files,
 )
-
-DECODERS = "decoders"
 
 
 def compare_example(what: str) -> str:
@@ -37,9 +32,7 @@ def compare_networks(
     files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
-    ] = None,
+    out: RunsOption = None,
     preset: PresetOption = None,
     length: Annotated[
         int, typer.Option(min=3, help="Tokens of the sequence a layer is measured on.")
@@ -79,7 +72,7 @@ def compare_networks(
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
     world = join_processes(device)
     requests = [
-        Request(what, of_kind(kind, settings or []), files, world.device.type, kind, preset)
+        Request(what, drop_others(kind, settings or []), files, world.device.type, kind, preset)
         for kind in kinds
     ]
     first, gathered = resolve(requests[0])
@@ -106,26 +99,10 @@ def compare_networks(
 
 class CompareGroup(TaskGroup):
     function, example = staticmethod(compare_networks), staticmethod(compare_example)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), DECODERS]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name == DECODERS:
-            return TaskCommand(cmd_name, decoders.ABOUT, self.make)
-        return super().get_command(ctx, cmd_name)
-
-    def make(self, what: str) -> Callable[..., None]:
-        """Decoders learn as a translation does, but for the teacher, which is one of them."""
-        if what != DECODERS:
-            return super().make(what)
-        more = [one for one in file_options("translation") if one.name != "teacher"]
-        run = with_files(decoders.compare_decoders, what, more)
-        run.__doc__ = f"{run.__doc__}\n\n{decoders.EXAMPLE}"
-        return run
+    others: ClassVar = {"decoders": (decoders.ABOUT, decoders.make_compare_decoders)}
 
 
-def of_kind(kind: str, settings: Sequence[str]) -> list[str]:
+def drop_others(kind: str, settings: Sequence[str]) -> list[str]:
     """Without those of the network that only other kinds have."""
     from manyheads.modules.config import CONFIGS
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from manyheads.cli.options import DeviceOption
-from manyheads.cli.train import PresetOption, SettingsArgument, catch_signals
+from manyheads.cli.train import (
+    PresetOption,
+    RunsOption,
+    SettingsArgument,
+    add_file_options,
+    catch_signals,
+    file_options,
+)
 
 ABOUT = "Ways to write a translation: token by token, by CTC, mask-predict, latent codes."
 EXAMPLE = (
@@ -23,9 +30,7 @@ def compare_decoders(
     files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
-    ] = None,
+    out: RunsOption = None,
     preset: PresetOption = None,
     minutes: Annotated[
         float | None,
@@ -88,3 +93,9 @@ def compare_decoders(
     draw_rows(rows, out / "decoders.png")
     print(format_rows(rows))
     print(f"\nspeed against quality: {out / 'decoders.png'}")
+
+
+def make_compare_decoders(what: str) -> Callable[..., None]:
+    """Decoders learn as a translation does, but for the teacher, which is one of them."""
+    more = [one for one in file_options("translation") if one.name != "teacher"]
+    return add_file_options(compare_decoders, what, more, EXAMPLE)

@@ -60,11 +60,12 @@ def train_drafts(
 def read_sources(model: Any, path: Path | None) -> list[list[int]]:
     """As numbers: of a file, or of the run."""
     from manyheads.data.sources import read_lines
+    from manyheads.tasks.seq2seq.corpus import load_pairs
 
     if path is not None:
         found = model.task.codecs.source.encode_all([*read_lines(path)])
     elif (model.task.held_in() / "data").is_dir():
-        shard = model.task.pairs("train").source
+        shard = load_pairs(model.task.held_in(), "train", model.task.codecs).source
         found = [shard[i].tolist() for i in range(len(shard))]
     else:
         raise ValueError(

@@ -35,24 +35,24 @@ class Incoming:
     def __iter__(self) -> Iterator[bytes]:
         while True:
             while not self.lines and not self.over:
-                self.read()
+                self.read_chunk()
             if not self.lines:
                 return
             yield self.lines.popleft().removesuffix(b"\r")
 
-    def ready(self) -> bool:
+    def has_next(self) -> bool:
         """Whether the next line, or the end, can be had at once; blank ones count if they are read.
 
         Who sends a line and waits for the answer sends no second one before.
         """
-        while not self.known() and is_ready(self.stream):
-            self.read()
-        return self.known()
+        while not self.knows_next() and is_ready(self.stream):
+            self.read_chunk()
+        return self.knows_next()
 
-    def known(self) -> bool:
+    def knows_next(self) -> bool:
         return self.over or any(self.blank or line.strip() for line in self.lines)
 
-    def read(self) -> None:
+    def read_chunk(self) -> None:
         chunk = self.stream.read1(CHUNK_BYTES)
         self.over = not chunk
         end, *others = chunk.split(b"\n")
@@ -84,7 +84,7 @@ def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
         return
     coming = Incoming()
     at_once = 1 if sys.stdin.isatty() else AT_ONCE
-    yield from gather_texts(decode_lines(coming), at_once, coming.ready)
+    yield from gather_texts(decode_lines(coming), at_once, coming.has_next)
 
 
 def read_stdin() -> str:

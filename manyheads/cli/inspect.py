@@ -52,4 +52,4 @@ def make_page(model: Any, options: InspectOptions) -> AttentionPage:
         return page
     other = load(options.versus_model, str(model.device))
     names = str(model.name), options.versus_model
-    return page.compare(inspect_once(other, options.again(page.about["wrote"])), names)
+    return page.compare(inspect_once(other, options.look_at_output(page.about["wrote"])), names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,12 +109,7 @@ def verify(
 def first_lines(path: Path) -> list[str]:
     from manyheads.data.sources import read_lines
 
-    found: list[str] = []
-    for line in read_lines(path):
-        if line.strip():
-            found.append(line)
-        if len(found) == LINES:
-            break
+    found = [*islice(filter(str.strip, read_lines(path)), LINES)]
     if not found:
         raise ValueError(f"{path} has no lines to compare on")
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -75,14 +75,9 @@ class Screen(Callback):
             self.say(f"    written  {shorten_line(sample.output, room)}")
 
 
-@contextmanager
-def show_progress(first: bool = True) -> Iterator[Callback]:
+def show_progress(first: bool) -> AbstractContextManager[Callback]:
     """A screen for the process that talks, silence for the others."""
-    if not first:
-        yield Callback()
-        return
-    with Screen() as screen:
-        yield screen
+    return Screen() if first else nullcontext(Callback())
 
 
 def format_duration(seconds: float) -> str:

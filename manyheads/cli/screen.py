@@ -37,11 +37,11 @@ def count_items(
 def count_amount(
     total: float, what: str, done: str = "written"
 ) -> Iterator[Callable[[float], None]]:
-    """The same of what comes little by little: for whoever is told how much."""
+    """The same for what comes little by little: gives a function that is told how much more."""
     console = Console(stderr=True)
     called = f"{what} {done}" if what else done
     if not console.is_terminal:
-        yield Lines(total, called).more
+        yield Lines(total, called).add
         return
     words = TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {called}")
     with Progress(words, BarColumn(bar_width=24), console=console, transient=True) as bar:
@@ -55,7 +55,7 @@ class Lines:
     def __init__(self, total: float, called: str):
         self.total, self.called, self.come, self.told = total, called, 0.0, time.monotonic()
 
-    def more(self, more: float) -> None:
+    def add(self, more: float) -> None:
         self.come += more
         if time.monotonic() - self.told >= EVERY_SECONDS:
             self.told = time.monotonic()

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
@@ -52,6 +52,9 @@ PresetOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+RunsOption = Annotated[
+    Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
+]
 
 
 class TaskCommand(TyperCommand):
@@ -79,28 +82,31 @@ class TaskGroup(TyperGroup):
 
     function: ClassVar[Any]  # is told `what` to learn and from which `files`
     example: ClassVar[Any]  # of `what` to type
+    others: ClassVar[dict[str, Any]]  # commands of no task: what each is about, what makes it
 
     def make(self, what: str) -> Callable[..., None]:
         """The command of a task; of what is none, that of a recipe in a file."""
-        run = with_files(self.function, what, file_options(what))
-        run.__doc__ = f"{run.__doc__}\n\n{self.example(what)}"
-        return run
+        return add_file_options(self.function, what, file_options(what), self.example(what))
 
     def list_commands(self, ctx: Any) -> list[str]:
         from manyheads.tasks.table import trained_tasks
 
-        return [*trained_tasks()]
+        return [*trained_tasks(), *self.others]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         from manyheads.tasks.table import TASKS, find_recipe, trained_tasks
 
+        if cmd_name in self.others:
+            return TaskCommand(cmd_name, *self.others[cmd_name])
         if cmd_name in TASKS and cmd_name not in trained_tasks():
             find_recipe(cmd_name).data_of({})  # says why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
         return TaskCommand(cmd_name, about, self.make)
 
 
-def with_files(function: Any, what: str, more: list[Parameter]) -> Callable[..., None]:
+def add_file_options(
+    function: Any, what: str, more: list[Parameter], example: str
+) -> Callable[..., None]:
     """The function with the options of files, which it is told together."""
 
     def run(**given: Any) -> None:
@@ -109,7 +115,8 @@ def with_files(function: Any, what: str, more: list[Parameter]) -> Callable[...,
         function(files=files, what=what, **given)
 
     own = [*signature(function, eval_str=True).parameters.values()][2:]
-    return describe_command(run, function.__name__, function.__doc__ or "", [*more, *own])
+    about = f"{cleandoc(function.__doc__)}\n\n{example}"
+    return describe_command(run, function.__name__, about, [*more, *own])
 
 
 def train_example(what: str) -> str:
@@ -201,23 +208,17 @@ def train_task(
         return
     if out is None and what in trained_tasks():
         raise ValueError("a run needs a folder: --out runs/my-model")
-    beside = "" if out is not None else "no --out was given: the run is "
-    run = Run(out or free_beside(Path(what), world))
+    run = Run(out or find_free_folder(Path(what), world))
     deadline = start_run(request, run, world, minutes)
     words = (run / CORPUS).read_text(encoding="utf-8").rstrip()
-    carry_on(run, world, f"{beside}{run.folder}\n{words}" if beside else words, deadline)
+    if out is None:
+        words = f"no --out was given: the run is {run.folder}\n{words}"
+    carry_on(run, world, words, deadline)
 
 
 class TrainGroup(TaskGroup):
     function, example = staticmethod(train_task), staticmethod(train_example)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), "drafts"]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name != "drafts":
-            return super().get_command(ctx, cmd_name)
-        return TaskCommand(cmd_name, drafts.ABOUT, lambda _: drafts.train_drafts)
+    others: ClassVar = {"drafts": (drafts.ABOUT, lambda _: drafts.train_drafts)}
 
 
 def print_plan(request: Request, world: World) -> None:
@@ -233,17 +234,18 @@ def print_plan(request: Request, world: World) -> None:
     print(estimate(recipe, corpus, world.device))
 
 
-def free_beside(recipe: Path, world: World) -> Path:
+def find_free_folder(recipe: Path, world: World) -> Path:
     """A folder that is not there yet: runs/x/recipe.yaml -> runs/x-2, my.yaml -> my"""
     from manyheads.training.run import RECIPE
 
     whole = recipe.absolute()
-    first = whole.parent if whole.name == RECIPE else whole.with_suffix("")
-    first = Path(os.path.relpath(first))
-    names = (first if number == 1 else Path(f"{first}-{number}") for number in count(1))
-    number = next(number for number, name in enumerate(names, start=1) if not name.exists())
-    number = world.broadcast(number)  # all processes mean the same one
-    return first if number == 1 else Path(f"{first}-{number}")
+    first = os.path.relpath(whole.parent if whole.name == RECIPE else whole.with_suffix(""))
+
+    def name(number: int) -> Path:
+        return Path(first if number == 1 else f"{first}-{number}")
+
+    free = next(number for number in count(1) if not name(number).exists())
+    return name(world.broadcast(free))  # all processes mean the same one
 
 
 def resume(

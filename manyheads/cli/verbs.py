@@ -31,7 +31,7 @@ class VerbCommand(TyperCommand):
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
         args = add_packed_model(args)
         model = find_typed_model(args) or MODELS.get(info_name)
-        run = with_all_options(info_name) if model is None else with_options_of(info_name, model)
+        run = make_help_run(info_name) if model is None else make_model_run(info_name, model)
         try:
             return make_command(info_name, run).make_context(info_name, args, parent, **more)
         except Exception as error:
@@ -78,7 +78,7 @@ def find_verb(name: str, model: str) -> Verb:
     return verbs[name]
 
 
-def with_options_of(name: str, model: str) -> Callable[..., None]:
+def make_model_run(name: str, model: str) -> Callable[..., None]:
     """The command for this model."""
     verb = find_verb(name, model)
 
@@ -90,8 +90,8 @@ def with_options_of(name: str, model: str) -> Callable[..., None]:
         add_drafter(loaded, getattr(options, "draft", ""))
         find_object(verb.run)(loaded, options)
 
-    own = [option_of(verb.options, one) for one in fields(verb.options)]  # type: ignore[arg-type]
-    return with_parameters(run, name, verb.options.__doc__ or "", own)
+    own = [option_of(verb.options, one) for one in fields(verb.options)]
+    return add_model_options(run, name, verb.options.__doc__ or "", own)
 
 
 def add_drafter(model: Any, name: str) -> None:
@@ -108,7 +108,7 @@ def add_drafter(model: Any, name: str) -> None:
     model.add_drafter(name, other)
 
 
-def with_all_options(name: str) -> Callable[..., None]:
+def make_help_run(name: str) -> Callable[..., None]:
     """The command as it is for any model: to be shown, or to say that a model is missing."""
     tasks: dict[Verb, list[str]] = {}
     for task, verb in tasks_with(name):
@@ -116,18 +116,18 @@ def with_all_options(name: str) -> Callable[..., None]:
     tasks = tasks or {PLAIN[name]: []}  # of tasks that are not installed
     whose: dict[str, list[str]] = {}
     for verb, those in tasks.items():
-        for one in fields(verb.options):  # type: ignore[arg-type]
+        for one in fields(verb.options):
             whose.setdefault(one.name, []).extend(those)
     made: dict[str, Parameter] = {}
     for verb in tasks:
-        for one in fields(verb.options):  # type: ignore[arg-type]
+        for one in fields(verb.options):
             alone = len(whose[one.name]) < sum(map(len, tasks.values()))
             panel = f"For {', '.join(whose[one.name])}" if alone else ""
             made.setdefault(one.name, option_of(verb.options, one, panel))
     about = "\n\n".join(cleandoc(verb.options.__doc__ or "") for verb in tasks)
     if len(tasks) > 1:
         about += f"\n\nThen: manyheads {name} --model MODEL --help, for what that model has"
-    return with_parameters(lambda **_: None, name, about, [*made.values()])
+    return add_model_options(lambda **_: None, name, about, [*made.values()])
 
 
 def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
@@ -136,7 +136,7 @@ def tasks_with(name: str) -> Iterator[tuple[str, Verb]]:
             yield task, verb
 
 
-def with_parameters(
+def add_model_options(
     run: Callable[..., None], name: str, about: str, options: list[Parameter]
 ) -> Callable[..., None]:
     """The function with a model, these options and a device."""
@@ -147,7 +147,7 @@ def with_parameters(
 
 
 def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
-    """Of what was typed alone: the rest has its defaults."""
+    """The options with what was typed; the rest has its defaults."""
     typed = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
@@ -158,7 +158,7 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
         object.__setattr__(options, "typed", frozenset(typed))
         return options
     except ValueError as error:
-        names = {one.name for one in fields(kind) if "_" in one.name}  # type: ignore[arg-type]
+        names = {one.name for one in fields(kind) if "_" in one.name}
         as_typed = re.sub(
             r"\b[a-z]+_[a-z_]+\b",
             lambda found: f"--{found[0].replace('_', '-')}" if found[0] in names else found[0],
@@ -168,13 +168,13 @@ def make_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
 
 
 def refuse_option(name: str, model: str, option: str) -> None:
-    """Say whose it is, where another task's command of this name has it."""
+    """Where another task's command of this name has the option, say which task it is."""
     from manyheads.catalog import find_task_name
 
     field = option.removeprefix("--").replace("-", "_")
     for task, verb in tasks_with(name):
-        flags = {one.metadata.get("flag", "") for one in fields(verb.options)}  # type: ignore[arg-type]
-        if field in {one.name for one in fields(verb.options)} or option in flags:  # type: ignore[arg-type]
+        flags = {one.metadata.get("flag", "") for one in fields(verb.options)}
+        if field in {one.name for one in fields(verb.options)} or option in flags:
             raise ValueError(
                 f"{option} is for models of {task}, {model} is one of {find_task_name(model)}"
             ) from None

@@ -114,29 +114,29 @@ class SettingsReader:
     def __init__(self) -> None:
         self.mistakes: list[tuple[SourcePlace, str]] = []
 
-    def mistake(self, place: SourcePlace, sentence: str) -> Any:
+    def note_mistake(self, place: SourcePlace, sentence: str) -> Any:
         self.mistakes.append((place, sentence))
         return BAD
 
-    def wrong(self, kind: Any, node: Node, path: str, hint: str = "") -> Any:
-        return self.mistake(
+    def refuse_kind(self, kind: Any, node: Node, path: str, hint: str = "") -> Any:
+        return self.note_mistake(
             node.place, f"{path} is {describe_kind(kind)}, got {show_node(node)}{hint}"
         )
 
-    def value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
+    def read_value(self, kind: Any, node: Node, path: str, default: object = None) -> Any:
         """The default is that of the field: a group given in part keeps the rest of it."""
         if isinstance(node, Refused):
             return BAD
         if dataclasses.is_dataclass(kind):
-            return self.group(kind, node, path, default)
+            return self.read_group(kind, node, path, default)
         if members := groups_by_tag(kind):
-            return self.one_of(members, node, path, default)
+            return self.read_tagged_group(members, node, path, default)
         if get_origin(kind) in (Union, UnionType):
-            return self.either(kind, node, path, default)
+            return self.read_union(kind, node, path, default)
         if get_origin(kind) is tuple:
-            return self.items(kind, node, path)
+            return self.read_items(kind, node, path)
         if get_origin(kind) is dict:
-            return self.table(kind, node, path)
+            return self.read_table(kind, node, path)
         found = read_scalar(kind, node) if isinstance(node, Scalar) else BAD
         if found is not BAD:
             return found
@@ -144,19 +144,21 @@ class SettingsReader:
         if get_origin(kind) is Literal and isinstance(node, Scalar):
             near = find_nearest_name(node.text, map(str, get_args(kind)))
             hint = f"; did you mean {near}?" if near else ""
-        return self.wrong(kind, node, path, hint)
+        return self.refuse_kind(kind, node, path, hint)
 
-    def one_of(self, members: dict[str, Any], node: Node, path: str, default: object) -> Any:
+    def read_tagged_group(
+        self, members: dict[str, Any], node: Node, path: str, default: object
+    ) -> Any:
         """The group of a union that its tag names: as given, else the default's, else the first."""
         tag = getattr(default, TAG, next(iter(members)))
         if isinstance(node, Group) and TAG in node.entries:
             child = node.entries[TAG][1]
-            tag = self.value(Literal[*members], child, f"{path}.{TAG}".lstrip("."))
+            tag = self.read_value(Literal[*members], child, f"{path}.{TAG}".lstrip("."))
             if tag is not BAD and child.place.order[0]:
-                node = without_others(node, members[tag], members.values())
-        return BAD if tag is BAD else self.group(members[tag], node, path, default, members)
+                node = drop_others(node, members[tag], members.values())
+        return BAD if tag is BAD else self.read_group(members[tag], node, path, default, members)
 
-    def group(
+    def read_group(
         self,
         kind: Any,
         node: Node,
@@ -169,7 +171,7 @@ class SettingsReader:
         if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
             node = Group(node.place, {})
         if not isinstance(node, Group):
-            return self.wrong(kind, node, called)
+            return self.refuse_kind(kind, node, called)
         inside = path and f"{path}."
         types = get_type_hints(kind)
         fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
@@ -180,9 +182,9 @@ class SettingsReader:
         meant: set[str | None] = set()
         for name, (place, child) in node.entries.items():
             if name in fields:
-                values[name] = self.value(types[name], child, inside + name, rest[name])
+                values[name] = self.read_value(types[name], child, inside + name, rest[name])
                 if words := describe_misfit_of(fields[name].metadata, values[name]):
-                    values[name] = self.mistake(
+                    values[name] = self.note_mistake(
                         child.place, f"{inside}{name} is {words}, got {show_value(values[name])}"
                     )
                 continue
@@ -191,11 +193,11 @@ class SettingsReader:
             hint = f"did you mean {near}?" if near else f"its fields are {', '.join(fields)}"
             if owners := [tag for tag, other in others.items() if name in field_names(other)]:
                 hint = f"it is of {' and '.join(owners)}, and this is {fields[TAG].default}"
-            self.mistake(place, f"{called} has no field {name!r}; {hint}")
+            self.note_mistake(place, f"{called} has no field {name!r}; {hint}")
         for name in fields:
             if name not in values and rest[name] is BAD and name not in meant:
                 what = describe_kind(types[name])
-                self.mistake(node.place, f"{inside}{name} is missing; it is {what}")
+                self.note_mistake(node.place, f"{inside}{name} is missing; it is {what}")
         values = rest | values
         if BAD in values.values():
             return BAD
@@ -203,45 +205,45 @@ class SettingsReader:
             return kind(**values)
         except ValueError as error:
             for sentence in str(error).splitlines():
-                self.mistake(find_blamed_place(node, sentence, inside), sentence)
+                self.note_mistake(find_blamed_place(node, sentence, inside), sentence)
             return BAD
 
-    def either(self, kind: Any, node: Node, path: str, default: object) -> Any:
+    def read_union(self, kind: Any, node: Node, path: str, default: object) -> Any:
         """`int | None`: a scalar is what it reads as first, and text only if nothing else."""
         kinds = sorted(get_args(kind), key=lambda one: one in (str, Path))
         if isinstance(node, Scalar):
             found = (read_scalar(one, node) for one in kinds if node_kind_of(one) is Scalar)
             value = next((one for one in found if one is not BAD), BAD)
-            return self.wrong(kind, node, path) if value is BAD else value
+            return self.refuse_kind(kind, node, path) if value is BAD else value
         fitting = [one for one in kinds if node_kind_of(one) is type(node)]
         if len(fitting) > 1:
             raise TypeError(f"{path}: YAML does not tell the kinds of {kind} apart")
         if not fitting:
-            return self.wrong(kind, node, path)
-        return self.value(fitting[0], node, path, default)
+            return self.refuse_kind(kind, node, path)
+        return self.read_value(fitting[0], node, path, default)
 
-    def items(self, kind: Any, node: Node, path: str) -> Any:
+    def read_items(self, kind: Any, node: Node, path: str) -> Any:
         if not isinstance(node, Items):
-            return self.wrong(kind, node, path)
+            return self.refuse_kind(kind, node, path)
         kinds = get_args(kind)
         if kinds[1:] == (...,):
             kinds = kinds[:1] * len(node.items)
         if len(kinds) != len(node.items):
-            return self.wrong(kind, node, path, f" of {len(node.items)}")
+            return self.refuse_kind(kind, node, path, f" of {len(node.items)}")
         values = [
-            self.value(one, item, f"{path}[{i}]")
+            self.read_value(one, item, f"{path}[{i}]")
             for i, (one, item) in enumerate(zip(kinds, node.items, strict=True))
         ]
         return BAD if BAD in values else tuple(values)
 
-    def table(self, kind: Any, node: Node, path: str) -> Any:
+    def read_table(self, kind: Any, node: Node, path: str) -> Any:
         if not isinstance(node, Group):
-            return self.wrong(kind, node, path)
+            return self.refuse_kind(kind, node, path)
         key, item = get_args(kind)
         if key is not str:
             raise TypeError(f"{path}: the names in a dict are str, got {kind}")
         values = {
-            name: self.value(item, child, f"{path}.{name}")
+            name: self.read_value(item, child, f"{path}.{name}")
             for name, (_, child) in node.entries.items()
         }
         return BAD if BAD in values.values() else values
@@ -258,7 +260,7 @@ def groups_by_tag(kind: Any) -> dict[str, Any]:
     return {tag: one for one in members for tag in get_args(get_type_hints(one)[TAG])}
 
 
-def without_others(group: Group, kind: Any, kinds: Iterable[Any]) -> Group:
+def drop_others(group: Group, kind: Any, kinds: Iterable[Any]) -> Group:
     """Without what a file says of another kind, where an override changes the kind."""
     others = set().union(*map(field_names, kinds)) - field_names(kind)
     entries = {
@@ -324,7 +326,7 @@ def peek_field(path: Path, field: str) -> str | None:
     if not path.is_file():
         return None
     try:
-        tree = Source(SettingsReader().mistake, path.read_text(encoding="utf-8"), str(path)).tree()
+        tree = tree_of(SettingsReader(), path.read_text(encoding="utf-8"), str(path), ())
     except (OSError, UnicodeDecodeError):
         return None
     _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
@@ -346,7 +348,7 @@ def read(
     reader = SettingsReader()
     tree = tree_of(reader, text, file, overrides)
     # A tree cut short by a syntax error would only seem to lack fields.
-    value = BAD if isinstance(tree, Refused) else reader.value(kind, tree, "", default)
+    value = BAD if isinstance(tree, Refused) else reader.read_value(kind, tree, "", default)
     if reader.mistakes:
         reader.mistakes.sort(key=lambda mistake: mistake[0].order)
         raise Mistakes([f"{place.text}: {sentence}" for place, sentence in reader.mistakes])
@@ -363,14 +365,14 @@ def read_part(
     if isinstance(node, Group) and only:
         node = replace(node, entries={n: node.entries[n] for n in only if n in node.entries})
         node = node if node.entries else None
-    value = BAD if node is None else reader.value(get_type_hints(kind)[field], node, field)
+    value = BAD if node is None else reader.read_value(get_type_hints(kind)[field], node, field)
     return None if value is BAD else value
 
 
 def tree_of(reader: SettingsReader, text: str, file: str, overrides: Sequence[str]) -> Node:
-    tree = Source(reader.mistake, text, file).tree()
+    tree = Source(reader.note_mistake, text, file).read_tree()
     for number, override in enumerate(overrides, start=1):
-        tree = apply_override(reader.mistake, tree, override, number)
+        tree = apply_override(reader.note_mistake, tree, override, number)
     return tree
 
 

@@ -76,7 +76,7 @@ class Source:
         text = self.name if self.number else f"{self.name}:{line + 1}:{column + 1}"
         return SourcePlace((self.number, line, column), text)
 
-    def tree(self) -> Node:
+    def read_tree(self) -> Node:
         """Only composed, so no tag constructs anything; BaseLoader leaves every scalar a text."""
         try:
             loader = yaml.BaseLoader(self.text)
@@ -88,7 +88,7 @@ class Source:
             )
         try:
             node = loader.get_single_node()
-            return self.node(node) if node else Scalar(self.place(), "", quoted=False)
+            return self.read_node(node) if node else Scalar(self.place(), "", quoted=False)
         except yaml.MarkedYAMLError as error:
             reason = ", ".join(part for part in (error.context, error.problem) if part)
             return self.refuse(
@@ -105,16 +105,16 @@ class Source:
         self.note(place, sentence)
         return Refused(place)
 
-    def node(self, node: yaml.Node) -> Node:
+    def read_node(self, node: yaml.Node) -> Node:
         if id(node) in self.open:
             return self.refuse(self.place(node.start_mark), "an alias stands inside its own anchor")
         if id(node) not in self.done:
             self.open.add(id(node))
-            self.done[id(node)] = self.plain(node)
+            self.done[id(node)] = self.read_new_node(node)
             self.open.remove(id(node))
         return self.done[id(node)]
 
-    def plain(self, node: yaml.Node) -> Node:
+    def read_new_node(self, node: yaml.Node) -> Node:
         place = self.place(node.start_mark)
         if node.tag not in (TEXT, ITEMS, GROUP):
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -124,12 +124,12 @@ class Source:
         if isinstance(node, yaml.ScalarNode):
             return Scalar(place, node.value, quoted=node.style is not None)
         if isinstance(node, yaml.SequenceNode):
-            return Items(place, tuple(self.node(item) for item in node.value))
+            return Items(place, tuple(self.read_node(item) for item in node.value))
         entries: dict[str, tuple[SourcePlace, Node]] = {}
         for key, item in node.value:
             where = self.place(key.start_mark)
-            value = self.node(item)
-            name = self.node(key)
+            value = self.read_node(item)
+            name = self.read_node(key)
             if isinstance(name, Items | Group):
                 self.refuse(where, f"a field's name is text, got {show_node(name)}")
             elif isinstance(name, Scalar) and name.text == "<<" and not name.quoted:
@@ -153,7 +153,7 @@ def apply_override(
     if not equals or not all(names):
         source.refuse(source.place(), "an override reads like field=value or group.field=value")
         return tree
-    value = source.tree()
+    value = source.read_tree()
     return tree if isinstance(tree, Refused) else put_value(tree, names, value, source.place())
 
 

@@ -31,7 +31,7 @@ class Exporter(ABC):
     def open(self, model: Portable, folder: Path) -> Runtime:
         """What the format is for, with what was written."""
 
-    def missing(self) -> str:
+    def find_missing(self) -> str:
         """The first library that is not there."""
         return next((name for name in self.needs if find_spec(name) is None), "")
 

@@ -112,12 +112,12 @@ class Look:
         groups = query.shape[1] // key.shape[1]
         scores = score(query, repeat_heads(key, groups))
         for bias in biases:
-            scores = scores + self.added(bias, score.scale(key.shape[-1]))
+            scores = scores + self.compute_bias(bias, score.scale(key.shape[-1]))
         lowest = torch.finfo(scores.dtype).min
         weights = scores.masked_fill(~self.seen, lowest).softmax(-1)
         return weights @ repeat_heads(value, groups)
 
-    def added(self, bias: Bias, scale: float) -> Tensor:
+    def compute_bias(self, bias: Bias, scale: float) -> Tensor:
         """(H, Q, K), or (B, H, Q, K) where it depends on the query."""
         (index,) = bias.rule.indices(self.pair)
         if isinstance(bias, DistanceBias):

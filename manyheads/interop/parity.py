@@ -70,7 +70,7 @@ def compare(runtime: Runtime, rows: Sequence[Row], longest: int = TOKENS) -> Par
 
 
 def find_worst(differences: Iterable[float]) -> float:
-    """The largest; NaN where one of them is, which is larger than nothing and so passed over."""
+    """The largest; NaN where one of them is NaN, which `max` would pass over."""
     each = list(differences)
     return next((one for one in each if math.isnan(one)), max(each))
 

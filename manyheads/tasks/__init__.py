@@ -1,1 +1,1 @@
-"""What a model is for: one file a task, six verbs each."""
+"""What a model is for: a folder for each task, and what they share."""

@@ -10,7 +10,6 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, reduce
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows
 from manyheads.modules.losses import sum_losses
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation
+from manyheads.tasks.vocabulary import CodecTask
 
 Codec = TypeVar("Codec")
 
@@ -32,12 +32,8 @@ class Author(NamedTuple, Generic[Codec]):
     context: int
 
 
-class ContinuationTask(Task):
+class ContinuationTask(CodecTask):
     """The task with its codec."""
-
-    def __init__(self, recipe: Any, codec: Any, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
 
     @property
     def context(self) -> int:

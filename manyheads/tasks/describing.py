@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from manyheads.config import write
+from manyheads.config import write_inline
 from manyheads.config.declare import help_of
 from manyheads.config.fields import TAG, describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
@@ -105,16 +105,12 @@ def default_of(chosen: Sequence[Way]) -> str:
         return "by the corpus"
     values = [way.few for way in chosen]
     if all(value == values[0] for value in values):
-        return format_default(values[0])
+        return write_inline(values[0])
     cpu, cuda = ([way.few for way in chosen if way.device == d] for d in ("cpu", "cuda"))
     if cpu == cuda:
         names = [way.preset for way in chosen if way.device == "cpu"]
-        return ", ".join(f"{n} {format_default(v)}" for n, v in zip(names, cpu, strict=True))
-    return f"{format_default(cpu[0])}; on a GPU {format_default(cuda[0])}"
-
-
-def format_default(value: Any) -> str:
-    return write(value).strip().removesuffix("...").strip()
+        return ", ".join(f"{n} {write_inline(v)}" for n, v in zip(names, cpu, strict=True))
+    return f"{write_inline(cpu[0])}; on a GPU {write_inline(cuda[0])}"
 
 
 def list_settings(task: str) -> str:

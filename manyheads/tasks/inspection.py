@@ -141,7 +141,7 @@ def record_attention(model: Any, *inputs: Any) -> list[Seen]:
         model.network(*inputs)
     if not seen:
         raise ValueError(
-            f"a {model.task.design.kind} network has no attention to look at; a transformer has"
+            f"a {model.task.recipe.network.kind} network has no attention to look at; a transformer has"
         )
     return seen
 
@@ -205,6 +205,11 @@ def name_piece(piece: str) -> str:
 
 def round_rows(table: Tensor) -> list[list[float]]:
     return [[round(one, 4) for one in row] for row in table.tolist()]
+
+
+def describe_page(model: Any, read: str, wrote: str, **more: Any) -> dict[str, Any]:
+    """What a page says of itself: whose it is, and of what."""
+    return {"model": model.name, "task": model.kind, "read": read, "wrote": wrote, **more}
 
 
 def note_cut(*sides: Sequence[int], most: int = MOST_TOKENS) -> dict[str, str]:

@@ -137,7 +137,7 @@ def describe(
     """What a model of a task says of itself; where nothing else is said, by its network's places
     and its one codec.
     """
-    task, design = model.task, model.task.design
+    task, design = model.task, model.task.recipe.network
     known = context or design.places or CONTEXT
     both = codecs or (task.codec,)
     return Portable(

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, get_type_
 import torch
 from torch import Tensor, nn
 
-from manyheads.modules.config import NetworkConfig
 from manyheads.tasks.model import Model, Predictor
 from manyheads.training.distributed import World
 
 Found = TypeVar("Found")
+SHOWN = 5  # samples that a validation leaves
 
 
 class Corpus(Protocol):
@@ -78,11 +78,6 @@ class Task(ABC):
         """Which of those that the class is for."""
         return self.recipe.task
 
-    @property
-    def design(self) -> NetworkConfig:
-        network: NetworkConfig = self.recipe.network
-        return network
-
     def smoothing(self, network: nn.Module) -> float:
         """Of what is wanted, while it is trained."""
         return self.recipe.training.label_smoothing if network.training else 0.0
@@ -117,7 +112,7 @@ class Task(ABC):
 
     @classmethod
     def adopt(cls, model: Any, source: Path, folder: Path) -> Any:
-        """The recipe of a Portable from elsewhere; what it needs beside its codecs is put there."""
+        """The recipe of a Portable from elsewhere; what else it needs is put into the folder."""
         types = get_type_hints(cls.Recipe)
         data = types["data"](imported=source, context=model.context)
         codec = types["codec"]("given", model.codecs[0].size)
@@ -189,6 +184,11 @@ class Task(ABC):
                 if self.at_once // 2 < least:
                     raise
                 self.at_once //= 2
+
+
+def pick_evenly(count: int) -> range:
+    """Those of so many examples of which a validation leaves a sample: 12 -> 0, 2, 4, 6, 8"""
+    return range(0, count, max(1, count // SHOWN))[:SHOWN]
 
 
 def sum_terms(terms: dict[str, Tensor]) -> Tensor:

@@ -82,7 +82,7 @@ class InspectOptions(PageOptions):
 
     page_of: ClassVar[str] = 'a text: manyheads inspect "Guten Tag."'
 
-    def again(self, wrote: str) -> Self:
+    def look_at_output(self, wrote: str) -> Self:
         """For another model, which is to look at what one wrote."""
         return self
 
@@ -113,8 +113,8 @@ VERBS = {
 
 
 def refuse_unwritable(name: str, path: Path, ending: str = "") -> None:
-    """Before the work: a file that cannot be written, in a folder that has to be there, or one of
-    another ending.
+    """Refuse, before the work, a file that cannot be written: its folder has to be there, and its
+    ending has to be this one.
     """
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"{name} names a file in a folder that is there, got {path}")
@@ -125,14 +125,14 @@ def refuse_unwritable(name: str, path: Path, ending: str = "") -> None:
 
 
 def refuse_no_page(path: Path) -> None:
-    """Before the work: what cannot be a page."""
+    """Refuse, before the work, a path that cannot be a page."""
     refuse_unwritable("--out", path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out names a .html file, got {path}")
 
 
 def refuse_no_folder(name: str, folder: Path) -> None:
-    """Before the work: a folder that neither is there nor can be made."""
+    """Refuse, before the work, a folder that is not there and cannot be made."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise ValueError(f"{name} names a folder in a folder, {there} is a file")

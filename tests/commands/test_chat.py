@@ -103,7 +103,7 @@ def test_a_model_that_answers_reads_and_writes_what_it_does_elsewhere(
 ) -> None:
     there, answer = answered_there(folder, text)
     model, how = load(str(run)), LanguageDecoding(chat=True, temperature=0, max_new_tokens=8)
-    (ids,) = encode_prompts(model.task.codec, [model.asked(text, how)], how)
+    (ids,) = encode_prompts(model.task.codec, [model.lay_out_prompt(text, how)], how)
     assert add_starts(model.task.codec, ids, how) == there
     assert [best.text for best, *_ in model.write([text], how)] == [answer]
     given = ("--model", run, "--prompt", text, "--temperature", "0", "--max-new-tokens", "8")

@@ -49,29 +49,29 @@ def test_lines_are_those_of_the_file(text: bytes) -> None:
 
 def test_a_line_is_ready_once_its_end_has_come(pipe: Pipe) -> None:
     coming = Incoming(pipe.stream)
-    assert not coming.ready()
+    assert not coming.has_next()
     pipe.send(b"a\nb")
-    assert coming.ready()
+    assert coming.has_next()
     lines = iter(coming)
     assert next(lines) == b"a"
-    assert not coming.ready(), "half a line is not ready"
+    assert not coming.has_next(), "half a line is not ready"
     pipe.send(b"c\n\n")
-    assert coming.ready()
+    assert coming.has_next()
     assert next(lines) == b"bc"
-    assert coming.ready()
+    assert coming.has_next()
     assert next(lines) == b""
-    assert not coming.ready()
+    assert not coming.has_next()
     pipe.end()
-    assert coming.ready(), "nothing more comes, and that is known"
+    assert coming.has_next(), "nothing more comes, and that is known"
     assert list(lines) == []
 
 
 def test_blank_lines_are_not_waited_with_where_they_are_passed_over(pipe: Pipe) -> None:
     coming = Incoming(pipe.stream, blank=False)
     pipe.send(b"\n \n")
-    assert not coming.ready()
+    assert not coming.has_next()
     pipe.send(b"a\n")
-    assert coming.ready()
+    assert coming.has_next()
     pipe.end()
 
 
@@ -81,4 +81,4 @@ def test_all_lines_of_a_file_are_ready(tmp_path: os.PathLike[str]) -> None:
         file.write(b"a\n" * CHUNK_BYTES)
     with open(path, "rb") as file:
         coming = Incoming(file)
-        assert all(coming.ready() for _ in coming)
+        assert all(coming.has_next() for _ in coming)

@@ -20,7 +20,7 @@ def test_classes_are_numbered_in_sorted_order_and_kept(tmp_path: Path) -> None:
 def test_numbers_are_kept_by_their_mean_and_spread(tmp_path: Path) -> None:
     labels = Labels.of("regression", examples("regression"), "train.tsv")
     assert (labels.mean, labels.spread) == (8, 2)
-    assert labels.scaled("10", "") == 1
+    assert labels.scale_number("10", "") == 1
     assert labels.value(-1) == 6
     labels.save(tmp_path / "labels.json")
     assert Labels.load(tmp_path / "labels.json") == labels

@@ -22,7 +22,7 @@ from manyheads.tasks.masked.batches import (
     word_starts,
 )
 from manyheads.tasks.masked.settings import MaskedRecipe, Masking
-from manyheads.tasks.masked.task import MaskedTask, score_hidden, with_holes
+from manyheads.tasks.masked.task import MaskedTask, score_hidden, show_holes
 from manyheads.training.config import Training
 
 LINES = ["the old dog sleeps here", "an unhappy cat, running homewards, sleeps too"] * 12
@@ -164,20 +164,24 @@ def test_signs_are_never_chosen_and_never_put_in(codec: Text) -> None:
     )
     assert not np.isin(ids[chosen], special).any()
     assert not np.isin(read[chosen], special).any()
-    none = Hiding(codec).chosen(np.array([3, 3]), np.array([0, 1]), np.array([0, 0]), (0, 0))
+    none = Hiding(codec).choose_hidden(np.array([3, 3]), np.array([0, 1]), np.array([0, 0]), (0, 0))
     assert none.tolist() == []
 
 
 def test_at_least_one_token_of_a_window_is_hidden(codec: Text) -> None:
     ids, at, owners = many(codec, 60, 2)
     ids[:] = 50
-    assert np.bincount(Hiding(codec).chosen(ids, at, owners, (0, 0)) // 2).tolist() == [1] * 30
+    assert (
+        np.bincount(Hiding(codec).choose_hidden(ids, at, owners, (0, 0)) // 2).tolist() == [1] * 30
+    )
 
 
 def test_whole_words_are_hidden_with_all_their_pieces(codec: Text) -> None:
     ids = np.array(codec.encode(" ".join(LINES)))
     hiding = Hiding(codec, Masking(whole_words=True))
-    chosen = np.isin(np.arange(len(ids)), hiding.chosen(ids, np.arange(len(ids)), 0 * ids, (0, 0)))
+    chosen = np.isin(
+        np.arange(len(ids)), hiding.choose_hidden(ids, np.arange(len(ids)), 0 * ids, (0, 0))
+    )
     word = np.cumsum([piece.startswith(" ") for piece in codec.pieces(ids.tolist())])
     assert len(set(word.tolist())) < len(ids)
     for w in set(word.tolist()):
@@ -305,4 +309,4 @@ def test_hidden_words_are_learned(codec: Text, tmp_path: Path) -> None:
 def test_a_text_shows_where_its_words_are_hidden(codec: Text) -> None:
     mask = codec.special_tokens.mask or 0
     ids = [BOS, *codec.encode("the old"), mask, *codec.encode(" sleeps"), EOS]
-    assert with_holes(codec, ids) == "the old ‹mask› sleeps"
+    assert show_holes(codec, ids) == "the old ‹mask› sleeps"

@@ -65,6 +65,14 @@ def test_an_answer_stands_where_the_file_says_or_wherever_it_is_met(tmp_path: Pa
     assert searched.spans == ((5, 11), (29, 35))
 
 
+def test_the_place_of_an_answer_is_counted_in_the_text_that_questions_share(tmp_path: Path) -> None:
+    asked = {"question": "Who?", "context": "  ?", "answers": [{"text": "Tom", "answer_start": 8}]}
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"context": "Tom saw Tom.", "qas": [asked]}))
+    (found,) = read_questions(path)
+    assert found.spans == ((13, 16),)
+
+
 def test_an_answer_in_the_question_alone_is_none() -> None:
     assert find_spans("Was it Goethe?\nIt was Schiller.", ["Goethe"], []) == ()
     assert find_spans("Who?\nGoethe.", ["Goethe"], [3]) == ((5, 11),), "what is said is not true"

@@ -24,7 +24,7 @@ def test_a_model_says_what_its_network_is_and_what_it_reads(make: Any) -> None:
     found = require_portable(model)
     architecture, kind, sides = MODELS[make]
     assert (found.architecture, found.kind, found.name) == (architecture, kind, "toy")
-    assert (found.network, found.design) == (model.network, model.task.design)
+    assert (found.network, found.design) == (model.network, model.task.recipe.network)
     batch = found.batch(found.rows(TEXTS))
     assert len(batch) == sides
     texts = 3 if architecture == "decoder" else 2  # one without a word still has its start

@@ -11,6 +11,7 @@ from small import begun, recipe_in
 from manyheads.data.batches import NOTHING
 from manyheads.learn import open_task
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches
+from manyheads.tasks.seq2seq.corpus import load_pairs
 from manyheads.tasks.seq2seq.kinds import KINDS, metrics_of
 from manyheads.tasks.seq2seq.task import Seq2Seq
 
@@ -35,7 +36,7 @@ def test_a_judge_says_the_score_that_counts_first_and_shows_the_same_sentences(
 def test_the_loss_of_a_judge_is_that_of_a_token_one_pair_at_a_time(job: Seq2Seq) -> None:
     network = job.network().eval()
     total, count = 0.0, 0
-    valid = PairBatches(job.pairs("valid"), "padded", 100)
+    valid = PairBatches(load_pairs(job.held_in(), "valid", job.codecs), "padded", 100)
     for i in range(len(job.held_out[0])):
         batch = valid.batch([[i]])
         logs = network(batch.source, batch.target).log_softmax(-1)[0]

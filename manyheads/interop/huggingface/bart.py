@@ -93,7 +93,7 @@ class Bart(Family):
             self.computed = (r"\.embed_positions\.weight$", is_waves)
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
-        depths = config.whole("encoder_layers"), config.whole("decoder_layers")
+        depths = config.get_whole("encoder_layers"), config.get_whole("decoder_layers")
         return {"depth": depths if depths[0] != depths[1] else depths[0]}
 
     def read_tables(

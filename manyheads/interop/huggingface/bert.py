@@ -77,7 +77,7 @@ class Bert(Family):
             held = {n: tensor for n, tensor in held.items() if not n.startswith("bert.pooler.")}
         if kind != "masked":
             return held, {"scale_embeddings": False}
-        config.only("hidden_act", "gelu")
+        config.require_value("hidden_act", "gelu")
         held, found = super().read_tables(merge_tables(held, (BIAS, BIAS_TOO)), config, kind)
         if not found["tied"]:
             raise ValueError(

@@ -81,13 +81,13 @@ class Family:
         return held | {key.what: tuple(key.values.values()) for key in keys if key.values}
 
     def context(self, config: Config) -> int:
-        return config.whole(*self.context_key)
+        return config.get_whole(*self.context_key)
 
     def read_network(
         self, config: Config, held: Tensors, kind: Kind
     ) -> tuple[TransformerConfig, Tensors]:
         """The network it is here, and its tensors with each that is twice there but once."""
-        settings, context = {**config.fields(), **self.fixed}, self.context(config)
+        settings, context = {**config.list_fields(), **self.fixed}, self.context(config)
         if self.fixed["position"] == LEARNED:
             settings["position"] = f"Learned({context})"
         settings |= self.read_settings(config, settings)

@@ -44,7 +44,7 @@ def check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def name_folder(folder: Path) -> Iterator[None]:
-    """What is refused meanwhile is so by a sentence that names the folder."""
+    """What is refused inside is refused by a sentence that names the folder."""
     try:
         yield
     except ValueError as error:

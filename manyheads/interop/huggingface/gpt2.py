@@ -49,7 +49,7 @@ class Gpt2(Family):
         self.fixed = {"position": LEARNED}
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
-        return {"ffn_width": config.whole("n_inner", 4 * settings["width"])}
+        return {"ffn_width": config.get_whole("n_inner", 4 * settings["width"])}
 
     def write_config(
         self, network: TransformerConfig, kind: Kind, joint: bool, context: int

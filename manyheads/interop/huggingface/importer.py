@@ -101,7 +101,7 @@ def find_kind(config: Config, family: Family) -> Kind:
     problem = config.get("problem_type", "single_label_classification")
     if problem == "multi_label_classification":
         raise ValueError(f"{CONFIG}: several labels for one text are not computed here; one is")
-    one = len(config.get("id2label", range(config.whole("num_labels", 2)))) == 1
+    one = len(config.get("id2label", range(config.get_whole("num_labels", 2)))) == 1
     return "regression" if problem == "regression" or one else "classification"
 
 
@@ -110,9 +110,9 @@ def fill_tokenizers(tokenizers: list[Tokenizer], config: Config, joint: bool) ->
 
     A table is often rounded up.
     """
-    rows = [config.whole("vocab_size")]
+    rows = [config.get_whole("vocab_size")]
     if not joint:
-        rows.append(config.whole("decoder_vocab_size", rows[0]))
+        rows.append(config.get_whole("decoder_vocab_size", rows[0]))
     tokenizers = [tokenizers[0], tokenizers[-1]][: len(rows)]
     for tokenizer, wanted in zip(tokenizers, rows, strict=True):
         spare = range(wanted - tokenizer.get_vocab_size())

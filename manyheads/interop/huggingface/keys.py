@@ -184,21 +184,21 @@ class Config:
         value = self.held.get(name)
         return default if value is None else value
 
-    def whole(self, name: str, default: int | None = None) -> int:
+    def get_whole(self, name: str, default: int | None = None) -> int:
         return check_whole(name, self.get(name, default), CONFIG)
 
-    def number(self, name: str, default: float) -> float:
+    def get_number(self, name: str, default: float) -> float:
         value, most = self.get(name, default), sys.float_info.max
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
             raise ValueError(f"{CONFIG}: {name} is a number, got {value!r}")
         return float(value)
 
-    def only(self, name: str, value: Any) -> None:
+    def require_value(self, name: str, value: Any) -> None:
         """Refuse every value but this one, which is also what holds where none is said."""
         if (got := self.get(name, value)) != value:
             raise ValueError(f"{CONFIG}: {name}: {got} is not computed here; {value} would do")
 
-    def field(self, name: str, key: Field) -> Any:
+    def get_field(self, name: str, key: Field) -> Any:
         if key.values is not None:
             if (value := self.get(name, key.default)) not in key.values:
                 there = ", ".join(key.values)
@@ -208,14 +208,14 @@ class Config:
             return key.values[value]
         if key.form == "flag":
             return self.get(name, key.default)
-        return (self.whole if key.form else self.number)(name, key.default)
+        return (self.get_whole if key.form else self.get_number)(name, key.default)
 
-    def fields(self) -> dict[str, Any]:
+    def list_fields(self) -> dict[str, Any]:
         """The fields of a network here that it gives; two that give one say the same."""
         found: dict[str, tuple[str, Any]] = {}
         for name, key in self.keys.items():
             if isinstance(key, Field):
-                value = self.field(name, key)
+                value = self.get_field(name, key)
                 first, before = found.setdefault(key.what, (name, value))
                 if value != before:
                     raise ValueError(

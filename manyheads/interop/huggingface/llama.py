@@ -60,16 +60,16 @@ class Llama(Family):
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         heads, window = settings["heads"], 0
-        config.only("head_dim", settings["width"] // heads)
+        config.require_value("head_dim", settings["width"] // heads)
         key_heads = heads  # where there is null
         if not self.windowed:
-            config.only("mlp_bias", settings["bias"])
+            config.require_value("mlp_bias", settings["bias"])
         else:  # where nothing is said, Mistral had 8, and a window; null says that there is none
             key_heads = 8 if "num_key_value_heads" not in config.held else heads
             if config.held.get("sliding_window", 4096) is not None:
-                window = config.whole("sliding_window", 4096)
+                window = config.get_whole("sliding_window", 4096)
         return {
-            "key_heads": config.whole("num_key_value_heads", key_heads),
+            "key_heads": config.get_whole("num_key_value_heads", key_heads),
             "position": f"Rotary({read_wave(config)!r})",
             "pattern": f"Window({window - 1})" if window else EVERYTHING,
             "dropout": 0.0,
@@ -107,9 +107,9 @@ def read_wave(config: Config) -> float:
             )
         check_keys(turning, ROTARY, f"{CONFIG}: {name}")
         if "rope_theta" in turning:
-            waves[f"{name}.rope_theta"] = Config(turning, ROTARY).number("rope_theta", 0.0)
+            waves[f"{name}.rope_theta"] = Config(turning, ROTARY).get_number("rope_theta", 0.0)
     if config.get("rope_theta") is not None:
-        waves["rope_theta"] = config.number("rope_theta", 0.0)
+        waves["rope_theta"] = config.get_number("rope_theta", 0.0)
     if len(set(waves.values())) > 1:
         said = ", ".join(f"{name}: {value:g}" for name, value in waves.items())
         raise ValueError(f"{CONFIG}: {said}; they are one setting and differ")

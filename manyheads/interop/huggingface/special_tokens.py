@@ -50,7 +50,7 @@ class SignNumbers:
             raise ValueError(f"{CONFIG}: {name} is 0 to {size - 1}, got {value!r}")
         return value
 
-    def all(self, name: str) -> list[int]:
+    def find_all(self, name: str) -> list[int]:
         """Those that the settings give, that of the sign so called first."""
         called = self.called.get(f"{name}_token")
         own = None if called is None else self.tokenizer.token_to_id(called)
@@ -59,13 +59,13 @@ class SignNumbers:
         found = [self.check(f"{name}_token_id", one) for one in given if one is not None]
         return sorted(dict.fromkeys(found), key=lambda one: one != own)
 
-    def one(self, name: str) -> int | None:
-        found = self.all(name)
+    def find_one(self, name: str) -> int | None:
+        found = self.find_all(name)
         if len(found) > 1:
             raise ValueError(f"{CONFIG}: {name}_token_id is one number, got {found}")
         return found[0] if found else None
 
-    def unwritten(self, special: SpecialTokens) -> tuple[int, ...]:
+    def list_forbidden(self, special: SpecialTokens) -> tuple[int, ...]:
         """The tokens that may not be written, beside signs that are not."""
         found = set()
         for words in self.writing.get("bad_words_ids", []):
@@ -93,7 +93,7 @@ def read_special_tokens(
     """
     numbers = SignNumbers(names, tokenizer, writing)
     before, after = find_frame(tokenizer)
-    stops = numbers.all("eos") if kind in ("language", "translation") else []
+    stops = numbers.find_all("eos") if kind in ("language", "translation") else []
     starts = find_starts(numbers) if kind == "translation" else before
     if kind == "language":
         if not stops:
@@ -106,23 +106,23 @@ def read_special_tokens(
             f"what is read ends with number {stop} and what is written with {stops[0]}; "
             "one sign ends both here"
         )
-    pad = numbers.one("pad")
+    pad = numbers.find_one("pad")
     special = SpecialTokens(
         pad=stop if pad is None else pad,
         eos=stop,
         bos=starts,
         encoder_bos=() if kind == "language" else before,
-        unknown=numbers.one("unk"),
-        mask=numbers.one("mask"),
+        unknown=numbers.find_one("unk"),
+        mask=numbers.find_one("mask"),
         other_eos=tuple(end for end in stops if end != stop),
     )
     if kind not in ("language", "translation"):
         return special
-    return replace(special, forbidden=numbers.unwritten(special))
+    return replace(special, forbidden=numbers.list_forbidden(special))
 
 
 def find_starts(numbers: SignNumbers) -> tuple[int, ...]:
-    start, forced = numbers.one("decoder_start"), numbers.one("forced_bos")
+    start, forced = numbers.find_one("decoder_start"), numbers.find_one("forced_bos")
     if start is None:
         raise ValueError(f"{CONFIG} names no decoder_start_token_id, which all writing begins with")
     return (start,) if forced is None else (start, forced)

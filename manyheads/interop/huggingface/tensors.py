@@ -29,11 +29,11 @@ class TensorNames:
     ahead: int = 0  # rows before the first that is used, as in BART's positions
     lifted: bool = False  # (1, V) there, (V,) here
 
-    def here(self, parts: Sequence[Tensor]) -> Tensor:
+    def join_parts(self, parts: Sequence[Tensor]) -> Tensor:
         whole = torch.cat([part.t() if self.turned else part for part in parts])
         return (whole[0] if self.lifted else whole[self.ahead :]).contiguous()
 
-    def there(self, whole: Tensor) -> list[Tensor]:
+    def split_whole(self, whole: Tensor) -> list[Tensor]:
         if self.lifted:
             whole = whole[None]
         if self.ahead:
@@ -49,7 +49,7 @@ def take_tensors(
     weights: Tensors = {}
     used: set[str] = set()
     for pair in pairs:
-        for name, like in zip(pair.theirs, pair.there(wanted[pair.ours]), strict=True):
+        for name, like in zip(pair.theirs, pair.split_whole(wanted[pair.ours]), strict=True):
             if name not in held:
                 raise ValueError(f"{folder} holds no tensor {name}, which its config.json asks for")
             if not held[name].is_floating_point():
@@ -59,7 +59,7 @@ def take_tensors(
                     f"{folder}: {name} is {tuple(held[name].shape)}, "
                     f"its config.json asks for {tuple(like.shape)}"
                 )
-        weights[pair.ours] = pair.here([held[name].float() for name in pair.theirs])
+        weights[pair.ours] = pair.join_parts([held[name].float() for name in pair.theirs])
         used.update(pair.theirs)
     if more := sorted(set(held) - used):
         raise ValueError(f"{folder} holds {more[0]}, which has no place in its network here")
@@ -72,7 +72,7 @@ def give_tensors(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
     return {
         name: part
         for pair in pairs
-        for name, part in zip(pair.theirs, pair.there(weights[pair.ours]), strict=True)
+        for name, part in zip(pair.theirs, pair.split_whole(weights[pair.ours]), strict=True)
     }
 
 

@@ -44,7 +44,7 @@ class LabelledBatches(PlannedBatches):
         super().__init__(held.texts.lengths[:, None], weights, Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> LabelledBatch:
-        """No rows are one of which nothing is wanted."""
+        """Where there are no rows, it is one row of which nothing is wanted."""
         framer, held, chosen = self.framer, self.held, [row[0] for row in rows]
         if not chosen:
             none = math.nan if framer.kind == "regression" else NOTHING

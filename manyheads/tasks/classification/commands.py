@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from manyheads.cli.incoming import read_chunks
 from manyheads.cli.screen import count_amount, print_json, print_report
-from manyheads.data.labelled import read_labelled_file, read_tagged
+from manyheads.tasks.classification.corpus import read_examples
 from manyheads.tasks.classification.evaluation import evaluate_labels
 from manyheads.tasks.classification.model import Classifier
 from manyheads.tasks.classification.predictions import AnyPrediction, Prediction
@@ -40,9 +39,7 @@ def format_prediction(predicted: AnyPrediction) -> str:
 
 def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
     path = options.file
-    examples: list[Any] = (
-        [*read_tagged(path)] if model.kind == "labelling" else [*read_labelled_file(path)]
-    )
+    examples = read_examples(model.task.kind, path)
     with count_amount(len(examples), "texts", "read") as progress:
         report = evaluate_labels(model, examples, progress)
     if unseen := report.get("unseen"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.codecs.text import Text
 from manyheads.data.batches import NOTHING, split_off
 from manyheads.data.labelled import Columns, Tagged, read_labelled_file, read_tagged
 from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer
 from manyheads.tasks.classification.labels import LabelledExample, Labels, check_examples
 from manyheads.tasks.classification.settings import ClassificationRecipe, LabelKind
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import read_tensors, write_tensors
-
-CHARACTERS_A_TOKEN = 4  # about
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,11 @@ class LabelledCorpus:
     def __str__(self) -> str:
         return f"{len(self.train):,} texts to train on, {len(self.valid):,} to validate on"
 
+    def lines(self) -> Iterator[str]:
+        """What a vocabulary is learned from."""
+        for one in self.train:
+            yield from [" ".join(one.words)] if isinstance(one, Tagged) else one.texts
+
     @property
     def tokens(self) -> int:
         characters = sum(len(text) for one in self.train for text in one.texts)
@@ -48,22 +51,10 @@ class LabelledCorpus:
         return (characters + spaces) // CHARACTERS_A_TOKEN + 2 * len(self.train)
 
 
-def learn_codec(corpus: LabelledCorpus, recipe: ClassificationRecipe) -> Text:
-    """That of the run it starts from, else one learned from these texts."""
-    if recipe.start_from is not None:
-        return Text.load(recipe.start_from / "tokenizer.json")
-    lines = chain.from_iterable(
-        [" ".join(one.words)] if isinstance(one, Tagged) else one.texts for one in corpus.train
-    )
-    return Text.train(lines, recipe.codec.kind, recipe.codec.size, masked=True)
-
-
 def read_examples(
     kind: LabelKind, path: Path, columns: Columns = Columns()
 ) -> list[LabelledExample]:
-    return (
-        list(read_tagged(path)) if kind == "labelling" else list(read_labelled_file(path, columns))
-    )
+    return [*(read_tagged(path) if kind == "labelling" else read_labelled_file(path, columns))]
 
 
 def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
@@ -155,7 +146,7 @@ def encode_labels(
 ) -> list[Tensor]:
     """Of each example one number, or one for each of its words."""
     check_examples(kind, examples)
-    number = labels.scaled if kind == "regression" else labels.number
+    number = labels.scale_number if kind == "regression" else labels.number
     dtype = torch.float32 if kind == "regression" else torch.long
     return [
         torch.tensor([number(tag, f"{source}:{one.line}") for tag in one.tags], dtype=dtype)

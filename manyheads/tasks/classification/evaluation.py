@@ -10,6 +10,7 @@ from typing import Any
 from manyheads.metrics.report import plain_scores
 from manyheads.tasks.classification.labels import LabelledExample
 from manyheads.tasks.classification.model import Classifier
+from manyheads.tasks.classification.predictions import measure
 
 
 def evaluate_labels(
@@ -20,7 +21,7 @@ def evaluate_labels(
     """How often a model says what was said before it; `progress` is told how many more are read."""
     began = time.perf_counter()
     given = model.classify([one.texts for one in examples], progress)
-    measured = model.task.measure(given, examples)
+    measured = measure(model.task.kind, given, examples)
     return {
         "model": model.name,
         "examples": len(examples),

@@ -62,7 +62,7 @@ class Labels:
             )
         return self.numbers[label]
 
-    def scaled(self, label: str, where: str) -> float:
+    def scale_number(self, label: str, where: str) -> float:
         """A number as the network is to say it."""
         return (parse_number(label, where) - self.mean) / self.spread
 

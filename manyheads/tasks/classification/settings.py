@@ -81,7 +81,7 @@ class ClassificationRecipe(Recipe):
         of_an_epoch=2,
         least_between=10,
     )
-    fine_tuning_epochs = 4
+    fine_tuning_epochs, has_new_head = 4, True
 
     task: LabelKind = setting(about="What is learned.")
     data: LabelledData = setting(about="Where it is learned from.")
@@ -106,10 +106,3 @@ class ClassificationRecipe(Recipe):
         # A number has more digits than bfloat16 keeps: rounding alone moves the squared error.
         training = replace(recipe.training, label_smoothing=0.0, precision="float32")
         return replace(recipe, training=training)
-
-    @classmethod
-    def fine_tuning_rate(cls, width: int) -> float:
-        """A head that begins anew needs more than the rest: 8e-4 for 128, 2e-4 for 256, 2.2e-5 for
-        768. Where little was learned before, lower rates stay far behind (results/README.md).
-        """
-        return min(8e-4, 13 / width**2)

@@ -18,7 +18,6 @@ from manyheads.codecs.text import Text
 from manyheads.data.batches import map_by_length
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
 from manyheads.devices import choose_threads, use_threads, work_of
-from manyheads.metrics.measured import Measured
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.losses import sum_losses
@@ -28,7 +27,6 @@ from manyheads.tasks.classification.corpus import (
     LabelledCorpus,
     LabelledShard,
     encode_labels,
-    learn_codec,
     read_examples,
     write_labelled,
 )
@@ -43,14 +41,14 @@ from manyheads.tasks.classification.settings import (
 )
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.portable import Portable
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation, pick_evenly
+from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-SHOWN = 5  # texts of which every validation leaves a sample
 AT_ONCE = 16384  # tokens
 
 
-class ClassificationTask(Task):
+class ClassificationTask(CodecTask):
     """A task of this kind with its vocabulary and its labels."""
 
     Recipe = ClassificationRecipe
@@ -62,15 +60,15 @@ class ClassificationTask(Task):
         labels: Labels,
         folder: Path | None = None,
     ):
-        super().__init__(recipe, folder)
-        self.codec, self.labels = codec, labels
+        super().__init__(recipe, codec, folder)
+        self.labels = labels
         self.framer = Framer(recipe.task, codec, self.room, recipe.network.token_types)
 
     @property
     def room(self) -> int:
         """For a text with its signs: of longer ones the end is not read."""
         longest = self.recipe.data.longest_tokens
-        return min(longest, self.design.places or longest)
+        return min(longest, self.recipe.network.places or longest)
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -82,7 +80,7 @@ class ClassificationTask(Task):
     def prepare(cls, gathered: LabelledCorpus, recipe: ClassificationRecipe, folder: Path) -> None:
         numbers, source = folder / "data", gathered.source
         numbers.mkdir(exist_ok=True)
-        learn_codec(gathered, recipe).save(folder / "tokenizer.json")
+        choose_codec(recipe, gathered.lines()).save(folder / TOKENIZER)
         Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
         task = cls.open(recipe, folder)
         cut = write_labelled(numbers / "train", gathered.train, source, task.framer, task.labels)
@@ -103,7 +101,7 @@ class ClassificationTask(Task):
 
     @classmethod
     def open(cls, recipe: ClassificationRecipe, folder: Path) -> Self:
-        codec, labels = Text.load(folder / "tokenizer.json"), Labels.load(folder / LABELS)
+        codec, labels = Text.load(folder / TOKENIZER), Labels.load(folder / LABELS)
         return cls(recipe, codec, labels, folder)
 
     # ---- from a folder to a model --------------------------------------------------------------
@@ -111,7 +109,7 @@ class ClassificationTask(Task):
     def network(self) -> EncoderHead:
         outcomes = 1 if self.kind == "regression" else len(self.labels.names)
         pooling = None if self.kind == "labelling" else self.recipe.pooling
-        return build_classifier(self.design, self.codec.size, outcomes, pooling)
+        return build_classifier(self.recipe.network, self.codec.size, outcomes, pooling)
 
     def batches(self) -> LabelledBatches:
         held, training = LabelledShard.load(self.held_in() / "data" / "train"), self.recipe.training
@@ -175,11 +173,6 @@ class ClassificationTask(Task):
 
         return map_by_length(read, [frame.ids for frame in frames], tokens, self.world.map)
 
-    def measure(
-        self, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]
-    ) -> dict[str, Measured]:
-        return measure(self.kind, outputs, references)
-
     # ---- validation ----------------------------------------------------------------------------
 
     @cached_property
@@ -194,10 +187,10 @@ class ClassificationTask(Task):
         examples, frames, wanted = self.held_out
         logits = self.logits(network, frames, self.at_once)
         outputs = predict(self.kind, self.labels, frames, logits)
-        measured = self.measure(outputs, examples)
+        measured = measure(self.kind, outputs, examples)
         scores = {name: round(one.value, 4) for name, one in measured.items()}
         scores["loss"] = self.loss_of(torch.cat(logits), wanted).item() / len(wanted)
-        shown = range(0, len(examples), max(1, len(examples) // SHOWN))[:SHOWN]
+        shown = pick_evenly(len(examples))
         return Validation(scores, [make_sample(examples[i], outputs[i]) for i in shown])
 
 

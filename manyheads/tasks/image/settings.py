@@ -12,7 +12,6 @@ from manyheads.modules.config import (
     ConvolutionalConfig,
     RecurrentConfig,
     TransformerConfig,
-    change_kind,
 )
 from manyheads.modules.positions import POSITIONS, PositionValue
 from manyheads.tasks.image.verbs import VERBS
@@ -213,7 +212,8 @@ class ImageRecipe(Recipe):
     files = ("images", "valid_images", "size", "levels", "grey", "classes", "upscale")
     example = "--images folder --size 32"
     use = "generate"
-    networks = ("transformer", "recurrent", "convolutional")
+    configs = KINDS
+    networks = tuple(KINDS)
     presets = PRESETS
     verbs = VERBS
     starts_from = ("image",)
@@ -268,8 +268,3 @@ class ImageRecipe(Recipe):
     @classmethod
     def start_preset(cls, preset: Preset, start: Any) -> Preset:
         return preset._replace(network=start.network)
-
-    @classmethod
-    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
-        super().network_of_kind(task, network, kind)  # says what cannot be
-        return change_kind(network, kind or network.kind, KINDS)

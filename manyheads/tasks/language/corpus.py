@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from manyheads.codecs.text import Text
 from manyheads.data.documents import hold_out, read_documents
 from manyheads.data.shards import write_shard
 from manyheads.data.windows import frame_documents as between_signs
 from manyheads.tasks.language.settings import TextData, VocabularyKind
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN, TOKENIZER
 from manyheads.training.files import CORPUS, write_text
 
 BYTES = "valid.bytes"
-CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,6 @@ def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
     return TextCorpus(train, valid, kind)
 
 
-def choose_codec(texts: TextCorpus, recipe: Any, masked: bool = False) -> Text:
-    """That of the run it starts from, else one learned from these texts."""
-    if recipe.start_from is not None:
-        return Text.load(recipe.start_from / "tokenizer.json")
-    return Text.train(cut_lines(texts.train), recipe.codec.kind, recipe.codec.size, masked)
-
-
 def cut_lines(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
     """Pieces of so many lines, from which a vocabulary is learned on all cores."""
     for text in texts:
@@ -76,7 +68,7 @@ def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> No
     """Lay the documents down as numbers: each between its signs, or as it stands."""
     folder = run / "data"
     folder.mkdir(exist_ok=True)
-    codec.save(run / "tokenizer.json")
+    codec.save(run / TOKENIZER)
     for name, some in (("train", texts.train), ("valid", texts.valid)):
         rows = between_signs(some, codec) if framed else (codec.encode(one) for one in some)
         write_shard(folder / name, rows, codec.size)

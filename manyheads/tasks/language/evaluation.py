@@ -12,16 +12,15 @@ from manyheads.tasks.continuation import score_tokens
 from manyheads.tasks.language.model import LanguageModel
 
 
-def evaluate_documents(
-    model: LanguageModel, documents: Iterable[str], stride: int = 0
-) -> dict[str, Any]:
+def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[str, Any]:
     """How likely a model finds documents it was not trained on."""
     began, nats, tokens, size, count = time.perf_counter(), 0.0, 0, 0, 0
     for document in documents:
-        found = model.score(document, stride)
+        found = model.score(document)
         nats -= sum(found.logs)
         tokens, size, count = tokens + len(found.logs), size + found.bytes, count + 1
-    window = f"context:{model.task.context}|stride:{stride or max(1, model.task.context // 2)}"
+    context = model.task.context
+    window = f"context:{context}|stride:{max(1, context // 2)}"
     bits = nats / math.log(2) / max(1, size)
     values = {"bits_per_byte": bits, **score_tokens(nats, max(1, tokens))}
     return {

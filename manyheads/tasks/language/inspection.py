@@ -12,16 +12,13 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
 from manyheads.inspect.attention_page import AttentionPage
-from manyheads.inspect.interventions import (
-    Intervention,
-    intervening,
-    sort_tokens,
-)
+from manyheads.inspect.interventions import Intervention, intervening, sort_tokens
 from manyheads.inspect.long import LONGEST, Part, fit_page
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.inspection import (
     STOP,
     Pass,
+    describe_page,
     inspect_pass,
     make_row,
     name_piece,
@@ -74,14 +71,8 @@ def inspect_text(
         make_row("written", codec, wanted),
         make_row("so far", codec, ids[:-1], len(special.bos)),
     ]
-    about = {
-        "model": model.name,
-        "task": model.kind,
-        "read": text,
-        "wrote": codec.render(ids),
-        "parts": PARTS,
-        **note_cut(given, most=len(prompt)),
-    }
+    cut = note_cut(given, most=len(prompt))
+    about = describe_page(model, text, codec.render(ids), parts=PARTS, **cut)
     one = Pass(model.network, run, wanted, name, len(read))
     page = inspect_pass(
         one, rows, lambda layer: ("decoder", "written", "so far", first), about, what_if

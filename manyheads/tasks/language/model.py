@@ -76,14 +76,14 @@ class LanguageModel(DraftedModel):
         self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding()
     ) -> list[list[Continuation]]:
         """For each prompt the best that can be written, or what was drawn."""
-        several = [self.asked(prompt, how) for prompt in prompts]
+        several = [self.lay_out_prompt(prompt, how) for prompt in prompts]
         drafter = self.find_drafter(how.draft)
         return generate(self.task.author(self.network), several, how, drafter=drafter)
 
     def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
         """The same in pieces, as they are written."""
         author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
-        return stream(author, self.asked(prompt, how), how, drafter=drafter)
+        return stream(author, self.lay_out_prompt(prompt, how), how, drafter=drafter)
 
     def vocabularies(self) -> list[Any]:
         return [self.task.codec.tokenizer.get_vocab()]
@@ -94,7 +94,7 @@ class LanguageModel(DraftedModel):
             return GraphedStep(author.network, None, author.context, drafted=1), [*source]
         return make_step(author, LanguageDecoding()), [*source]
 
-    def asked(self, prompt: str, how: LanguageDecoding) -> str:
+    def lay_out_prompt(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""
         prompt = require_utf8(prompt, "the prompt")
         if not how.chat:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from torch import nn
@@ -22,7 +21,7 @@ from manyheads.tasks.language.chat import CHAT, Chat
 from manyheads.tasks.language.corpus import (
     BYTES,
     TextCorpus,
-    choose_codec,
+    cut_lines,
     gather_texts,
     prepare_texts,
 )
@@ -32,6 +31,7 @@ from manyheads.tasks.language.model import LanguageModel
 from manyheads.tasks.language.settings import LanguageRecipe
 from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample
+from manyheads.tasks.vocabulary import choose_codec
 
 SHOWN = 3  # places of the held-out text that every validation writes on from
 READ, FOLLOWING = 16, 64  # tokens of each that are read, and that are written
@@ -51,7 +51,8 @@ class LanguageTask(ContinuationTask):
 
     @classmethod
     def prepare(cls, corpus: TextCorpus, recipe: LanguageRecipe, folder: Path) -> None:
-        prepare_texts(corpus, choose_codec(corpus, recipe), folder, framed=True)
+        codec = choose_codec(recipe, cut_lines(corpus.train), masked=False)
+        prepare_texts(corpus, codec, folder, framed=True)
         if recipe.start_from is not None and (chat := Chat.load(recipe.start_from / CHAT)):
             chat.save(folder / CHAT)
 
@@ -62,14 +63,10 @@ class LanguageTask(ContinuationTask):
         recipe: LanguageRecipe = super().adopt(model, source, folder)
         return recipe
 
-    @classmethod
-    def open(cls, recipe: LanguageRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
-
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> nn.Module:
-        return build_decoder(self.design, self.codec.size)
+        return build_decoder(self.recipe.network, self.codec.size)
 
     def batches(self) -> Windows:
         training, pad = self.recipe.training, self.codec.special_tokens.pad

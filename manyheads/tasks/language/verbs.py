@@ -127,7 +127,7 @@ class InspectLanguageOptions(InspectTextOptions):
 
     max_new_tokens: int = setting(20, "Tokens to write after the text; 0: none.", least=0)
 
-    def again(self, wrote: str) -> Self:
+    def look_at_output(self, wrote: str) -> Self:
         return replace(self, text=wrote, max_new_tokens=0)
 
 

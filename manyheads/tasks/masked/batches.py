@@ -83,7 +83,7 @@ class Hiding:
         self.may = np.isin(np.arange(codec.size), self.words)  # (V) be hidden: all but signs
         self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
 
-    def chosen(
+    def choose_hidden(
         self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
     ) -> NDArray[np.int64]:
         """Which of these tokens are hidden: of each window its share, one at least, as whole words.
@@ -110,7 +110,7 @@ class Hiding:
         self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The tokens as they are read, and which of them are to be guessed."""
-        chosen = self.chosen(ids, at, owners, key)
+        chosen = self.choose_hidden(ids, at, owners, key)
         how, which = (draw_uniform(at[chosen], *key, stream) for stream in (1, 2))
         another = self.words[(which * len(self.words)).astype(np.int64)]
         stays = np.where(how < self.how.masked + self.how.changed, another, ids[chosen])
@@ -184,14 +184,14 @@ class MaskedBatches(PlannedBatches):
     def count(self, rows: Sequence[Row]) -> int:
         """The tokens to be guessed."""
         windows, epoch = self.unzip(rows)
-        return len(self.hiding.chosen(*self.windows.read(windows), (self.seed, epoch)))
+        return len(self.hiding.choose_hidden(*self.windows.read(windows), (self.seed, epoch)))
 
     def unzip(self, rows: Sequence[Row]) -> tuple[Ints, int]:
         """Their windows, and their epoch."""
         return np.array([window for window, _ in rows], np.int64), rows[0][1] if rows else 0
 
     def batch(self, rows: Sequence[Row]) -> MaskedBatch:
-        """No rows are one in which nothing is hidden."""
+        """Where there are no rows, it is one row in which nothing is hidden."""
         special, (windows, epoch) = self.windows.special_tokens, self.unzip(rows)
         counts = self.lengths[windows, 0]
         width = int(counts.max(initial=1))

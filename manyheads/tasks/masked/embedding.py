@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from torch import nn
 
-from manyheads.codecs.text import Text
 from manyheads.modules.build import build_encoder
 from manyheads.tasks.language.settings import TextCodec, TextData
 from manyheads.tasks.masked.model import Embedder
 from manyheads.tasks.masked.settings import EmbeddingRecipe
 from manyheads.tasks.portable import Portable, VectorSettings
-from manyheads.tasks.task import Task
+from manyheads.tasks.vocabulary import CodecTask
 
 
 def refuse_training(*_: Any, **__: Any) -> NoReturn:
     EmbeddingRecipe.data_of({})
 
 
-class EmbeddingTask(Task):
+class EmbeddingTask(CodecTask):
     """What such a model needs to be opened, and nothing to train it by."""
 
     Recipe = EmbeddingRecipe
-
-    def __init__(self, recipe: EmbeddingRecipe, codec: Text, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
-
-    @classmethod
-    def open(cls, recipe: EmbeddingRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
 
     @classmethod
     def adopt(cls, model: Portable, source: Path, folder: Path) -> EmbeddingRecipe:

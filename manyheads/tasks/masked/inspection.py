@@ -15,6 +15,7 @@ from manyheads.tasks.inspection import (
     AnyPass,
     NumberPass,
     Pass,
+    describe_page,
     inspect_pass,
     make_row,
     note_cut,
@@ -47,14 +48,7 @@ def inspect_encoder(
 
     with intervening(model.network, what_if):
         one, wrote = choose_pass(model, run, len(framed))
-    about = {
-        "model": model.name,
-        "task": model.kind,
-        "read": text,
-        "wrote": wrote,
-        "parts": PARTS,
-        **note_cut(given, most=most),
-    }
+    about = describe_page(model, text, wrote, parts=PARTS, **note_cut(given, most=most))
     rows = [make_row("text", codec, ids, len(special.encoder_bos), 1)]
     page = inspect_pass(one, rows, lambda layer: ("encoder", "text", "text", 0), about, what_if)
     return fit_page(page, tokens)

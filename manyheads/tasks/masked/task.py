@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,31 +18,22 @@ from manyheads.data.shards import Shard
 from manyheads.modules.build import build_masked_lm
 from manyheads.modules.losses import sum_losses
 from manyheads.modules.transformer import Encoder
-from manyheads.tasks.language.corpus import (
-    TextCorpus,
-    choose_codec,
-    gather_texts,
-    prepare_texts,
-)
+from manyheads.tasks.language.corpus import TextCorpus, cut_lines, gather_texts, prepare_texts
 from manyheads.tasks.masked.batches import Hiding, MaskedBatch, MaskedBatches, MaskedWindows
 from manyheads.tasks.masked.model import MaskedLM
 from manyheads.tasks.masked.settings import MaskedRecipe
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Sample, Validation, pick_evenly
+from manyheads.tasks.vocabulary import CodecTask, choose_codec
 
-SHOWN = 5  # windows of which every validation leaves a sample
-SHOWN_TOKENS = 48  # of each of them
+SHOWN_TOKENS = 48  # of a window of which a validation leaves a sample
 HELD_OUT = 1  # the seed of what is hidden in every validation
 
 
-class MaskedTask(Task):
+class MaskedTask(CodecTask):
     """The task with its vocabulary, which has a sign for hidden words."""
 
     Recipe = MaskedRecipe
-    unit = MaskedBatches.unit
-
-    def __init__(self, recipe: MaskedRecipe, codec: Text, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
+    codec: Text
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -52,19 +43,15 @@ class MaskedTask(Task):
 
     @classmethod
     def prepare(cls, corpus: TextCorpus, recipe: MaskedRecipe, folder: Path) -> None:
-        codec = choose_codec(corpus, recipe, masked=True)
+        codec = choose_codec(recipe, cut_lines(corpus.train))
         prepare_texts(corpus, codec, folder, framed=False)
         # Refuse now what could not be validated on later.
         MaskedWindows(Shard(folder / "data" / "valid"), codec.special_tokens, recipe.data.context)
 
-    @classmethod
-    def open(cls, recipe: MaskedRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
-
     # ---- from a folder to a model --------------------------------------------------------------
 
     def network(self) -> Encoder:
-        return build_masked_lm(self.design, self.codec.size)
+        return build_masked_lm(self.recipe.network, self.codec.size)
 
     @cached_property
     def hiding(self) -> Hiding:
@@ -110,8 +97,7 @@ class MaskedTask(Task):
             right, lost, count = right + found[0], lost + found[1], count + found[2]
         if not count:
             raise ValueError("nothing can be hidden in the texts to validate on: all are signs")
-        number = len(self.held_out.windows)
-        shown = range(0, number, max(1, number // SHOWN))[:SHOWN]
+        shown = pick_evenly(len(self.held_out.windows))
         return Validation(
             {"accuracy": round(100 * right / count, 4), "loss": lost / count},
             self.world.map(lambda window: self.sample(network, window, device), shown),
@@ -125,7 +111,7 @@ class MaskedTask(Task):
         shown = [i for i in hidden if i < SHOWN_TOKENS]
         ids[hidden] = self.hiding.mask
         return Sample(
-            with_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
+            show_holes(self.codec, ids[:SHOWN_TOKENS].tolist()),
             list_tokens(self.codec, batch.wanted.tolist()[: len(shown)]),
             list_tokens(self.codec, guessed[: len(shown)]),
         )
@@ -146,7 +132,7 @@ def score_hidden(network: Any, batch: MaskedBatch) -> Tensor:
         return network(batch.tokens)
 
 
-def with_holes(codec: Text, ids: Sequence[int]) -> str:
+def show_holes(codec: Text, ids: Sequence[int]) -> str:
     """A text that shows where words are hidden: "the ‹mask› sleeps"."""
     mask = codec.special_tokens.mask
     assert mask is not None

@@ -58,7 +58,7 @@ class MusicTask(ContinuationTask):
 
     def network(self) -> nn.Module:
         codec = self.codec
-        return music_decoder(self.design, codec.size, codec.pitches(), codec.beat)
+        return music_decoder(self.recipe.network, codec.size, codec.pitches(), codec.beat)
 
     def batches(self) -> MusicWindows:
         data, training = self.held_in() / "data", self.recipe.training

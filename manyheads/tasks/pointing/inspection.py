@@ -13,7 +13,13 @@ from torch import Tensor
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.long import MOST_TOKENS
-from manyheads.tasks.inspection import Pass, inspect_pass, make_row, note_cut
+from manyheads.tasks.inspection import (
+    Pass,
+    describe_page,
+    inspect_pass,
+    make_row,
+    note_cut,
+)
 from manyheads.tasks.masked.inspection import PARTS
 from manyheads.tasks.pointing.questions import frame_question
 
@@ -42,14 +48,8 @@ def inspect_question(
     with intervening(model.network, what_if):
         (begin, end), answer = model.best_ends(source, frame)
     row = make_row("text", codec, frame.ids[before:-1], before, 1)
-    about = {
-        "model": model.name,
-        "task": model.kind,
-        "read": source,
-        "wrote": answer,
-        "parts": PARTS,
-        **note_cut(codec.encode(source)),
-    }
+    cut = note_cut(codec.encode(source))
+    about = describe_page(model, source, answer, parts=PARTS, **cut)
     one = Pass(model.network, run, [begin, end], lambda at: row.tokens[at], len(frame.ids))
     page = inspect_pass(one, [row], lambda layer: ("encoder", "text", "text", 0), about, what_if)
     for name, each in zip(ENDS, page.about["candidates"], strict=True):

@@ -15,9 +15,9 @@ from manyheads.codecs.text import Text
 from manyheads.data.sources import read_records
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 
 START, END = 1, 2  # marks of a token: an answer begins with it, one ends with it
-CHARACTERS_A_TOKEN = 4  # about
 Spans = tuple[tuple[int, int], ...]  # of characters
 
 
@@ -52,10 +52,9 @@ def read_questions(path: Path) -> Iterator[Question]:
     assert isinstance(records, QuestionRecords)
     for number, record in read_records(path):
         where = f"{path}:{number}"
-        asked = records.asked(record, where)
-        for source, one in zip(records.all_sources(record, where), asked, strict=True):
-            answers = read_texts(one, records.answers, where)
-            context = str(one.get("context", record.get("context")))
+        for one in records.list_questions(record, where):
+            source, answers = records.source(one, where), read_texts(one, records.answers, where)
+            (context, *_) = read_texts(one, ("context",), where)
             shift = source.index("\n") + 1 - (len(context) - len(context.lstrip()))
             starts = [each + shift for each in starts_of(one, records.answers)]
             yield Question(source, tuple(answers), find_spans(source, answers, starts), number)

@@ -79,7 +79,7 @@ class PointingRecipe(Recipe):
     networks = NETWORK_KINDS
     starts_from = ("masked", "pointing")
     plan = TrainingPlan({"schedule": "linear", "ema": 0.995}, warmup=(50, 2000, 10))
-    fine_tuning_epochs = 10
+    fine_tuning_epochs, has_new_head = 10, True
 
     task: Literal["pointing"] = setting(about="What is learned.")
     data: QuestionData = setting(about="Where it is learned from.")
@@ -98,8 +98,3 @@ class PointingRecipe(Recipe):
         recipe = super().choose(task, data, tokens, choice)
         types = recipe.network.token_types or TYPES
         return replace(recipe, network=replace(recipe.network, token_types=types))
-
-    @classmethod
-    def fine_tuning_rate(cls, width: int) -> float:
-        """As for classes: a head that begins anew needs more than the rest."""
-        return min(8e-4, 13 / width**2)

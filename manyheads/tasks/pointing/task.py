@@ -5,13 +5,12 @@ B rows, T tokens.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from manyheads.codecs.text import Text
 from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
 from manyheads.devices import choose_threads, send, use_threads, work_of
-from manyheads.metrics.measured import Measured, Reference
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Tokens
@@ -37,11 +35,12 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
-from manyheads.tasks.seq2seq.kinds import metrics_of
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
+from manyheads.tasks.seq2seq.records import HeldOut, read_held_out, write_held_out
+from manyheads.tasks.task import Validation
+from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-SHOWN = 5  # questions of which every validation leaves a sample
 SHARDS = ("ids", "types", "marks")
 SIDES = (START, END)
 
@@ -71,7 +70,7 @@ class PointingBatches(PlannedBatches):
         super().__init__(lengths[:, None], np.ones_like(lengths), Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> PointingBatch:
-        """No rows are one of which nothing is wanted."""
+        """Where there are no rows, it is one row of which nothing is wanted."""
         chosen = [row[0] for row in rows]
         held: list[Any] = [
             [shard[i].astype(np.int64) for i in chosen] or [np.zeros(1, np.int64)]
@@ -82,15 +81,13 @@ class PointingBatches(PlannedBatches):
         return PointingBatch(tokens, text, Tokens.padded(marks).ids)
 
 
-class PointingTask(Task):
+class PointingTask(CodecTask):
     """A task of this kind with its vocabulary."""
 
     Recipe = PointingRecipe
     kind = "answering"  # read and judged as written answers are
 
-    def __init__(self, recipe: PointingRecipe, codec: Text, folder: Path | None = None):
-        super().__init__(recipe, folder)
-        self.codec = codec
+    codec: Text
 
     # ---- from files to a folder ----------------------------------------------------------------
 
@@ -114,21 +111,13 @@ class PointingTask(Task):
     @classmethod
     def prepare(cls, corpus: QuestionCorpus, recipe: PointingRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
-        if recipe.start_from is not None:
-            codec = Text.load(recipe.start_from / "tokenizer.json")
-        else:
-            sources = (one.source for one in corpus.train)
-            codec = Text.train(sources, recipe.codec.kind, recipe.codec.size, masked=True)
-        codec.save(folder / "tokenizer.json")
+        codec = choose_codec(recipe, (one.source for one in corpus.train))
+        codec.save(folder / TOKENIZER)
         task, told = cls(recipe, codec, folder), [str(corpus)]
         for name, questions in (("train", corpus.train), ("valid", corpus.valid)):
             if missed := task.lay_down(questions, folder / "data" / name, name):
                 told.append(f"  {missed:,} to {name}: no answer in the first {task.room} tokens")
-        lines = (
-            json.dumps({"source": one.source, "references": one.references}, ensure_ascii=False)
-            for one in corpus.valid
-        )
-        write_text(folder / "data" / "valid.jsonl", "\n".join(lines) + "\n")
+        write_held_out(folder, corpus.valid)
         write_text(folder / CORPUS, "\n".join(told) + "\n")
 
     def lay_down(self, questions: Sequence[Question], path: Path, name: str) -> int:
@@ -148,17 +137,13 @@ class PointingTask(Task):
             write_shard(path / shard, compress(each, reached), size)
         return reached.count(False)
 
-    @classmethod
-    def open(cls, recipe: PointingRecipe, folder: Path) -> Self:
-        return cls(recipe, Text.load(folder / "tokenizer.json"), folder)
-
     # ---- from a folder to a model --------------------------------------------------------------
 
     @property
     def room(self) -> int:
         """For a question with its text and its signs."""
         longest: int = self.recipe.data.longest_tokens
-        return min(longest, self.design.places or longest)
+        return min(longest, self.recipe.network.places or longest)
 
     def frame(self, source: str) -> QuestionFrame:
         return frame_question(self.codec, source, self.room)
@@ -166,12 +151,12 @@ class PointingTask(Task):
     def lay_out(self, ids: Sequence[Any], types: Sequence[Any]) -> tuple[Tokens, Tensor]:
         """Frames as a batch, and what of it can be pointed at (B, T)."""
         tokens, kinds = Tokens.padded(ids, self.codec.special_tokens.pad), Tokens.padded(types).ids
-        if self.design.token_types:
-            tokens = replace(tokens, types=kinds.clamp(max=self.design.token_types - 1))
+        if self.recipe.network.token_types:
+            tokens = replace(tokens, types=kinds.clamp(max=self.recipe.network.token_types - 1))
         return tokens, kinds > 0
 
     def network(self) -> EncoderHead:
-        return build_classifier(self.design, self.codec.size, len(SIDES), pooling=None)
+        return build_classifier(self.recipe.network, self.codec.size, len(SIDES), pooling=None)
 
     def batches(self) -> PointingBatches:
         training = self.recipe.training
@@ -213,33 +198,22 @@ class PointingTask(Task):
         tokens, text = self.lay_out([one.ids for one in frames], [one.types for one in frames])
         return point(network, tokens.to(device), text.to(device))
 
-    def measure(
-        self, outputs: Sequence[str], references: Sequence[Reference]
-    ) -> dict[str, Measured]:
-        return {name: of(outputs, references) for name, of in metrics_of("answering").items()}
-
     # ---- validation ----------------------------------------------------------------------------
 
     @cached_property
-    def held_out(self) -> tuple[list[str], list[list[str]]]:
-        lines = (self.held_in() / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
-        records = [json.loads(line) for line in lines if line]
-        return [one["source"] for one in records], [one["references"] for one in records]
+    def held_out(self) -> HeldOut:
+        return read_held_out(self.held_in())
 
     def validate(self, network: Any) -> Validation:
         longest = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once).longest
-        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
+        return self.halve_until_it_fits(lambda: self.judge_network(network.eval()), longest)
 
     @torch.no_grad()
-    def validated(self, network: Any) -> Validation:
-        sources, references = self.held_out
-        outputs = [best.text for best, *_ in self.model(network).point(sources)]
-        measured = self.measure(outputs, references)
-        scores = {name: round(one.value, 4) for name, one in measured.items()}
+    def judge_network(self, network: Any) -> Validation:
+        outputs = [best.text for best, *_ in self.model(network).point(self.held_out[0])]
         batches = PointingBatches(self, self.held_in() / "data" / "valid", self.at_once)
-        scores["loss"] = self.mean_loss(network, batches)
-        shown = range(0, len(sources), max(1, len(sources) // SHOWN))[:SHOWN]
-        return Validation(scores, [Sample(sources[i], references[i][0], outputs[i]) for i in shown])
+        loss = self.mean_loss(network, batches)
+        return judge_outputs(metrics_of("answering"), outputs, self.held_out, loss)
 
 
 def hold_out_texts(

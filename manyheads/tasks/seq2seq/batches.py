@@ -85,12 +85,12 @@ class PairBatches(PlannedBatches):
 
     def epoch(self, number: int) -> list[list[Row]]:
         """The rows of each batch of an epoch; every pair once, as it is or in ALL CAPS."""
-        drawn = self.drawn(number)
+        drawn = self.draw_pairs(number)
         planned = self.plan.batches(self.lengths[drawn], seed=self.seed, epoch=number)
         where = drawn.tolist()
         return [[[where[i] for i in row] for row in rows] for rows in planned]
 
-    def drawn(self, epoch: int) -> Ints:
+    def draw_pairs(self, epoch: int) -> Ints:
         """Where each pair is read in this epoch: a pure function of the seed and the epoch."""
         plain, capitals = np.arange(len(self.pairs)), self.pairs.capitals
         if capitals is None or not self.capitals:
@@ -100,7 +100,7 @@ class PairBatches(PlannedBatches):
         return np.where(fit & (chance < self.capitals), capitals, plain)
 
     def batch(self, rows: Sequence[Row]) -> PairBatch:
-        """No rows are one in which nothing is wanted."""
+        """Where there are no rows, it is one row in which nothing is wanted."""
         rows, pairs = rows or [[]], self.pairs
         sizes = [len(row) for row in rows]
         examples = np.asarray(list(chain.from_iterable(rows)), dtype=np.int64)

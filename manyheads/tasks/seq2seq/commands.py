@@ -19,7 +19,7 @@ from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
 from manyheads.models import load, set_precision
 from manyheads.tasks.seq2seq.corpus import read_pairs
-from manyheads.tasks.seq2seq.distillation import refuse_teacher, write_for
+from manyheads.tasks.seq2seq.distillation import write_as_teacher
 from manyheads.tasks.seq2seq.evaluation import evaluate_texts
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.model import AT_ONCE, Translator, Written
@@ -47,12 +47,12 @@ def translate(model: Translator, options: TranslateOptions) -> None:
         if options.as_json:
             print_json(describe_best(model, source, best))
         elif not options.nbest:
-            print(on_a_line(best[0]), flush=True)
+            print(join_lines(best[0]), flush=True)
         elif not source.strip():
             print(f"{number}\t\t", flush=True)
         else:
             for one in best:
-                print(f"{number}\t{one.score:.4f}\t{on_a_line(one)}", flush=True)
+                print(f"{number}\t{one.score:.4f}\t{join_lines(one)}", flush=True)
 
 
 def settle_decoding(
@@ -65,7 +65,7 @@ def settle_decoding(
     return replace(how, beam=model.usual_beam(how.beam))
 
 
-def on_a_line(written: Written) -> str:
+def join_lines(written: Written) -> str:
     return " ".join(written.text.split("\n"))
 
 
@@ -75,7 +75,7 @@ def read_sources(kind: Kind, options: TranslateOptions) -> tuple[Iterable[str], 
         return options.texts, lambda: True
     coming = Incoming(blank=not options.records)
     lines = decode_lines(coming)
-    return read_records(lines, kind) if options.records else lines, coming.ready
+    return read_records(lines, kind) if options.records else lines, coming.has_next
 
 
 def read_records(lines: Iterator[str], kind: Kind) -> Iterator[str]:
@@ -137,19 +137,16 @@ def distill(model: Translator, options: DistillOptions) -> None:
     examples = [one for one in read_pairs(task.kind, *files) if one.source.strip()]
     if not examples:
         raise ValueError(f"nothing is in {options.data or options.source} to write targets for")
-    refuse_teacher(task, model.network, examples, model.name)
-    say, sources = partial(print, file=sys.stderr), [one.source for one in examples]
-    outputs = [*write_for(task, model.network, sources, say, options.beam)]
+    outputs, scores = write_as_teacher(task, model.network, examples, model.name, options.beam)
     with out.open("w", encoding="utf-8") as file:
-        for source, output in zip(sources, outputs, strict=True):
-            both = {"source": source, "target": output}
+        for example, output in zip(examples, outputs, strict=True):
+            both = {"source": example.source, "target": output}
             plain = "\t".join(" ".join(one.split()) for one in both.values())
             file.write(
                 f"{plain if out.suffix == '.tsv' else json.dumps(both, ensure_ascii=False)}\n"
             )
-    measured = task.measure(outputs, [one.references for one in examples])
-    scores = ", ".join(f"{name} {one.value:.2f}" for name, one in measured.items())
-    print(f"{len(outputs):,} targets in {out}: {scores} against those there")
+    told = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+    print(f"{len(outputs):,} targets in {out}: {told} against those there")
 
 
 def load_other(model: Translator, name: str) -> Translator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +19,11 @@ from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
+from manyheads.tasks.seq2seq.records import write_held_out
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
+from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
-CHARACTERS_A_TOKEN = 4  # about
 ENCODED_AT_ONCE = 10_000  # lines
 Refuse = Callable[[int, int, int], str]  # tokens of a source, of a target, and how many repeat
 CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
@@ -93,7 +93,7 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
             "from far fewer questions"
         )
     for path in (data.pairs, data.valid_pairs):
-        report.remarks += columns_left(path)
+        report.remarks += tell_unread_columns(path)
     if not given:
         train, valid = hold_out(train, data.held_out, seed)
     if not valid:
@@ -114,8 +114,8 @@ def prepare(
 ) -> None:
     """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
 
-    Where a share is to be learned in ALL CAPS, so do all pairs that can be, after the others. What
-    the network cannot learn from, which it says by the tokens of a pair, is left out.
+    Where a share is to be learned in ALL CAPS, the pairs that can be are laid down once more, in
+    capitals, after the others. What the network refuses to learn from is left out.
     """
     numbers, report = folder / "data", copy.deepcopy(gathered.report)
     numbers.mkdir(exist_ok=True)
@@ -143,11 +143,7 @@ def prepare(
             np.save(numbers / CAPITALS, where)
         write_shard(numbers / f"{name}.source", sources, codecs.source.size)
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
-    held = [
-        json.dumps({"source": e.source, "references": e.references}, ensure_ascii=False)
-        for e in compress(gathered.valid, fits)
-    ]
-    write_text(numbers / "valid.jsonl", "\n".join(held) + "\n")
+    write_held_out(folder, compress(gathered.valid, fits))
     write_text(folder / CORPUS, f"{report}\n")
 
 
@@ -195,10 +191,10 @@ def add_capitals(
 def has_capitals(example: Example) -> bool:
     """Whether both sides are of a script with capitals, and some are written."""
     both = f"{example.source} {example.target}"
-    return both != both.lower() and all(map(in_cases, (example.source, example.target)))
+    return both != both.lower() and all(map(has_cases, (example.source, example.target)))
 
 
-def in_cases(text: str) -> bool:
+def has_cases(text: str) -> bool:
     """Whether most letters have two forms: of a Japanese text with a Latin name they have not."""
     return 2 * sum(one.lower() != one.upper() for one in text) > sum(map(str.isalpha, text))
 
@@ -239,7 +235,7 @@ def load_codecs(folder: Path) -> Codecs:
 
 
 def leave_out(report: Report, examples: Sequence[Example], reason: str, counted: bool) -> None:
-    """Note them; those that were counted as kept are so no more."""
+    """Note examples that are left out; those that were counted as kept are taken off."""
     for example in examples:
         report.kept -= int(counted)
         report.note(reason, example)
@@ -255,7 +251,7 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def columns_left(path: Path | None) -> Iterator[str]:
+def tell_unread_columns(path: Path | None) -> Iterator[str]:
     """What a file of more than two columns is told with: its first line is looked at."""
     if path is None or not is_table(path):
         return

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,8 +64,8 @@ def refuse_teacher(task: Seq2Seq, network: Any, examples: Sequence[Example], nam
     """
     if isinstance(network, ParallelNetwork):
         raise ValueError(
-            f"a teacher writes with a beam, and {name} is a {task.design.kind} network, which "
-            "writes in parallel; a transformer would do"
+            f"a teacher writes with a beam, and {name} is a {task.recipe.network.kind} network, "
+            "which writes in parallel; a transformer would do"
         )
     some = examples[:: max(1, len(examples) // TRIED)][:TRIED]
     sources, targets = [one.source for one in some], [one.target for one in some]
@@ -100,19 +100,19 @@ def lose_on_texts(
 # ---- what is taught --------------------------------------------------------------------------
 
 
-def write_for(
-    task: Seq2Seq,
-    network: Any,
-    sources: Sequence[str],
-    told: Callable[[str], None],
-    beam: int = BEAM,
-) -> Iterator[str]:
-    """What the teacher writes for each source, some at a time."""
+def write_as_teacher(
+    task: Seq2Seq, network: Any, examples: Sequence[Example], name: str, beam: int = BEAM
+) -> tuple[list[str], dict[str, float]]:
+    """What the teacher of this name writes for each source, and how good that is."""
+    refuse_teacher(task, network, examples, name)
+    sources, outputs = [one.source for one in examples], list[str]()
     how, longest = DecodingConfig(beam=beam), max(map(len, sources))  # characters: or fewer tokens
     for start in range(0, len(sources), AT_ONCE):
         some = sources[start : start + AT_ONCE]
-        yield from task.halve_until_it_fits(partial(task.decode, network, some, how), longest)
-        told(f"the teacher has written {start + len(some):,} of {len(sources):,}")
+        outputs += task.halve_until_it_fits(partial(task.decode, network, some, how), longest)
+        print(f"the teacher has written {len(outputs):,} of {len(sources):,}", file=sys.stderr)
+    measured = task.measure(outputs, [one.references for one in examples])
+    return outputs, {measure: round(one.value, 2) for measure, one in measured.items()}
 
 
 def teach(
@@ -138,12 +138,7 @@ def teach(
 
 def write_kept(path: Path, task: type[Seq2Seq], folder: Path, examples: Sequence[Example]) -> None:
     """What the teacher writes, and how good that is."""
-    opened, network = load_teacher(task, folder)
-    refuse_teacher(opened, network, examples, str(folder))
-    sources, say = [one.source for one in examples], partial(print, file=sys.stderr)
-    outputs = [*write_for(opened, network, sources, say)]
-    measured = opened.measure(outputs, [one.references for one in examples])
-    scores = {name: round(one.value, 2) for name, one in measured.items()}
+    outputs, scores = write_as_teacher(*load_teacher(task, folder), examples, str(folder))
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps({"scores": scores, "targets": outputs}, ensure_ascii=False))
 

@@ -153,7 +153,7 @@ class Translator(DraftedModel):
                 for number, text in enumerate(some, start=first + 1):
                     cut.append(self.parts(text, long, f"line {number}", told))
             finally:  # those before one that is refused are written all the same
-                yield from self.written(cut, how, forced, first)
+                yield from self.write_parts(cut, how, forced, first)
             first += len(some)
 
     def parts(self, text: str, long: Long, name: str, told: Callable[[str], None]) -> list[Part]:
@@ -184,7 +184,7 @@ class Translator(DraftedModel):
             told(f"{name} has {len(ids):,} tokens: the first {most:,} are read")
         return [Part(text, "", ids[:most])]
 
-    def written(
+    def write_parts(
         self, cut: Sequence[list[Part]], how: DecodingConfig, forced: Ids, first: int
     ) -> Iterator[list[Written]]:
         """For the parts of each text the best that can be written, joined."""
@@ -203,7 +203,7 @@ class Translator(DraftedModel):
         for i, parts in enumerate(cut):
             best = [NOTHING]
             for j, part in enumerate(parts):
-                both = [self.joined(one, part, two, how) for one in best for two in of[i, j]]
+                both = [self.join_part(one, part, two, how) for one in best for two in of[i, j]]
                 best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
             yield best
 
@@ -231,7 +231,9 @@ class Translator(DraftedModel):
         memory = read_source(self.network, read.to(self.device))
         return make_draft_step(self.network.decoder, memory, len(source)), [*writes.bos]
 
-    def joined(self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig) -> Written:
+    def join_part(
+        self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig
+    ) -> Written:
         """What was written so far, and for a part more."""
         log_prob, tokens = one.log_prob + found.log_prob, one.tokens + len(found.logs)
         after = one.parts[-1][0].after if one.parts else ""
@@ -250,7 +252,7 @@ class Translator(DraftedModel):
         """What each head looked at while it wrote."""
         source, target = self.task.codecs.source, self.task.codecs.target
         read = source.encode(text)
-        ids = target.encode(written) if written is not None else self.best(read)
+        ids = target.encode(written) if written is not None else self.write_best(read)
         layers = record_cross_attention(self.network, read, ids, self.special_tokens)
         if not layers:
             raise ValueError("this network writes without attention: there is nothing to look at")
@@ -301,7 +303,7 @@ class Translator(DraftedModel):
         page = inspect_pair(self, read[:LONGEST], ids[:LONGEST], about, what_if)
         return fit_page(page, tokens)
 
-    def best(self, ids: Ids) -> list[int]:
+    def write_best(self, ids: Ids) -> list[int]:
         ((best, *_),) = write_targets(self.network, [ids], special=self.special_tokens)
         return best.ids
 
@@ -337,8 +339,8 @@ class Translator(DraftedModel):
     def portable(self) -> Portable:
         if isinstance(self.network, ParallelNetwork):
             raise ValueError(
-                f"{self.name} is a {self.task.design.kind} network, which has no counterpart "
-                "elsewhere; a transformer has"
+                f"{self.name} is a {self.task.recipe.network.kind} network, which has no "
+                "counterpart elsewhere; a transformer has"
             )
         codecs = self.task.codecs
         both = (codecs.source,) if codecs.joint else (codecs.source, codecs.target)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from manyheads.data.sources import Example, read_records
+from manyheads.training.files import write_text
 
 Record = dict[str, Any]
+HeldOut = tuple[list[str], list[list[str]]]  # texts to validate on, and what is wanted for each
 
 
 @dataclass(frozen=True)
@@ -43,27 +46,26 @@ class QuestionRecords:
         )
         return f"{question.strip()}\n{context.strip()}"
 
-    def asked(self, record: Record, where: str) -> list[Record]:
-        """The questions, each an object."""
+    def list_questions(self, record: Record, where: str) -> list[Record]:
+        """Each an object of its own, with the context that they share."""
         asked = record.get("qas", [record])
         if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
             raise ValueError(
                 f"{where}: qas is a list of questions, each an object with its answers"
             )
-        return asked
+        if "qas" not in record:
+            return asked
+        (context, *_) = read_texts(record, ("context",), where)
+        return [{**one, "context": context} for one in asked]
 
     def all_sources(self, record: Record, where: str) -> list[str]:
-        """Of each question, in the context that they share."""
-        asked = self.asked(record, where)
-        context = read_texts(record, ("context",), where)[0] if "qas" in record else None
-        held = {} if context is None else {"context": context}
-        return [self.source({**one, **held}, where) for one in asked]
+        return [self.source(one, where) for one in self.list_questions(record, where)]
 
     def examples(self, path: Path) -> Iterator[Example]:
         for number, record in read_records(path):
             where = f"{path}:{number}"
-            sources = self.all_sources(record, where)
-            for source, one in zip(sources, self.asked(record, where), strict=True):
+            for one in self.list_questions(record, where):
+                source = self.source(one, where)
                 answer, *others = dict.fromkeys(read_texts(one, self.answers, where))
                 yield Example(source, answer, number, tuple(others))
 
@@ -82,3 +84,16 @@ def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
         have = ", ".join(record) or "none"
         raise ValueError(f"{where}: no text under {' or '.join(names)}; its keys are {have}")
     return kept
+
+
+def write_held_out(folder: Path, examples: Iterable[Any]) -> None:
+    """Into a run: of each example its source and its references."""
+    each = ({"source": one.source, "references": one.references} for one in examples)
+    lines = (f"{json.dumps(one, ensure_ascii=False)}\n" for one in each)
+    write_text(folder / "data" / "valid.jsonl", "".join(lines))
+
+
+def read_held_out(folder: Path) -> HeldOut:
+    lines = (folder / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+    records = [json.loads(line) for line in lines if line]
+    return [one["source"] for one in records], [one["references"] for one in records]

@@ -10,13 +10,7 @@ from typing import Any, Literal, Self, get_args
 from manyheads.codecs.text import Normalize
 from manyheads.config.declare import Settings, setting
 from manyheads.data.filters import Filters
-from manyheads.modules.config import (
-    CONFIGS,
-    Layout,
-    NetworkConfig,
-    TransformerConfig,
-    change_kind,
-)
+from manyheads.modules.config import CONFIGS, Layout, NetworkConfig, TransformerConfig
 from manyheads.tasks.recipe import (
     START_FROM,
     Choice,
@@ -77,12 +71,12 @@ class PairData(Settings):
     imported: Path | None = setting(None, "Where a model came from that was not trained here.")
 
     def misfits(self) -> Iterator[str]:
-        yield from self.halves("source", "target", "pairs")
-        yield from self.halves("valid_source", "valid_target", "valid_pairs")
+        yield from self.check_halves("source", "target", "pairs")
+        yield from self.check_halves("valid_source", "valid_target", "valid_pairs")
         if not (self.pairs or self.source or self.target or self.imported):
             yield "nothing to learn from: give source and target, or pairs"
 
-    def halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
+    def check_halves(self, source: str, target: str, pairs: str) -> Iterator[str]:
         """Two files that belong together, or one that holds both; not half of either."""
         one, other, both = (getattr(self, name) is not None for name in (source, target, pairs))
         if one != other:
@@ -156,7 +150,8 @@ class Seq2SeqRecipe(Recipe):
     presets = PRESETS
     verbs = VERBS
     use = "translate"
-    networks = (*CONFIGS, *PARALLEL)
+    configs = {**CONFIGS, **PARALLEL}  # noqa: RUF012
+    networks = tuple(configs)
     starts_from = get_args(Kind)
     plan = TrainingPlan(
         {"schedule": "inverse-square-root", "label_smoothing": 0.1, "cuda_graph": True},
@@ -218,9 +213,3 @@ class Seq2SeqRecipe(Recipe):
         """What writes in parallel starts from weights of another kind: it has much to learn."""
         parallel = isinstance(network, ParallelConfig)
         return training if parallel else super().fine_tune(training, network)
-
-    @classmethod
-    def network_of_kind(cls, task: str, network: Any, kind: str | None) -> Any:
-        if kind in cls.networks:
-            return change_kind(network, str(kind), {**CONFIGS, **PARALLEL})
-        return super().network_of_kind(task, network, kind)

@@ -5,7 +5,6 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,19 +25,19 @@ from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.distillation import find_teacher, teach
-from manyheads.tasks.seq2seq.kinds import metrics_of
+from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.parallel.checks import compare_batches
 from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.parallel.table import NETWORKS
+from manyheads.tasks.seq2seq.records import HeldOut, read_held_out
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
-from manyheads.tasks.task import Sample, Task, Validation
+from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import CORPUS
 
 FEW = 8  # texts that ways to write are compared on, where none are given
-SHOWN = 5  # sentences of which every validation leaves a sample
 
 
 class Seq2Seq(Task):
@@ -112,17 +111,15 @@ class Seq2Seq(Task):
             return build(self.recipe.network, *sizes, self.codecs.joint, special)
         return build_encoder_decoder(self.recipe.network, *sizes, joint=self.codecs.joint)
 
-    def pairs(self, split: str) -> PairShards:
-        return load_pairs(self.held_in(), split, self.codecs)
-
     def batches(self) -> PairBatches:
         recipe, training = self.recipe, self.recipe.training
         tokens, capitals = training.tokens_per_batch, recipe.data.capitals
-        return PairBatches(self.pairs("train"), recipe.layout, tokens, training.seed, capitals)
+        pairs = load_pairs(self.held_in(), "train", self.codecs)
+        return PairBatches(pairs, recipe.layout, tokens, training.seed, capitals)
 
     def loss(self, network: EncoderDecoder, batch: PairBatch) -> dict[str, Tensor]:
         """Smoothed while it is trained; a network that writes in parallel names its own terms."""
-        if isinstance(self.design, ParallelConfig):
+        if isinstance(self.recipe.network, ParallelConfig):
             terms: dict[str, Tensor] = network(batch.source, batch.wanted, self.smoothing(network))
             return terms
         scores = network(batch.source, batch.target)  # (B, T, V)
@@ -166,11 +163,8 @@ class Seq2Seq(Task):
     # ---- validation ----------------------------------------------------------------------------
 
     @cached_property
-    def held_out(self) -> tuple[list[str], list[list[str]]]:
-        """Texts to write, and what is wanted for each."""
-        lines = (self.held_in() / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
-        records = [json.loads(line) for line in lines if line]
-        return [one["source"] for one in records], [one["references"] for one in records]
+    def held_out(self) -> HeldOut:
+        return read_held_out(self.held_in())
 
     @cached_property
     def tokenize(self) -> str:
@@ -186,19 +180,14 @@ class Seq2Seq(Task):
 
         A run is not lost because all that is held out does not fit into memory at once.
         """
-        longest = int(self.pairs("valid").lengths().max())
-        return self.halve_until_it_fits(lambda: self.validated(network.eval()), longest)
+        pairs = load_pairs(self.held_in(), "valid", self.codecs)
+        longest = int(pairs.lengths().max())
+        return self.halve_until_it_fits(lambda: self.judge_network(network.eval(), pairs), longest)
 
     @torch.no_grad()
-    def validated(self, network: EncoderDecoder) -> Validation:
-        sources, references = self.held_out
+    def judge_network(self, network: EncoderDecoder, pairs: PairShards) -> Validation:
         quick = network.validating if isinstance(network, ParallelNetwork) else DecodingConfig()
-        outputs = self.decode(network, sources, quick)
-        measured = self.measure(outputs, references)
-        scores = {name: round(one.value, 4) for name, one in measured.items()}
-        batches = PairBatches(self.pairs("valid"), "padded", self.at_once)
-        scores["loss"] = self.mean_loss(network, batches)
-        apart = max(1, len(sources) // SHOWN)
-        shown = range(0, len(sources), apart)[:SHOWN]
-        samples = [Sample(sources[i], references[i][0], outputs[i]) for i in shown]
-        return Validation(scores, samples)
+        outputs = self.decode(network, self.held_out[0], quick)
+        loss = self.mean_loss(network, PairBatches(pairs, "padded", self.at_once))
+        metrics = metrics_of(self.kind, self.tokenize)
+        return judge_outputs(metrics, outputs, self.held_out, loss)

@@ -165,7 +165,7 @@ class InspectTranslationOptions(InspectTextOptions):
 
     written: str | None = setting(None, "Look at this output.", instead="what the model writes")
 
-    def again(self, wrote: str) -> Self:
+    def look_at_output(self, wrote: str) -> Self:
         return replace(self, written=wrote)
 
 
