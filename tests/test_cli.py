@@ -1,5 +1,6 @@
 """The commands as a person types them."""
 
+import io
 import os
 import subprocess
 import sys
@@ -148,6 +149,38 @@ def test_a_full_gpu_is_told_in_one_sentence_and_no_other_failure_is_hidden(
         "manyheads: the GPU's memory is full; a smaller --beam or training.tokens_per_batch, "
         "or --device cpu, would do\n"
     )
+
+
+def test_a_command_without_arguments_reads_stdin(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", "translate"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Ein Hund rennt.\n")))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code or 0, *capsys.readouterr()) == (0, "A dog is running.\n", "")
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = "manyheads: there is nothing to read: stdin is closed; < FILE would do\n"
+    assert (ended.value.code, *capsys.readouterr()) == (2, "", told)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--source", "a.de", "--out", "runs/q"]])
+def test_a_misspelt_task_is_no_folder(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["manyheads", "train", "translaton", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith(
+        "manyheads: there is no task 'translaton'; there are translation, summarization"
+    )
+    assert not [*tmp_path.iterdir()]
 
 
 def test_version_and_unknown_commands() -> None:

@@ -82,14 +82,21 @@ def read_chunks(texts: Sequence[str]) -> Iterator[list[str]]:
     if texts:
         yield list(texts)
         return
+    at_once = 1 if is_terminal() else AT_ONCE
     coming = Incoming()
-    at_once = 1 if sys.stdin.isatty() else AT_ONCE
     yield from gather_texts(decode_lines(coming), at_once, coming.has_next)
+
+
+def is_terminal() -> bool:
+    """Whether a person types; where nothing can be read at all, that is said."""
+    if sys.stdin is None:
+        raise ValueError("there is nothing to read: stdin is closed; < FILE would do")
+    return sys.stdin.isatty()
 
 
 def read_stdin() -> str:
     """All of it, as text."""
-    if sys.stdin.isatty():
+    if is_terminal():
         print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
     raw = sys.stdin.buffer.read().split(b"\n")
     each = (line.removesuffix(b"\r") for line in raw)  # as a corpus is read

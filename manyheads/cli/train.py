@@ -71,6 +71,11 @@ class TaskCommand(TyperCommand):
         except Exception as error:
             if type(error).__name__ != "NoSuchOption":
                 raise
+            from manyheads.learn import Request
+            from manyheads.tasks.table import task_names
+
+            if info_name not in task_names():
+                Request(info_name).refuse_no_recipe()
             own = [f"--{one.name.replace('_', '-')}" for one in file_options(info_name)]
             what = f"it learns from {', '.join(own)}" if own else "a recipe says what to read"
             name = getattr(error, "option_name", "that")
@@ -111,7 +116,8 @@ def add_file_options(
 
     def run(**given: Any) -> None:
         typed = {one.name: given.pop(one.name) for one in more}
-        files = {name: tuple(v) if isinstance(v, list) else v for name, v in typed.items() if v}
+        given_files = {name: v for name, v in typed.items() if v or (v == 0 and v is not False)}
+        files = {n: tuple(v) if isinstance(v, list) else v for n, v in given_files.items()}
         function(files=files, what=what, **given)
 
     own = [*signature(function, eval_str=True).parameters.values()][2:]
@@ -191,7 +197,7 @@ def train_task(
     Ctrl-C stops after the current step; `manyheads resume` goes on from there.
     """
     from manyheads.learn import Request, refuse_minutes, start_run
-    from manyheads.tasks.table import trained_tasks
+    from manyheads.tasks.table import task_names, trained_tasks
     from manyheads.training.distributed import join_processes
     from manyheads.training.run import CORPUS, Run
 
@@ -203,6 +209,8 @@ def train_task(
         refuse_minutes(minutes, settings or [])
     world = join_processes(device)
     request = Request(what, settings or [], files, world.device.type, network, preset, start_from)
+    if what not in task_names():
+        request.refuse_no_recipe()
     if dry_run:
         print_plan(request, world)
         return
@@ -300,7 +308,12 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
                 f"`manyheads train {run / RECIPE} {setting}` begins another"
             )
     with run.hold_lock():
-        recipe = load_recipe(run / RECIPE, settings)
+        recipe, taken = load_recipe(run / RECIPE, settings), run.steps_taken()
+        if recipe.training.steps <= taken:
+            raise ValueError(
+                f"training.steps={recipe.training.steps} is over already: {taken} were taken; "
+                f"training.steps={taken + 1} or more goes on"
+            )
         write_text(run / RECIPE, write(recipe))
 
 

@@ -43,9 +43,9 @@ class VerbCommand(TyperCommand):
 
 def find_typed_model(args: Sequence[str]) -> str | None:
     """["--beam", "5", "--model", "de-en"] -> "de-en" """
-    for argument, following in zip(args, [*args[1:], None], strict=True):
+    for number, argument in enumerate(args, start=1):
         if argument == "--model":
-            return following
+            return args[number] if number < len(args) else None
         if argument.startswith("--model="):
             return argument.removeprefix("--model=")
     return None
@@ -54,7 +54,7 @@ def find_typed_model(args: Sequence[str]) -> str | None:
 def add_packed_model(args: list[str]) -> list[str]:
     """["x.mh"] -> ["x.mh", "--model", "digits"]: what is compressed says by which model."""
     packed = Path(args[0]) if args else Path()
-    if packed.suffix != SUFFIX or not packed.is_file() or find_typed_model(args):
+    if packed.suffix != SUFFIX or find_typed_model(args):
         return args
     return [*args, "--model", read_packed(packed)[0]["model"]]
 

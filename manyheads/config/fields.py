@@ -167,7 +167,7 @@ class SettingsReader:
         others: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Of `others` by tag one may have the field that this one has not."""
-        called = path or kind.__name__.lower()
+        called = path or "this file"
         if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
             node = Group(node.place, {})
         if not isinstance(node, Group):

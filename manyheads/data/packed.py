@@ -47,5 +47,5 @@ def read_packed(path: Path) -> tuple[dict[str, Any], list[PackedPart]]:
         parts.append(PackedPart(whole[place + 8 : place + 8 + size], checksum))
         place += 8 + size
     if place != len(whole):
-        raise ValueError(f"{path} is cut short")
+        raise ValueError(f"{path} is not as long as it was written: cut short, or added to")
     return json.loads(zlib.decompress(words)), parts

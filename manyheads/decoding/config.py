@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
 from manyheads.config.declare import Settings, check_types, setting, with_default
 
@@ -45,8 +45,8 @@ class Sampling(Settings):
     seed: int = setting(0, "The same seed gives the same result.", panel=CHANCE)
     draft: str = setting(
         "",
-        "Guess tokens ahead and check them together, for one text at a time; the text is the same: "
-        "again, lookup, heads, or a smaller model with the same vocabulary.",
+        "Guess tokens ahead and check them together, for one text at a time; the text is the same "
+        "as with a beam of 1: again, lookup, heads, or a smaller model with the same vocabulary.",
     )
     strategy: str = setting(
         "auto", "greedy, sample, beam or one that was added; auto: as the other options say."
@@ -61,9 +61,21 @@ class Sampling(Settings):
             yield f"a temperature is a finite number from 0 (greedy) up, got {self.temperature}"
         if self.temperature == 0 and (self.top_k or self.top_p < 1 or self.min_p):
             yield "top_k, top_p and min_p narrow what is drawn; give a temperature too"
-
+        if self.strategy in ("greedy", "beam") and self.temperature not in (0, self.usual()):
+            yield (
+                f"strategy={self.strategy} takes what is likeliest, and a temperature of "
+                f"{self.temperature} draws; ask for one of them"
+            )
+        if self.strategy == "sample" and not self.temperature:
+            yield "strategy=sample draws, and needs a temperature above 0"
         if self.draft and self.chosen not in ("greedy", "sample"):
             yield f"a draft is checked token by token, a {self.chosen} is not; beam=1 goes with it"
+
+    @classmethod
+    def usual(cls) -> float:
+        """The temperature of who gives none."""
+        usual: Any = next(one.default for one in fields(cls) if one.name == "temperature")
+        return float(usual)
 
     @property
     def chosen(self) -> str:
@@ -119,6 +131,11 @@ class DecodingConfig(Sampling):
                 f"a beam searches and a temperature of {self.temperature} draws; "
                 "temperature=0 goes with a beam"
             )
+        if self.beam > 1 and self.strategy in ("greedy", "sample"):
+            yield (
+                f"a beam of {self.beam} searches, and strategy={self.strategy} does not; "
+                "beam=1 goes with it"
+            )
         if self.nbest > max(1, self.beam):
             yield (
                 f"{self.nbest} best were asked for, a beam of {self.beam} finds {self.beam} at most"
@@ -133,11 +150,12 @@ class DecodingConfig(Sampling):
         return "beam" if self.strategy == "auto" and self.beam > 1 else super().chosen
 
 
-def choose_beam(asked: int | None, temperature: float, draft: str = "") -> int:
+def choose_beam(asked: int | None, options: Mapping[str, Any]) -> int:
     """As wide as was asked for; else the usual, where nothing is drawn or drafted."""
     if asked is not None:
         return asked
-    return 1 if temperature or draft else BEAM
+    other = options.get("strategy") in ("greedy", "sample")
+    return 1 if other or options.get("temperature") or options.get("draft") else BEAM
 
 
 # ---- as keywords -----------------------------------------------------------------------------

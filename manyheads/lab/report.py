@@ -40,6 +40,11 @@ def run_experiment(
     if seeds < 1:
         raise ValueError(f"an experiment has 1 seed or more, got {seeds}")
     folder = make_folder(Path(out) / name)
+    if quick and (folder / NUMBERS).exists() and not read_numbers(folder)["quick"]:
+        raise ValueError(
+            f"{folder} holds a whole run, and a quick one would take its place; another --out "
+            "keeps both"
+        )
     say(f"== {name}: {EXPERIMENTS[name][1]}")
     experiment = kind(**kind.quick) if quick else kind()
     measured = dict[str, Any]()
@@ -104,3 +109,8 @@ def round_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [round_numbers(one) for one in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def read_numbers(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    return report

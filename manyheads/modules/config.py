@@ -132,9 +132,8 @@ class TransformerConfig(NetworkBase):
     attention_dropout: float = setting(0.0, "Dropout of the attention weights.", least=0, below=1)
     pattern: PatternText = setting(
         EVERYTHING,
-        "Who may attend to whom, as in Window(64), or a list for the layers, begun again where it "
-        "ends; what is "
-        "written never sees what is not yet written.",
+        "Who may attend to whom, as in Window(64); a list is taken layer by layer, and begun again "
+        "where its length divides the depth. What is written never sees what is not yet written.",
     )
     position: str | None = setting(
         "Sinusoidal()",
@@ -185,6 +184,9 @@ class TransformerConfig(NetworkBase):
     def misfits(self) -> Iterator[str]:
         if self.heads > 0 and self.width % self.heads:
             yield f"{self.heads} heads do not divide a width of {self.width}"
+        if not self.patterns:
+            yield "pattern: a list has a pattern for each layer, and this one is empty"
+            return
         if any(depth % len(self.patterns) for depth in self.depths):
             yield f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}"
         if 2 * self.value_embeddings > min(self.depths):

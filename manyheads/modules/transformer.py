@@ -88,7 +88,12 @@ def as_tokens(value: Any, lengths: Tensor | Sequence[int] | None = None) -> Toke
     at = line(value.shape[1], device=value.device)
     if lengths is None:
         return Tokens(value, at)
-    return Tokens(value, at, Lengths(torch.as_tensor(lengths, device=value.device)))
+    counts = torch.as_tensor(lengths, device=value.device)
+    if not counts.is_cuda and bool(((counts < 0) | (counts > value.shape[1])).any()):
+        raise ValueError(
+            f"of {value.shape[1]} ids 0 to {value.shape[1]} count, lengths say {counts.tolist()}"
+        )
+    return Tokens(value, at, Lengths(counts))
 
 
 class SequenceNetwork(nn.Module):

@@ -140,9 +140,8 @@ def record_attention(model: Any, *inputs: Any) -> list[Seen]:
     with recording(model.network) as seen:
         model.network(*inputs)
     if not seen:
-        raise ValueError(
-            f"a {model.task.recipe.network.kind} network has no attention to look at; a transformer has"
-        )
+        kind = model.task.recipe.network.kind
+        raise ValueError(f"a {kind} network has no attention to look at; a transformer has")
     return seen
 
 

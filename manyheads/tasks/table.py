@@ -126,5 +126,8 @@ def load_recipe(path: Path, settings: Sequence[str] = ()) -> Any:
 
 def recipe_in(path: Path) -> type[Recipe]:
     """As the file's `task:` says, or nearly."""
-    near = get_close_matches(peek_field(path, "task") or "", task_names(), n=1)
+    said = peek_field(path, "task")
+    near = get_close_matches(said or "", task_names(), n=1)
+    if not near and said:
+        raise ValueError(f"{path}: task: there are {', '.join(task_names())}, got {said!r}")
     return find_recipe(near[0] if near else next(iter(TASKS)))

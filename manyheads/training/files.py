@@ -83,6 +83,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {name: file.get_tensor(name) for name in names}, json.loads(words[NOTE])
 
 
+def read_note(path: Path) -> dict[str, Any]:
+    """The note alone: no tensor is read."""
+    with open_tensors(path) as file:
+        note: dict[str, Any] = json.loads((file.metadata() or {}).get(NOTE, "{}"))
+    return note
+
+
 def refuse_what_is_no_number(held: dict[str, Tensor], path: Path) -> None:
     """NaN and infinity, by the first tensor that holds one: all that is computed of it is none."""
     for name, tensor in held.items():

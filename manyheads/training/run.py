@@ -32,7 +32,7 @@ from torch import Tensor
 from manyheads.training.files import CORPUS as CORPUS
 from manyheads.training.files import RECIPE as RECIPE
 from manyheads.training.files import WEIGHTS as WEIGHTS
-from manyheads.training.files import read_tensors, write_tensors
+from manyheads.training.files import read_note, read_tensors, write_tensors
 from manyheads.training.learner import Learner
 
 try:
@@ -190,6 +190,11 @@ class Run:
         for path in (self / "kept").glob("*.safetensors"):
             if path not in wanted:
                 path.unlink(missing_ok=True)
+
+    def steps_taken(self) -> int:
+        """As the checkpoint says; none is read for it."""
+        path = self / CHECKPOINT
+        return int(read_note(path)["step"]) if path.exists() else 0
 
     def restore(self, learner: Learner) -> TrainerState:
         """Put the learner back to the last checkpoint, and the folder to what it was then."""

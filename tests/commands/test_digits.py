@@ -56,5 +56,13 @@ def test_a_half_drawn_digit_is_completed(
     assert whole[14:].mean() > 5  # something is drawn below, too
 
 
+def test_what_is_completed_is_of_the_class_that_its_rows_are_likeliest_of(
+    model: ImageModel, threes: np.ndarray
+) -> None:
+    assert [model.find_class(one[:20]) for one in threes[:4]] == ["3"] * 4
+    begun = model.generate(2, begin=threes[0][:20], seed=1)
+    assert np.array_equal(begun, model.generate(2, "3", begin=threes[0][:20], seed=1))
+
+
 def test_it_is_small() -> None:
     assert sum(path.stat().st_size for path in DIGITS.iterdir()) < 6e6

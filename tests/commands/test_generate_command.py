@@ -79,6 +79,27 @@ def test_a_beam_finds_what_is_likelier_than_one_by_one(manyheads: Command, model
     assert beam["score"] >= greedy["score"]  # type: ignore[operator]
 
 
+def test_a_beam_lists_as_many_as_are_asked_for(manyheads: Command, model: Path) -> None:
+    given = ("generate", "--model", model, "--prompt", "a dog", *SHORT)
+    three = objects(manyheads(*given, "--beam", "3", "--nbest", "3", "--json").out)
+    assert len({str(one["text"]) for one in three}) == 3
+    (named,) = objects(manyheads(*given, "--strategy", "beam", "--json").out)
+    (wide,) = objects(manyheads(*given, "--beam", "5", "--json").out)
+    assert named == wide
+    assert manyheads(*given, "--strategy", "greedy").out == (
+        manyheads(*given, "--temperature", "0").out
+    )
+
+
+def test_many_are_written_some_at_a_time(
+    manyheads: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("generate", "--model", model, "--prompt", "a dog", *SHORT, "--count", "5", "--json")
+    together = manyheads(*given).out
+    monkeypatch.setattr("manyheads.tasks.language.commands.AT_ONCE", 2)
+    assert manyheads(*given).out == together
+
+
 def test_of_a_long_prompt_the_end_is_read_where_that_is_asked_for(
     manyheads: Command, refuses: Refuses, model: Path
 ) -> None:
@@ -111,6 +132,11 @@ def test_of_a_long_prompt_the_end_is_read_where_that_is_asked_for(
             ("--beam", "2", "--count", "3"),
             "a beam finds the same each time, and --count asks for 3 drawn anew; "
             "leave out one of them",
+        ),
+        (
+            ("--strategy", "greedy", "--temperature", "0.5"),
+            "strategy=greedy takes what is likeliest, and a temperature of 0.5 draws; "
+            "ask for one of them",
         ),
         (
             ("--prompt", "half \udcff"),

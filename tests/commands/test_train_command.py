@@ -130,6 +130,10 @@ def test_a_run_goes_on_for_more_steps(
         f"`manyheads train {out / 'recipe.yaml'} network.width=64` begins another",
         *("resume", out, "network.width=64", *CPU),
     )
+    refuses(
+        "training.steps=10 is over already: 120 were taken; training.steps=121 or more goes on",
+        *("resume", out, "training.steps=10", *CPU),
+    )
     done = manyheads("resume", out, "training.steps=125", "training.log_every=5", *CPU)
     assert done.code == 0, done.err
     assert "step 125 of 125" in done.err

@@ -296,6 +296,17 @@ def test_the_lines_before_one_that_cannot_be_read_are_written(
             "--top-k, --top-p and --min-p narrow what is drawn; give a temperature too",
         ),
         ("--top-p 2 --temperature 1", "--top-p is 1 at most, got 2.0"),
+        (
+            "--strategy beam --temperature 0.5",
+            "strategy=beam takes what is likeliest, and a temperature of 0.5 draws; "
+            "ask for one of them",
+        ),
+        (
+            "--strategy greedy --beam 5",
+            "a beam of 5 searches, and strategy=greedy does not; beam=1 goes with it",
+        ),
+        ("--strategy greedy --nbest 3", "3 best were asked for, a beam of 1 finds 1 at most"),
+        ("--strategy sample", "strategy=sample draws, and needs a temperature above 0"),
         ("--top-k -2 --temperature 1", "--top-k is 0 or more, got -2"),
         ("--length-penalty -1", "--length-penalty is 0 or more, got -1.0"),
         ("--min-new-tokens 9 --max-new-tokens 3", "--min-new-tokens=9 is over --max-new-tokens=3"),

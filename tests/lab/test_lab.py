@@ -113,6 +113,13 @@ def test_timing_in_every_layer_reaches_a_layer_that_nothing_else_goes_around() -
 # ---- what is refused -------------------------------------------------------------------------
 
 
+def test_a_quick_run_does_not_take_the_place_of_a_whole_one(tmp_path: Path) -> None:
+    (tmp_path / "scale").mkdir()
+    (tmp_path / "scale" / "lab.json").write_text('{"quick": false}')
+    with pytest.raises(ValueError, match="scale holds a whole run, and a quick one would take its"):
+        lab.run("scale", tmp_path, quick=True)
+
+
 def test_what_cannot_be_run_is_answered_with_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="an experiment has 1 seed or more, got 0"):
         lab.run("residuals", tmp_path, seeds=0)

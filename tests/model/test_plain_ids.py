@@ -84,3 +84,10 @@ def test_attention_weights_are_what_recording_sees() -> None:
     assert all(torch.equal(found[one.layer], one.weights) for one in seen)
     assert found["decoder.stack.blocks.1.cross_attention"].shape == (3, 2, 2, 4)
     assert found["encoder.stack.blocks.0.self_attention"][1, 0, 0, 2:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("lengths", [[-3, 1], [2, 9]])
+def test_lengths_that_cannot_be_are_refused(lengths: list[int]) -> None:
+    _, network = alone()[0]
+    with pytest.raises(ValueError, match="of 3 ids 0 to 3 count, lengths say"):
+        network(torch.tensor([[4, 5, 6], [4, 5, 6]]), lengths=lengths)

@@ -170,7 +170,9 @@ class PixelCodec:
 
     def quantize_picture(self, picture: Bytes) -> Tensor:
         """The levels (1, rows, columns, channels) of one picture; refuse another size."""
-        if picture.shape != self.shape or self.small:
+        if self.small:
+            raise ValueError("a model that enlarges images is not looked into; one that draws is")
+        if picture.shape != self.shape:
             raise ValueError(
                 f"the model draws images of {format_shape(self.shape)} channels, "
                 f"this one is {format_shape(picture.shape)}"

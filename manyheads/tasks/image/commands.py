@@ -83,12 +83,15 @@ def evaluate_pictures(model: ImageModel, options: EvaluateImagesOptions) -> None
 
 def look_at(model: ImageModel, options: LookAtPixelOptions) -> None:
     picture = read_like(model, options.image or Path())
-    asked = (options.layer, options.head, options.of_class)
+    of_class = options.of_class or model.find_class(picture)
+    asked = (options.layer, options.head, of_class)
     view: PixelView | SimilarityView
     if options.pixel is None:
         view = look_for_similar(model, picture, *asked)
     else:
         view = look_at_pixel(model, picture, options.place, *asked)
+    if of_class != options.of_class:
+        print(f"class {of_class}, the likeliest; --class says another\n")
     print(view)
     if options.out is not None:
         save_png(view.draw(), options.out)

@@ -112,7 +112,8 @@ def inspect_image(
     one = PixelPass(task, model.network, ids, None, spots)
     if codec.classes:
         with intervening(model.network, what_if):
-            one = replace(one, classes=choose_class(one, label))
+            number = codec.class_number(label or codec.classes[0])
+            one = replace(one, classes=torch.tensor([[number]], device=model.device))
     names = [f"{row},{column}" for row, column in corners.tolist()]
     rows = [
         TokenRow("written", names, range(len(names)), [False] * len(names)),
@@ -139,16 +140,6 @@ def inspect_image(
         one, rows, lambda layer: ("decoder", "written", "so far", 0), about, what_if
     )
     return replace(page, maps=[gather_spots(each, spots, corners) for each in page.maps])
-
-
-def choose_class(one: PixelPass, label: str | None) -> Tensor:
-    """The class that is named, or the one that the image is likeliest as: (1, 1)"""
-    codec, device = one.task.codec, one.ids.device
-    if label is not None:
-        return torch.tensor([[codec.class_number(label)]], device=device)
-    each = [torch.tensor([[number]], device=device) for number in range(len(codec.classes))]
-    with torch.no_grad():
-        return max(each, key=lambda classes: replace(one, classes=classes).score(1).sum().item())
 
 
 def number_spots(codec: PixelCodec, size: int) -> tuple[Tensor, Tensor]:

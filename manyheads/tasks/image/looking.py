@@ -100,7 +100,7 @@ def record_image(
     at, _ = codec.on(model.device)
     classes = None
     if codec.classes:
-        number = codec.class_number(label or codec.classes[0])
+        number = codec.class_number(label or str(model.find_class(picture)))
         classes = torch.tensor([[number]], device=model.device)
     return record_attention(model, Tokens(ids, at[: ids.shape[1]], types=classes))
 

@@ -45,7 +45,8 @@ class ImageModel(Model):
         """model.generate(16, of_class="3") -> bytes (16, rows, columns, channels).
 
         What is to be completed is a beginning, bytes (rows, columns, channels) of which the first
-        rows are there. A model that enlarges images makes them of a small one, bytes as well.
+        rows are there; where no class is named, it is the one that they are likeliest of. A model
+        that enlarges images makes them of a small one, bytes as well.
         `told` of each token as it is drawn.
         """
         if options.get("draft"):
@@ -55,6 +56,8 @@ class ImageModel(Model):
         if shrunk is not None:
             shrunk = shrunk.expand(count, -1, -1, -1)
         given = torch.zeros(1, 0, dtype=torch.long) if begin is None else self.encode_begin(begin)
+        if begin is not None and of_class is None:
+            of_class = self.find_class(begin)
         ids = draw_images(
             self.network,
             codec,
@@ -78,10 +81,26 @@ class ImageModel(Model):
                 f"the model draws tiles of {codec.tile} x {codec.tile}: an image to complete has "
                 f"whole rows of them, this one has {rows} rows of pixels"
             )
-        whole = np.zeros(codec.shape, np.uint8)
-        whole[:rows] = image
-        ids = codec.encode(codec.quantize(torch.from_numpy(whole))[None])
+        ids = codec.encode(codec.quantize(torch.from_numpy(self.fill_rows(image)))[None])
         return ids[:, : codec.tokens * rows // codec.rows]
+
+    def fill_rows(self, image: Bytes) -> Bytes:
+        """The first rows of an image, and black below them."""
+        whole = np.zeros(self.task.codec.shape, np.uint8)
+        whole[: len(image)] = image
+        return whole
+
+    @torch.no_grad()
+    def find_class(self, image: Bytes) -> str | None:
+        """The class that an image, or its first rows, is likeliest of; None without classes."""
+        task, codec = self.task, self.task.codec
+        if not codec.classes or codec.small:
+            return None
+        tokens, count = self.encode_begin(image).shape[1], len(codec.classes)
+        each = np.repeat(self.fill_rows(image)[None], count, axis=0)
+        batches = ImageBatches(each, np.arange(count), codec, task.at_once)
+        self.network.eval()
+        return codec.classes[int(task.measure_nats(self.network, batches, tokens).argmin())]
 
     def encode_small(self, image: Bytes | None) -> Tensor | None:
         """The levels (1, rows, columns, channels) of the image that is to be enlarged."""
@@ -131,7 +150,7 @@ class ImageModel(Model):
         The picture is bytes (rows, columns, channels). A model with classes sees it as the one that
         is named, or as the likeliest; `what_if` says what is to be otherwise.
         """
-        return inspect_image(self, picture, of_class, what_if)
+        return inspect_image(self, picture, of_class or self.find_class(picture), what_if)
 
     @torch.no_grad()
     def inspect_live(
@@ -145,7 +164,7 @@ class ImageModel(Model):
         if picture is None:
             with intervening(self.network, what_if):
                 (picture,) = self.generate(1, of_class, seed=0)
-        return inspect_image(self, picture, of_class, what_if)
+        return inspect_image(self, picture, of_class or self.find_class(picture), what_if)
 
     def portable(self) -> Portable:
         raise ValueError(

@@ -147,8 +147,8 @@ class ImageTask(Task):
     def loss(self, network: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         return {"loss": -self.log_probs(network, batch).sum()}
 
-    def log_probs(self, network: Any, batch: ImageBatch) -> Tensor:
-        """The log-probability of each image, (B,)"""
+    def log_probs(self, network: Any, batch: ImageBatch, first: int | None = None) -> Tensor:
+        """The log-probability of each image, or of its `first` tokens, (B,)"""
         ids = self.codec.encode(batch.pixels)
         at, _ = self.codec.on(ids.device)
         tokens = Tokens(self.codec.shift(ids), at, types=batch.classes)
@@ -158,7 +158,7 @@ class ImageTask(Task):
         said = network(*small, tokens)  # (B, N, O)
         quick = network.training and self.recipe.training.compile
         read = self.compiled_log_probs if quick else self.likelihood.log_probs
-        return read(said, self.codec.split(ids)).sum(1)
+        return read(said, self.codec.split(ids))[:, :first].sum(1)
 
     @cached_property
     def compiled_log_probs(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -171,14 +171,14 @@ class ImageTask(Task):
     # ---- validation ----------------------------------------------------------------------------
 
     @torch.no_grad()
-    def measure_nats(self, network: Any, batches: ImageBatches) -> Tensor:
-        """The nats of each image, in their order: (N,)"""
+    def measure_nats(self, network: Any, batches: ImageBatches, first: int | None = None) -> Tensor:
+        """The nats of each image, or of its `first` tokens, in their order: (N,)"""
         device = next(network.parameters()).device
 
         def lose(rows: Any) -> list[float]:
             # All of one size on a GPU, where a kernel is compiled for each.
             filled = np.resize(rows, (batches.rows, 2)) if device.type == "cuda" else rows
-            logs = self.log_probs(network, batches.batch(filled).to(device))
+            logs = self.log_probs(network, batches.batch(filled).to(device), first)
             nats: list[float] = (-logs[: len(rows)]).tolist()
             return nats
 

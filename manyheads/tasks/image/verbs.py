@@ -26,7 +26,10 @@ class DrawOptions(Sampling, Options):
 
     count: int = setting(16, "How many images to draw.", least=1)
     of_class: str | None = setting(
-        None, "Draw images of this class.", flag="--class", instead="all classes in turn"
+        None,
+        "Draw images of this class; of one to complete, the likeliest class is taken.",
+        flag="--class",
+        instead="all classes in turn",
     )
     complete: Path | None = setting(
         None, "A picture with the first rows of an image: draw the rest of it."
@@ -97,7 +100,7 @@ class LookAtPixelOptions(Options):
     layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
     head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
     of_class: str | None = setting(
-        None, "The class that the picture is of.", flag="--class", instead="the first"
+        None, "The class that the picture is of.", flag="--class", instead="the likeliest"
     )
     out: Path | None = setting(None, "Write a picture to this .png file.")
 

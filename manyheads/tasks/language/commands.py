@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from manyheads.cli.incoming import read_stdin
@@ -21,12 +22,14 @@ from manyheads.tasks.language.verbs import (
     ScoreOptions,
 )
 
+AT_ONCE = 64  # texts that are written together
+
 
 def generate(model: LanguageModel, options: GenerateOptions) -> None:
     prompt = options.prompt
     if prompt is None:
         prompt = read_stdin() if options.keep_newline else read_stdin().removesuffix("\n")
-    if options.as_json or options.count > 1 or options.beam > 1:
+    if options.as_json or options.count > 1 or options.chosen not in ("greedy", "sample"):
         write_all(model, prompt, options)
         return
     pieces = model.stream(prompt, options)
@@ -38,13 +41,17 @@ def generate(model: LanguageModel, options: GenerateOptions) -> None:
 
 
 def write_all(model: LanguageModel, prompt: str, options: GenerateOptions) -> None:
-    for one, *_ in model.write([prompt] * options.count, options):
-        if options.as_json:
-            print_json({"prompt": prompt, "text": one.text, "score": round(one.score, 4)})
-            continue
-        print(one.text if options.chat else prompt + one.text, flush=True)
-        if options.count > 1:
-            print("-" * 20, flush=True)
+    """Some at a time, so that as many can be asked for as one likes."""
+    several = max(options.count, options.nbest) > 1
+    for first in range(0, options.count, AT_ONCE):
+        prompts = [prompt] * min(AT_ONCE, options.count - first)
+        for one in chain.from_iterable(model.write(prompts, options, first)):
+            if options.as_json:
+                print_json({"prompt": prompt, "text": one.text, "score": round(one.score, 4)})
+                continue
+            print(one.text if options.chat else prompt + one.text, flush=True)
+            if several:
+                print("-" * 20, flush=True)
 
 
 def score(model: LanguageModel, options: ScoreOptions) -> None:

@@ -73,12 +73,14 @@ class LanguageModel(DraftedModel):
         return found[0] if isinstance(prompts, str) else found
 
     def write(
-        self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding()
+        self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding(), first: int = 0
     ) -> list[list[Continuation]]:
-        """For each prompt the best that can be written, or what was drawn."""
+        """For each prompt the best that can be written, or what was drawn: each by its number,
+        counted from `first`.
+        """
         several = [self.lay_out_prompt(prompt, how) for prompt in prompts]
         drafter = self.find_drafter(how.draft)
-        return generate(self.task.author(self.network), several, how, drafter=drafter)
+        return generate(self.task.author(self.network), several, how, first, drafter)
 
     def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
         """The same in pieces, as they are written."""

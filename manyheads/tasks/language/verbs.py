@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from manyheads.config.declare import setting, with_default
+from manyheads.decoding.config import BEAM
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
@@ -29,6 +30,8 @@ class GenerateOptions(LanguageDecoding, Options):
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
+        if typed.get("strategy") == "beam":
+            typed = {"beam": BEAM, **typed}
         wide = typed.get("beam", 1) > 1
         if wide and typed.get("count", 1) > 1:
             raise ValueError(

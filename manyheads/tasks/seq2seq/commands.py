@@ -11,7 +11,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any, cast
 
-from manyheads.cli.incoming import STDIN, Incoming, decode_lines
+from manyheads.cli.incoming import STDIN, Incoming, decode_lines, is_terminal
 from manyheads.cli.screen import count_items, print_json, print_report
 from manyheads.data.sources import parse_records
 from manyheads.decoding.config import DecodingConfig
@@ -29,7 +29,7 @@ from manyheads.tasks.seq2seq.verbs import DistillOptions, EvaluateOptions, Trans
 
 def translate(model: Translator, options: TranslateOptions) -> None:
     set_precision(model, options.precision)
-    spoken = not options.texts and sys.stdin.isatty()
+    spoken = not options.texts and is_terminal()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
     read, ready = read_sources(model.task.kind, options)

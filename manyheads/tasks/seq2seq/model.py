@@ -95,7 +95,7 @@ class Translator(DraftedModel):
         sentences, or of more than can be read: `split` reads each sentence by itself and is what
         translations do, `truncate` reads the beginning, `refuse` does not.
         """
-        width = choose_beam(beam, options.get("temperature", 0.0), options.get("draft", ""))
+        width = choose_beam(beam, options)
         how = DecodingConfig(beam=self.usual_beam(width) if beam is None else width, **options)
         several = self.write(as_list(texts), how, prefix=prefix, long=long)
         found = [best.text for best, *_ in several]

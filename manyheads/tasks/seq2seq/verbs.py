@@ -71,9 +71,7 @@ class TranslateOptions(DecodingConfig, Options):
             )
         if typed.get("nbest", 1) < 1:
             raise ValueError(f"--nbest is 1 or more, got {typed['nbest']}")
-        drawn_at, draft = typed.get("temperature", 0), typed.get("draft", "")
-        beam = choose_beam(typed.get("beam"), drawn_at, draft)
-        return cls(**{**typed, "beam": beam})
+        return cls(**{**typed, "beam": choose_beam(typed.get("beam"), typed)})
 
     def decoding(self) -> DecodingConfig:
         own = {one.name: getattr(self, one.name) for one in fields(DecodingConfig)}
