@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -270,3 +270,8 @@ KINDS: dict[str, Callable[[int, list[str]], Parts]] = {
     "character": characters,
     "byte": bytes_alone,
 }
+
+if TYPE_CHECKING:
+    VocabularyKind: TypeAlias = str
+else:  # as recipes name them; given: that of a model from elsewhere
+    VocabularyKind = Literal[(*KINDS, "given")]

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.codecs.text import Text
+from manyheads.codecs.text import Text, VocabularyKind
 from manyheads.data.documents import hold_out, read_documents
 from manyheads.data.shards import write_shard
 from manyheads.data.windows import frame_documents as between_signs
-from manyheads.tasks.language.settings import TextData, VocabularyKind
+from manyheads.tasks.language.settings import TextData
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN, TOKENIZER
 from manyheads.training.files import CORPUS, write_text
 

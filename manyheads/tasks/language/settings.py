@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from manyheads.codecs.text import VocabularyKind
 from manyheads.config.declare import Settings, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
 from manyheads.tasks.recipe import ContinuationRecipe, Preset
-
-VocabularyKind = Literal["bpe", "unigram", "word", "character", "byte", "given"]
 
 
 @dataclass(frozen=True)

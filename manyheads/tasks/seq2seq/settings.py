@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from manyheads.codecs.text import Normalize
+from manyheads.codecs.text import Normalize, VocabularyKind
 from manyheads.config.declare import Settings, setting
 from manyheads.data.filters import Filters
 from manyheads.modules.config import CONFIGS, Layout, NetworkConfig, TransformerConfig
@@ -90,7 +90,7 @@ class PairData(Settings):
 class PairCodec(Settings):
     """How text becomes numbers."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "given"] = setting(
+    kind: VocabularyKind = setting(
         "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
     )
     size: int = setting(8000, "Size of a vocabulary, at most.", least=1, most=10**7)
