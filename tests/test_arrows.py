@@ -104,6 +104,7 @@ KNOWS: dict[str, set[str]] = {
     },
     "tasks.graph": {
         "attention.graphs",
+        "tasks.portable",
         "tasks.task",
         "tasks.verbs",
         "data",

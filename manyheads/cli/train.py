@@ -122,7 +122,24 @@ def add_file_options(
 
     own = [*signature(function, eval_str=True).parameters.values()][2:]
     about = f"{cleandoc(function.__doc__)}\n\n{example}"
+    own = [name_choices(one, what) for one in own]
     return describe_command(run, function.__name__, about, [*more, *own])
+
+
+def name_choices(option: Parameter, what: str) -> Parameter:
+    """--preset and --network with what a task has to choose from."""
+    from manyheads.tasks.table import find_recipe, trained_tasks
+
+    if what not in trained_tasks() or option.name not in ("preset", "network"):
+        return option
+    recipe = find_recipe(what)
+    if option.name == "preset":
+        each = [f"{name}: {one.about}" for name, one in recipe.presets.items()]
+        said = " ".join([*each, "Without it: by the size of the corpus and the machine."])
+    else:
+        said = f"{', '.join(recipe.networks)}."
+    shown = typer.Option(help=said, rich_help_panel=MODEL)
+    return option.replace(annotation=Annotated[str | None, shown])
 
 
 def train_example(what: str) -> str:
@@ -160,9 +177,7 @@ def train_task(
     network: Annotated[
         str | None,
         typer.Option(
-            help="transformer, recurrent or convolutional; ctc, mask-predict and latent write in "
-            "parallel.",
-            rich_help_panel=MODEL,
+            help="The kind of network, such as transformer or recurrent.", rich_help_panel=MODEL
         ),
     ] = None,
     start_from: Annotated[

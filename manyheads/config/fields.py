@@ -167,7 +167,8 @@ class SettingsReader:
         others: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Of `others` by tag one may have the field that this one has not."""
-        called = path or "this file"
+        own = kind.__name__.lower()  # Seq2SeqRecipe is a recipe to who reads this
+        called = path or ("recipe" if own.endswith("recipe") else own)
         if isinstance(node, Scalar) and node.null:  # `training:` and nothing under it
             node = Group(node.place, {})
         if not isinstance(node, Group):

@@ -100,8 +100,8 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
     refuses("layers are numbered 0 to 0, 3 was asked for", "look", *at, "CCO", "--layer", 3)
     refuses('one graph is looked at, such as "CCO", got 2', "look", *at, "C", "CC")
     refuses(
-        f"{run} is of a task whose models do not say what they are elsewhere; "
-        "a method `portable` on its model would do",
+        f"{run} is a model for graphs, whose nodes and edges have no counterpart elsewhere; "
+        "models of text are exported",
         *("export", tmp_path / "out", "--model", run, "--to", "onnx"),
     )
 

@@ -12,6 +12,7 @@ from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.graph.inspection import inspect_graph
 from manyheads.tasks.graph.schema import RawGraph
 from manyheads.tasks.model import Predictor
+from manyheads.tasks.portable import Portable
 
 if TYPE_CHECKING:
     from manyheads.tasks.graph.task import GraphTask
@@ -31,6 +32,12 @@ class GraphModel(Predictor):
         if isinstance(graphs, RawGraph):
             return super().predict([graphs])[0]  # type: ignore[type-var]
         return super().predict(graphs)
+
+    def portable(self) -> Portable:
+        raise ValueError(
+            f"{self.name} is a model for graphs, whose nodes and edges have no counterpart "
+            "elsewhere; models of text are exported"
+        )
 
     @torch.no_grad()
     def inspect(

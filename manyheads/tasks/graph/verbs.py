@@ -32,7 +32,7 @@ class LookGraphOptions(Options):
     """
 
     graph: tuple[str, ...] = setting(
-        (), "A molecule as SMILES, a graph as JSON, or a node of the graph.", argument="GRAPH"
+        (), "A molecule as SMILES, or a graph as JSON.", argument="GRAPH"
     )
     layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
     head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
