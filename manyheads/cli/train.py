@@ -316,6 +316,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
     from manyheads.training.files import write_text
     from manyheads.training.run import RECIPE
 
+    load_recipe(run / RECIPE, settings)  # a name that is misspelt is told as such
     for setting in settings:
         if setting.partition("=")[0].strip() not in {f"training.{name}" for name in CHANGEABLE}:
             raise ValueError(

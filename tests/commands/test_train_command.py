@@ -130,6 +130,8 @@ def test_a_run_goes_on_for_more_steps(
         f"`manyheads train {out / 'recipe.yaml'} network.width=64` begins another",
         *("resume", out, "network.width=64", *CPU),
     )
+    told = manyheads("resume", out, "training.stepz=10", *CPU).err
+    assert "training has no field 'stepz'; did you mean steps?" in told
     refuses(
         "training.steps=10 is over already: 120 were taken; training.steps=121 or more goes on",
         *("resume", out, "training.steps=10", *CPU),
