@@ -450,6 +450,8 @@ def graph_rows(data: str, relations: str | None = "default") -> list[dict[str, A
 
 def score_of(rows: list[dict[str, Any]], digits: int = 3) -> str:
     """The mean over seeds of the score that counts, and its deviation."""
+    if not rows:
+        return ""
     name = next(one for one in ("rmse", "auc", "accuracy") if one in rows[0])
     each = [row[name] for row in rows]
     shown = f"{np.mean(each):.{digits}f}"

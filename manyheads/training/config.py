@@ -106,9 +106,7 @@ class Training(Settings):
         False,
         "On CUDA, record a step once and play it back for every batch of the same layout.",
     )
-    seed: int = setting(
-        0, "Seed of all that is random: weights, order, dropout.", least=0, most=2**31
-    )
+    seed: int = setting(0, "Seed of all that is random: weights, order, dropout.", least=0)
 
     validate_every: int = setting(500, "Steps between validations.", least=1)
     checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)

@@ -80,7 +80,7 @@ class Trainer:
         self.task, self.run, self.world, self.callback = task, run, world, callback
         task.world = world
         self.training, self.plan = task.recipe.training, task.batches()
-        torch.manual_seed(self.training.seed)
+        torch.manual_seed(self.training.seed % 2**63)  # as large as torch takes
         network = task.network()
         # Whether it is a model before its first step: it begins as another ended, head and all.
         self.begun_whole = (run / START).exists() and adopt(network, run / START)

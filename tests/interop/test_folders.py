@@ -143,15 +143,15 @@ def test_a_pair_gives_back_what_it_was_given() -> None:
         TensorNames("a", ("b", "c"), rows=(4, 2), turned=True),
         TensorNames("a", ("b",), ahead=2),
     ):
-        assert torch.equal(pair.here(pair.there(whole)), whole)
+        assert torch.equal(pair.join_parts(pair.split_whole(whole)), whole)
     lifted = TensorNames("a", ("b",), lifted=True)
-    assert lifted.there(whole[0])[0].shape == (1, 4)
-    assert torch.equal(lifted.here(lifted.there(whole[0])), whole[0])
+    assert lifted.split_whole(whole[0])[0].shape == (1, 4)
+    assert torch.equal(lifted.join_parts(lifted.split_whole(whole[0])), whole[0])
 
 
 def test_rows_before_the_first_place_are_empty_there_and_left_out_here() -> None:
     pair = TensorNames("a", ("b",), ahead=2)
-    there = pair.there(torch.ones(3, 4))[0]
+    there = pair.split_whole(torch.ones(3, 4))[0]
     assert there.sum(1).tolist() == [0, 0, 4, 4, 4]
 
 

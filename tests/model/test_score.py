@@ -191,7 +191,7 @@ def test_places_are_time_step_and_pitch() -> None:
 def test_events_have_no_steps_of_several_voices() -> None:
     codec = Performance()
     network = built(SCORE, codec)
-    ids = torch.tensor([codec.pitches().index(60), codec.loud, codec.pitches().index(61)])[None]
+    ids = torch.tensor([codec.pitches().index(60), codec.velocity, codec.pitches().index(61)])[None]
     at, _ = network.places_and_types(ids, line(3))
     assert [axis.tolist() for axis in at.axes] == [[0, 1, 2], [[60, 0, 61]]]
     step = CachedStep(network)
