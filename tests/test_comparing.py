@@ -15,7 +15,7 @@ from small import contents, recipe_in
 from typer.testing import CliRunner
 
 from manyheads.cli.app import app
-from manyheads.cli.compare import drop_others
+from manyheads.cli.compare import settings_for
 from manyheads.comparing import Compared, MeasuredLayer, compare, format_comparison, layer_of
 from manyheads.config import load
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, change_kind
@@ -167,7 +167,14 @@ def test_each_network_is_compared_as_it_is_trained(
     assert typed(tmp_path, *settings).exit_code == 0
     _, _, *shared = asked(tmp_path, *settings)
     for kind in KINDS:
-        train = ["train", "translation", *drop_others(kind, shared), "--network", kind, "--dry-run"]
+        train = [
+            "train",
+            "translation",
+            *settings_for(kind, shared),
+            "--network",
+            kind,
+            "--dry-run",
+        ]
         printed = CliRunner().invoke(app, train, catch_exceptions=False).stdout
         own = (tmp_path / "out" / kind / "recipe.yaml").read_text(encoding="utf-8")
         assert printed.startswith(own)

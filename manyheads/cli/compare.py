@@ -72,7 +72,7 @@ def compare_networks(
         raise ValueError(f"{out} is there already and holds no runs; give --out a new folder")
     world = join_processes(device)
     requests = [
-        Request(what, drop_others(kind, settings or []), files, world.device.type, kind, preset)
+        Request(what, settings_for(kind, settings or []), files, world.device.type, kind, preset)
         for kind in kinds
     ]
     first, gathered = resolve(requests[0])
@@ -102,7 +102,7 @@ class CompareGroup(TaskGroup):
     others: ClassVar = {"decoders": (decoders.ABOUT, decoders.make_compare_decoders)}
 
 
-def drop_others(kind: str, settings: Sequence[str]) -> list[str]:
+def settings_for(kind: str, settings: Sequence[str]) -> list[str]:
     """Without those of the network that only other kinds have."""
     from manyheads.modules.config import CONFIGS
 

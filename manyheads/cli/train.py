@@ -60,16 +60,22 @@ RunsOption = Annotated[
 class TaskCommand(TyperCommand):
     """The command of a task, which is loaded only when it is asked for."""
 
-    def __init__(self, name: str, about: str, make: Callable[[str], Callable[..., None]]):
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        make: Callable[[str], Callable[..., None]],
+        of_task: bool = True,
+    ):
         super().__init__(name, help=about)
-        self.make = make
+        self.make, self.of_task = make, of_task
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
         one = make_command(info_name, self.make(info_name))
         try:
             return one.make_context(info_name, args, parent, **more)
         except Exception as error:
-            if type(error).__name__ != "NoSuchOption":
+            if type(error).__name__ != "NoSuchOption" or not self.of_task:
                 raise
             from manyheads.learn import Request
             from manyheads.tasks.table import task_names
@@ -102,7 +108,8 @@ class TaskGroup(TyperGroup):
         from manyheads.tasks.table import TASKS, find_recipe, trained_tasks
 
         if cmd_name in self.others:
-            return TaskCommand(cmd_name, *self.others[cmd_name])
+            about, make = self.others[cmd_name]
+            return TaskCommand(cmd_name, about, make, of_task=False)
         if cmd_name in TASKS and cmd_name not in trained_tasks():
             find_recipe(cmd_name).data_of({})  # says why it is not trained
         about = trained_tasks().get(cmd_name, "As a recipe says.")
@@ -325,7 +332,7 @@ def change_training(run: Run, settings: Sequence[str]) -> None:
             )
     with run.hold_lock():
         recipe, taken = load_recipe(run / RECIPE, settings), run.steps_taken()
-        if recipe.training.steps <= taken:
+        if recipe.training.steps < taken:
             raise ValueError(
                 f"training.steps={recipe.training.steps} is over already: {taken} were taken; "
                 f"training.steps={taken + 1} or more goes on"

@@ -29,7 +29,7 @@ class VerbCommand(TyperCommand):
     """A command whose options are those of the task that the model was trained for."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **more: Any) -> Any:
-        args = add_packed_model(args)
+        args = add_packed_model(args) if info_name == "decompress" else args
         model = find_typed_model(args) or MODELS.get(info_name)
         run = make_help_run(info_name) if model is None else make_model_run(info_name, model)
         try:

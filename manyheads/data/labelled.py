@@ -325,7 +325,7 @@ def tagged_records(path: Path) -> Iterator[Tagged]:
 
 
 def as_lines(examples: Iterable[Labelled | Tagged]) -> Iterator[str]:
-    """A line of JSON each, which `labelled` or `tagged` reads back."""
+    """A line of JSON each, which `read_labelled_file` or `read_tagged` reads back."""
     for one in examples:
         if isinstance(one, Tagged):
             record: dict[str, Any] = {"words": one.words, "tags": one.tags}

@@ -188,7 +188,10 @@ class TransformerConfig(NetworkBase):
             yield "pattern: a list has a pattern for each layer, and this one is empty"
             return
         if any(depth % len(self.patterns) for depth in self.depths):
-            yield f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}"
+            yield (
+                f"pattern: {len(self.patterns)} patterns came, one for each layer is {self.depth}; "
+                "one alone holds for all layers"
+            )
         if 2 * self.value_embeddings > min(self.depths):
             yield (
                 f"value_embeddings: {self.value_embeddings} of the first layers and as many of the "

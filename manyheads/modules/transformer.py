@@ -89,7 +89,8 @@ def as_tokens(value: Any, lengths: Tensor | Sequence[int] | None = None) -> Toke
     if lengths is None:
         return Tokens(value, at)
     counts = torch.as_tensor(lengths, device=value.device)
-    if not counts.is_cuda and bool(((counts < 0) | (counts > value.shape[1])).any()):
+    plain = counts.device.type == "cpu" and not torch.compiler.is_compiling()
+    if plain and bool(((counts < 0) | (counts > value.shape[1])).any()):
         raise ValueError(
             f"of {value.shape[1]} ids 0 to {value.shape[1]} count, lengths say {counts.tolist()}"
         )

@@ -67,7 +67,7 @@ class Learner:
         """The gradients of the parts of a batch, and the mean of each term for a token."""
         total: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
-            with self.gradient_sync(last=i == len(batches) - 1):
+            with self.sync_gradients(last=i == len(batches) - 1):
                 terms = self.terms_of(batch)
                 # Processes take the mean of their gradients, and the sum is meant.
                 (sum_terms(terms) / count * self.world.size).backward()
@@ -114,7 +114,7 @@ class Learner:
 
     def probe_memory(self, batch: Any) -> None:
         """Forward and backward, and forget it: what does not fit into memory fails here."""
-        with self.gradient_sync(last=False):
+        with self.sync_gradients(last=False):
             loss = sum_terms(self.terms_of(batch))
         loss.backward()
         self.network.zero_grad()
@@ -137,7 +137,7 @@ class Learner:
         """How far scores of this batch move with what must not move them; `exactly`: in 32 bits."""
 
         def run() -> None:
-            with self.gradient_sync(last=False), nullcontext() if exactly else self.autocast():
+            with self.sync_gradients(last=False), nullcontext() if exactly else self.autocast():
                 self.loss_of(self.shared, batch)
 
         return largest_leak(self.network, run, documents=documents)
@@ -160,7 +160,7 @@ class Learner:
             return f"{what}; layout=padded gives each a row"
         return f"{what}, whatever training.* says: it is what the network's patterns allow"
 
-    def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
+    def sync_gradients(self, last: bool) -> AbstractContextManager[Any]:
         """Only after the last part of a batch do the processes tell each other their gradients."""
         if last or self.world.size == 1:
             return nullcontext()

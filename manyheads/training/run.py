@@ -192,9 +192,9 @@ class Run:
                 path.unlink(missing_ok=True)
 
     def steps_taken(self) -> int:
-        """As the checkpoint says; none is read for it."""
+        """As the checkpoint says, of which no tensor is read."""
         path = self / CHECKPOINT
-        return int(read_note(path)["step"]) if path.exists() else 0
+        return int(read_note(path).get("step", 0)) if path.exists() else 0
 
     def restore(self, learner: Learner) -> TrainerState:
         """Put the learner back to the last checkpoint, and the folder to what it was then."""

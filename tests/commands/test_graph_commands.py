@@ -55,6 +55,17 @@ def test_a_model_of_molecules_is_verified_and_looked_at(
     assert told.startswith('manyheads: a graph has "nodes"')
 
 
+def test_several_numbers_are_said_of_each_line(manyheads: Command, tmp_path: Path) -> None:
+    table = tmp_path / "two.csv"
+    rows = [f"{one},{len(one)}.5,{len(one) / 3}\n" for one in molecules.MOLECULES]
+    table.write_text("smiles,y,z\n" + "".join(rows))
+    given = ("graph", "--molecules", table, "--target", "y", "--target", "z")
+    run = trained(tmp_path / "run", *given, settings=molecules.SETTINGS)
+    done = manyheads("predict", "--model", run, "--device", "cpu", stdin=b"CCO\nC(\nCCN\n")
+    assert [len(line.split("\t")) for line in done.out.splitlines()] == [2, 1, 2]
+    assert done.err.endswith("manyheads: line 2: 'C(' is not a molecule in SMILES\n")
+
+
 def test_one_graph_is_learned_asked_and_measured(manyheads: Command, tmp_path: Path) -> None:
     nodes, edges = tmp_path / "nodes.tsv", tmp_path / "edges.tsv"
     splits = ["train"] * 12 + ["valid"] * 4 + ["test"] * 8
@@ -77,12 +88,14 @@ def test_one_graph_is_learned_asked_and_measured(manyheads: Command, tmp_path: P
         "manyheads: line 2: there is no node 'n99' in the graph that was learned from\n"
     )
     unsplit = tmp_path / "unsplit.tsv"
-    unsplit.write_text(
-        "id\twords\tkind\n" + "".join(row.rpartition("\t")[0] + "\n" for row in rows)
-    )
+    bare = [row.rpartition("\t")[0] + "\n" for row in rows]
+    unsplit.write_text("id\twords\tkind\n" + "".join(bare))
     done = manyheads("evaluate", *at, "--data", unsplit, "--json")
     assert json.loads(done.out)["examples"] == 8
     assert "16 left out: also among those it learned from" in done.err
+    unsplit.write_text("id\twords\tkind\n" + "".join(bare[:9]))
+    told = "no node is left: all 9 are also among those it learned from"
+    assert told in manyheads("evaluate", *at, "--data", unsplit).err
     nodes.write_text("id\twords\tkind\tsplit\nn1\ta b\todd\tTest\n")
     told = "the column 'split' says 'Test'; train, valid and test, or nothing, would do"
     assert told in manyheads("evaluate", *at, "--data", nodes).err

@@ -11,7 +11,7 @@ import pytest
 import tunes
 from typed import Command, Refuses
 
-from manyheads.cli.compare import drop_others
+from manyheads.cli.compare import settings_for
 from manyheads.models import load
 from manyheads.tasks.music.chorales import grid_of
 from manyheads.tasks.table import load_recipe
@@ -51,7 +51,7 @@ def test_a_folder_of_midi_is_learned_from(
     more: tuple[str, ...], manyheads: Command, tmp_path: Path
 ) -> None:
     music, out = midis.folder(tmp_path / "music"), tmp_path / "run"
-    settings = drop_others("recurrent" if "recurrent" in more else "transformer", FEW)
+    settings = settings_for("recurrent" if "recurrent" in more else "transformer", FEW)
     done = manyheads("train", "music", "--music", music, *more, "--out", out, *CPU, *settings)
     assert done.code == 0, done.err
     assert "5 MIDI files read, 5 kept" in done.err

@@ -14,7 +14,7 @@ import pytest
 import torch
 from typed import Command, Refuses, texts
 
-from manyheads.cli.compare import drop_others
+from manyheads.cli.compare import settings_for
 from manyheads.learn import open_task
 from manyheads.tasks.table import ABOUT, load_recipe
 from manyheads.training.files import read_tensors
@@ -111,7 +111,7 @@ def test_a_run_is_trained_and_says_what_uses_it(
         "--out",
         out,
         *CPU,
-        *drop_others(network, books.SMALL),
+        *settings_for(network, books.SMALL),
         "codec.kind=byte",
     )
     done = manyheads("train", task, *files, *given, "training.tokens_per_batch=256")

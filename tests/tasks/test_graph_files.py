@@ -219,3 +219,14 @@ def test_a_quotation_mark_in_a_tsv_is_one(tmp_path: Path) -> None:
     edges.write_text("one\tother\tlabel\nn0\tn1\tnear\nn1\tn0\tfar\n")
     with pytest.raises(ValueError, match="the nodes n1 and n0 are joined twice, as 'near' and as"):
         read_nodes(nodes, edges, "kind")
+
+
+def test_the_numbers_of_rows_that_pandas_writes_are_no_column(tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    nodes.write_text(",id,kind\n0,a,x\n1,b,y\n")
+    edges.write_text(",from,to\n0,a,b\n1,b,a\n")
+    graph, names = read_nodes(nodes, edges, "kind")
+    assert (names, graph.targets, graph.columns) == (["a", "b"], ["x", "y"], {})
+    assert graph.edges == [(0, 1, ""), (1, 0, "")]
+    edges.write_text("a,b,\nb,a,\n")  # no head, and labels that are empty
+    assert read_nodes(nodes, edges, "kind")[0].edges == [(0, 1, ""), (1, 0, "")]

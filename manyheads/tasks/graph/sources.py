@@ -47,11 +47,12 @@ class LeftOut:
 
 def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows of a .csv or .tsv, each with the number of its line, all of one width."""
-    width = None
+    head: list[str] = []
     for number, row in ROWS[".tsv" if kind_of(path) == ".tsv" else ".csv"](path):
-        width = len(row) if width is None else width
-        check_width(path, number, row, width)
-        yield number, [cell.strip() for cell in row]
+        head = head or row
+        check_width(path, number, row, len(head))
+        # A first column without a name is what pandas writes beside a table: the number of a row.
+        yield number, [cell.strip() for cell in (row if head[0].strip() else row[1:])]
 
 
 def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -59,7 +60,7 @@ def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     rows = read_rows(path)
     _, head = next(rows, (0, []))
     for number, row in rows:
-        yield number, dict(zip(head, row, strict=True))
+        yield number, {name: cell for name, cell in zip(head, row, strict=True) if name}
 
 
 def read_molecules(

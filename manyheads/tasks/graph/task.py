@@ -35,7 +35,7 @@ from manyheads.tasks.graph.network import GraphBatch, GraphNetwork, SideBySide
 from manyheads.tasks.graph.records import parse_graph
 from manyheads.tasks.graph.schema import RawGraph, Schema
 from manyheads.tasks.graph.settings import GraphRecipe
-from manyheads.tasks.graph.sources import LeftOut, read_node_rows
+from manyheads.tasks.graph.sources import LeftOut, read_node_rows, read_target
 from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
@@ -201,7 +201,8 @@ class GraphTask(Task):
     def check_line(self, line: str) -> None:
         """Refuse what is no graph that the model reads, or no node of the one that it knows."""
         if not self.of_nodes:
-            self.schema.encode(replace(parse_graph(line), targets=[]))
+            empty = [""] * len(self.schema.targets)
+            self.schema.encode(replace(parse_graph(line), targets=empty))
         elif line not in self.node_numbers:
             raise ValueError(f"there is no node {line!r} in the graph that was learned from")
 
@@ -236,13 +237,14 @@ class GraphTask(Task):
 
     def examine_nodes(self, network: SideBySide, path: Path) -> Evaluated:
         """On nodes of the graph it learned from: those that a column says are to test on, or all
-        that have a label."""
+        with a label that was not learned from.
+        """
         data, names = self.recipe.data, self.read_names(NODES)
         rows = read_node_rows(path, data.target[0])
         key = next(iter(next(iter(rows.values()))))
         if wrong := next((name for name in rows if name not in set(names)), None):
             raise ValueError(f"{path}: there is no node {wrong!r} in the graph it learned from")
-        targets = [rows[n][data.target[0]] if n in rows else "" for n in names]
+        targets = [read_target(rows[n][data.target[0]]) if n in rows else "" for n in names]
         whole, left_out = RawGraph({key: names}, [], targets), LeftOut()
         if any(data.split in row for row in rows.values()):
             split = [rows.get(n, {}).get(data.split, "") for n in names]
@@ -264,7 +266,11 @@ class GraphTask(Task):
             if target and known:
                 left_out.add("also among those it learned from", name)
         both = zip(whole.targets, seen, strict=True)
-        return replace(whole, targets=["" if known else target for target, known in both])
+        left = replace(whole, targets=["" if known else target for target, known in both])
+        if any(whole.targets) and not any(left.targets):
+            count = sum(map(bool, whole.targets))
+            raise ValueError(f"no node is left: all {count} are also among those it learned from")
+        return left
 
 
 def measure_disagreement(said: Tensor) -> Tensor:

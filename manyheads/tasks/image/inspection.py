@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
-from manyheads.inspect.interventions import Intervention, intervening, name_layers
+from manyheads.inspect.interventions import Intervention, name_layers
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.sources import Bytes
@@ -111,9 +111,8 @@ def inspect_image(
     spots, corners = number_spots(codec, size)
     one = PixelPass(task, model.network, ids, None, spots)
     if codec.classes:
-        with intervening(model.network, what_if):
-            number = codec.class_number(label or codec.classes[0])
-            one = replace(one, classes=torch.tensor([[number]], device=model.device))
+        number = codec.class_number(label or codec.classes[0])
+        one = replace(one, classes=torch.tensor([[number]], device=model.device))
     names = [f"{row},{column}" for row, column in corners.tolist()]
     rows = [
         TokenRow("written", names, range(len(names)), [False] * len(names)),

@@ -96,6 +96,8 @@ class ImageModel(Model):
         task, codec = self.task, self.task.codec
         if not codec.classes or codec.small:
             return None
+        if image.shape[1:] != codec.shape[1:] or len(image) > codec.rows:
+            codec.quantize_picture(image)  # says what is wrong
         tokens, count = self.encode_begin(image).shape[1], len(codec.classes)
         each = np.repeat(self.fill_rows(image)[None], count, axis=0)
         batches = ImageBatches(each, np.arange(count), codec, task.at_once)
