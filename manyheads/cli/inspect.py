@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from manyheads.cli.live import serve_live
+from manyheads.cli.screen import tell_warnings
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
 from manyheads.models import load
@@ -39,7 +40,8 @@ def inspect_once(
         raise ValueError(
             f"pages of one task are compared: {model.name} is a model for {model.kind}"
         )
-    page: AttentionPage = model.inspect(options.text, what_if=what_if, **own)
+    with tell_warnings():
+        page: AttentionPage = model.inspect(options.text, what_if=what_if, **own)
     return page
 
 

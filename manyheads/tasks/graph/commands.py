@@ -68,7 +68,8 @@ def evaluate_graphs(model: Predictor, options: ExamplesOptions) -> None:
 
 
 def look(model: Predictor, options: LookGraphOptions) -> None:
-    picture = draw_graph(model, options)
+    with tell_warnings():
+        picture = draw_graph(model, options)
     print(picture)
     if options.out is not None:
         picture.save(options.out)
