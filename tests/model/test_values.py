@@ -178,7 +178,7 @@ def test_each_layer_may_have_a_pattern_of_its_own() -> None:
         ),
         (
             "network.pattern=[Causal(), Causal(), Causal()]",
-            "pattern: 3 patterns came, one for each layer is 4",
+            "pattern: 3 patterns came, one for each layer is 4; one alone holds for all layers",
         ),
         (
             "network.position=Rotray()",
