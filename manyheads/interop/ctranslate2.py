@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.codecs.text import Text
-from manyheads.interop.exports import Exporter, require, save_codecs
+from manyheads.interop.format import Exporter, require, save_codecs
 from manyheads.interop.parity import Runtime, find_worst, largest_apart, token_mask
 from manyheads.modules.config import NetworkConfig, TransformerConfig, position_name
 from manyheads.modules.layers import Sublayer

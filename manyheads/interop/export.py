@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.interop.ctranslate2 import CTranslate2
-from manyheads.interop.exports import Exporter
+from manyheads.interop.format import Exporter
 from manyheads.interop.huggingface.exporter import HuggingFace
 from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import Parity

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyheads.config import write
 from manyheads.interop.export import TEXTS
-from manyheads.interop.exports import save_codecs
+from manyheads.interop.format import save_codecs
 from manyheads.interop.huggingface.importer import read_folder
 from manyheads.interop.huggingface.kept import keep_output
 from manyheads.models import load

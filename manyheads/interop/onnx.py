@@ -38,7 +38,7 @@ from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, Pair
 from manyheads.attention.scores import Score
-from manyheads.interop.exports import Exporter, require, save_codecs
+from manyheads.interop.format import Exporter, require, save_codecs
 from manyheads.interop.parity import Runtime, token_mask
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead

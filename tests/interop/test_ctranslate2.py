@@ -10,7 +10,7 @@ from designs import network_of
 from torch import nn
 
 from manyheads.codecs.text import SpecialTokens, Text
-from manyheads.interop import exports
+from manyheads.interop import format
 from manyheads.interop.ctranslate2 import CTranslate2
 from manyheads.interop.parity import Parity, compare
 from manyheads.modules import build
@@ -45,12 +45,12 @@ VARIED: list[dict[str, Any]] = [
 
 def installed() -> bool:
     try:
-        return bool(exports.require("ctranslate2"))
+        return bool(format.require("ctranslate2"))
     except ValueError:
         return False
 
 
-pytestmark = pytest.mark.skipif(not installed(), reason=exports.EXTRA)
+pytestmark = pytest.mark.skipif(not installed(), reason=format.EXTRA)
 
 
 def rows_of(*lengths: int) -> list[list[int]]:

@@ -131,7 +131,7 @@ def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
 MINE = """
 import json
 
-from manyheads.interop.exports import Exporter
+from manyheads.interop.format import Exporter
 from manyheads.interop.parity import Runtime
 
 

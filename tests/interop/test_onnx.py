@@ -14,7 +14,7 @@ from manyheads.codecs.text import Text
 from manyheads.decoding.beam import beam
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.step import CachedStep
-from manyheads.interop import exports, onnx
+from manyheads.interop import format, onnx
 from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import compare, token_mask
 from manyheads.modules import build
@@ -67,12 +67,12 @@ def described(architecture: Architecture, design: NetworkConfig, network: Any) -
 
 def installed() -> bool:
     try:
-        return all(map(exports.require, ("onnxscript", "onnxruntime")))
+        return all(map(format.require, ("onnxscript", "onnxruntime")))
     except ValueError:
         return False
 
 
-exported = pytest.mark.skipif(not installed(), reason=exports.EXTRA)
+exported = pytest.mark.skipif(not installed(), reason=format.EXTRA)
 
 # ---- what is exported is the network ---------------------------------------------------------
 
@@ -245,7 +245,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named_with_what_brings_it() -> None:
     with pytest.raises(ValueError, match=r"needs no_such_library; `pip install 'manyheads\[exp"):
-        exports.require("no_such_library")
+        format.require("no_such_library")
 
 
 def test_what_fails_half_way_leaves_nothing(

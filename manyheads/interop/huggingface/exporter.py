@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from manyheads.interop.exports import Exporter, require
+from manyheads.interop.format import Exporter, require
 from manyheads.interop.huggingface import special_tokens
 from manyheads.interop.huggingface.families import FAMILIES
 from manyheads.interop.huggingface.family import KINDS, Family, Kind, find_lacking

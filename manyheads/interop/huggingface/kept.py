@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from manyheads.interop.exports import require
+from manyheads.interop.format import require
 from manyheads.interop.huggingface.exporter import load_library
 from manyheads.interop.parity import SAME, Parity, find_worst
 from manyheads.tasks.portable import Portable
