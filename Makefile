@@ -21,7 +21,7 @@ types: $(VENV)/tools
 	$(BIN)/mypy
 
 unit: $(VENV)/tools
-	$(BIN)/pytest -n 2 --ignore tests/browser
+	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/browser
 
 # The attention page in a real browser: apt-get install chromium, else these tests are skipped.
 browser: $(VENV)/tools
