@@ -1,7 +1,7 @@
 // A molecule or another graph: its edges, and what its nodes read along them and across.
 
 import { shareAt } from "./data.js";
-import { CanvasSurface, DASHES, shade } from "./surface.js";
+import { CanvasSurface, DASHES, followPointer, shade } from "./surface.js";
 
 const ATOMS = {
   light: { O: "#c1121f", N: "#1d4ed8", S: "#8a6a00", P: "#a34e00", F: "#1f7a2c", Cl: "#1f7a2c", Br: "#8c2d04", I: "#6a1b9a" },
@@ -14,10 +14,7 @@ export class GraphView {
   constructor(section, { onHover, onPin }) {
     this.section = section;
     this.canvas = section.querySelector("canvas");
-    const find = (event) => this.nodeAt(event.offsetX, event.offsetY);
-    this.canvas.addEventListener("pointermove", (event) => onHover("queries", find(event)));
-    this.canvas.addEventListener("pointerleave", () => onHover("queries", null));
-    this.canvas.addEventListener("click", (event) => find(event) !== null && onPin("queries", find(event)));
+    followPointer(this.canvas, (x, y) => this.nodeAt(x, y), { onHover, onPin });
     this.canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key], { looked } = this.shown;
       if (event.key === "Enter" && looked) onPin("queries", looked.at);

@@ -1,7 +1,7 @@
 // A picture that draws itself, pixel by pixel, and what one of them was drawn from.
 
 import { shareAt } from "./data.js";
-import { CanvasSurface, BRIGHT } from "./surface.js";
+import { BRIGHT, CanvasSurface, followPointer } from "./surface.js";
 
 const SECONDS = 2.5, GUTTER = 28, CAPTION = 20, DIM = 0.38;
 const BLANK = { light: 0xe9e6e0, dark: 0x262a31 }; // what is not drawn yet
@@ -11,10 +11,7 @@ export class PictureView {
     this.section = section;
     this.canvas = section.querySelector("canvas");
     this.button = section.querySelector("button");
-    const find = (event) => this.spotAt(event.offsetX, event.offsetY);
-    this.canvas.addEventListener("pointermove", (event) => onHover("queries", find(event)));
-    this.canvas.addEventListener("pointerleave", () => onHover("queries", null));
-    this.canvas.addEventListener("click", (event) => find(event) !== null && onPin("queries", find(event)));
+    followPointer(this.canvas, (x, y) => this.spotAt(x, y), { onHover, onPin });
     this.canvas.addEventListener("keydown", (event) => this.move(event, onHover, onPin));
     this.button.addEventListener("click", () => this.play());
   }

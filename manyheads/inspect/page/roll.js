@@ -1,7 +1,7 @@
 // Notes in time, higher ones higher, and what a note was written from; they can be heard.
 
 import { strongest } from "./data.js";
-import { CanvasSurface, DASHES } from "./surface.js";
+import { CanvasSurface, DASHES, followPointer } from "./surface.js";
 
 const ABOVE = 46, LABELS = 34, NAMES = ["C", "C♯", "D", "E♭", "E", "F", "F♯", "G", "A♭", "A", "B♭", "B"];
 const hertz = (pitch) => 440 * 2 ** ((pitch - 69) / 12);
@@ -11,10 +11,7 @@ export class Roll {
     this.section = section;
     this.canvas = section.querySelector("canvas");
     this.button = section.querySelector("#play");
-    const find = (event) => this.tokenAt(event.offsetX, event.offsetY);
-    this.canvas.addEventListener("pointermove", (event) => onHover("queries", find(event)));
-    this.canvas.addEventListener("pointerleave", () => onHover("queries", null));
-    this.canvas.addEventListener("click", (event) => find(event) !== null && onPin("queries", find(event)));
+    followPointer(this.canvas, (x, y) => this.tokenAt(x, y), { onHover, onPin });
     this.canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.key === "Enter" && this.shown.looked) onPin("queries", this.shown.looked.at);

@@ -125,6 +125,14 @@ export function reveal({ parentElement: box }, left, width) {
   box.scrollLeft = Math.max(left + width - box.clientWidth, Math.min(left, box.scrollLeft));
 }
 
+// Tell at which place of a canvas somebody points, null where at none, and which one is clicked.
+export function followPointer(canvas, find, { onHover, onPin }) {
+  const at = (event) => find(event.offsetX, event.offsetY);
+  canvas.addEventListener("pointermove", (event) => onHover("queries", at(event)));
+  canvas.addEventListener("pointerleave", () => onHover("queries", null));
+  canvas.addEventListener("click", (event) => at(event) !== null && onPin("queries", at(event)));
+}
+
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 export class CanvasSurface extends Surface {
