@@ -10,7 +10,7 @@ B batch, T tokens, D model width.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from manyheads.attention.places import line
 from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.greedy import greedy
 from manyheads.decoding.step import CachedStep
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.lab.training import Batch, fit, make_batches, random_words
 from manyheads.metrics.bleu import bleu
@@ -56,13 +56,7 @@ class Bottleneck(Experiment):
     sentences: int = 64  # tried, of each length
     learning_rate: float = 4e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "lengths": (4, 8),
-        "width": 16,
-        "batch": 8,
-        "steps": 5,
-        "sentences": 4,
-    }
+    quick = choose_settings(lengths=(4, 8), width=16, batch=8, steps=5, sentences=4)
     limits = (
         "A made-up language without ambiguity, and networks of one size: how long a sentence a "
         "wider state holds is not shown."

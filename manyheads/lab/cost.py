@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from manyheads.attention.kernels import plan
 from manyheads.attention.layer import Attention
 from manyheads.attention.patterns import Everything
 from manyheads.attention.places import Pairs, line
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.modules.convolutional import Gated
 from manyheads.modules.recurrent import cells_of
@@ -44,7 +44,7 @@ class Cost(Experiment):
     lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
     rounds: int = 5
 
-    quick: ClassVar[dict[str, Any]] = {"width": 16, "lengths": (16, 64), "rounds": 1}
+    quick = choose_settings(width=16, lengths=(16, 64), rounds=1)
     limits = (
         "Times are of this machine and its CPU kernels; a GPU, where n tokens are computed at once "
         "and a recurrent layer still takes n steps, crosses elsewhere."

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.lab.training import earlier_loss, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
@@ -57,7 +57,7 @@ class Depth(Experiment):
     steps: int = 100
     learning_rate: float = 3e-3
 
-    quick: ClassVar[dict[str, Any]] = {"depths": (2, 4), "trained": (2, 4), "steps": 3, "batch": 4}
+    quick = choose_settings(depths=(2, 4), trained=(2, 4), steps=3, batch=4)
     limits = (
         "Few steps at one learning rate: that a stack which has not learned here never would is "
         "not shown."

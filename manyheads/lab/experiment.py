@@ -34,6 +34,11 @@ class Seeds(tuple[Numbers, ...]):
         return format_spread(self.values(*keys), digits)
 
 
+def choose_settings(**settings: Any) -> dict[str, Any]:
+    """choose_settings(width=16) -> {"width": 16}"""
+    return settings
+
+
 class Claim(NamedTuple):
     """A sentence with its numbers, and whether they bear it out."""
 

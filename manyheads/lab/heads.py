@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.attention.kernels import KERNELS
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import earlier_loss, earlier_right, fit, mean_of_last, word_batches
 from manyheads.modules.build import build_classifier
@@ -39,7 +39,7 @@ class Heads(Experiment):
     steps: int = 500
     learning_rate: float = 3e-3
 
-    quick: ClassVar[dict[str, Any]] = {"width": 16, "batch": 4, "steps": 5, "length": 8}
+    quick = choose_settings(width=16, batch=4, steps=5, length=8)
     limits = (
         "The task was made so that one mean is not enough; how many heads a language needs is not "
         "shown, nor what several layers make up for."

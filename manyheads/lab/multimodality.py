@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.build import build_encoder_decoder
@@ -52,17 +52,9 @@ class Multimodality(Experiment):
     shown: int = 12  # of those for one source, in the figure
     learning_rate: float = 3e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "words": 3,
-        "length": 2,
-        "passes": (1, 2),
-        "width": 16,
-        "depth": 1,
-        "batch": 4,
-        "steps": 4,
-        "drawn": 4,
-        "shown": 3,
-    }
+    quick = choose_settings(
+        words=3, length=2, passes=(1, 2), width=16, depth=1, batch=4, steps=4, drawn=4, shown=3
+    )
     limits = (
         "Two styles, each as likely, known by every word; how many translations a sentence of a "
         "language has, and how far apart they are, is not shown."

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, label_axes
 from manyheads.lab.training import earlier_loss, earlier_right, fit, word_batches
 from manyheads.modules.build import build_classifier
@@ -42,14 +42,7 @@ class Positions(Experiment):
     steps: int = 400
     learning_rate: float = 4e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "length": 8,
-        "lengths": (8, 16),
-        "width": 16,
-        "heads": 2,
-        "batch": 4,
-        "steps": 5,
-    }
+    quick = choose_settings(length=8, lengths=(8, 16), width=16, heads=2, batch=4, steps=5)
     limits = (
         "The task asks for small distances; that a position which goes on here serves a language "
         "model on longer texts is not shown."

@@ -10,7 +10,7 @@ B batch, H heads, T tokens, D model width.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.attention.positions import Sinusoidal
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import fit, mean_of_last, word_batches
 from manyheads.modules.build import build_encoder_decoder
@@ -61,14 +61,7 @@ class Residuals(Experiment):
     tried: int = 256  # sentences that the probe is fitted to, and as many to try it
     learning_rate: float = 2e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "length": 8,
-        "width": 16,
-        "batch": 8,
-        "steps": 5,
-        "heads": 2,
-        "tried": 16,
-    }
+    quick = choose_settings(length=8, width=16, batch=8, steps=5, heads=2, tried=16)
     limits = "One small network and one task: that it is so in others is not shown."
 
     def measure(self, seed: int) -> Numbers:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from manyheads.attention.layer import Attention
 from manyheads.attention.scores import Dot, ScaledDot
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, label_axes
-from manyheads.lab.training import Batch, fit, make_batches, recall_batch
-from manyheads.lab.weights import recall_accuracy, recall_loss
+from manyheads.lab.training import Batch, fit, make_batches
+from manyheads.lab.weights import Recall, recall_accuracy, recall_loss
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import TransformerConfig
 from manyheads.modules.heads import EncoderHead
@@ -29,27 +29,14 @@ SCALED, PLAIN = SCORES
 
 
 @dataclass(frozen=True)
-class Scale(Experiment):
+class Scale(Recall):
     """One head that looks up an entry of a list, narrow and wide."""
 
     widths: tuple[int, ...] = (8, 32, 128, 512)
     trained: int = 128  # the width that is trained
-    entries: int = 16
-    names: int = 24
-    values: int = 8
-    questions: int = 8
-    batch: int = 64
-    steps: int = 300
-    every: int = 10
     learning_rate: float = 1e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "widths": (8, 32),
-        "trained": 32,
-        "batch": 8,
-        "steps": 6,
-        "every": 2,
-    }
+    quick = choose_settings(widths=(8, 32), trained=32, batch=8, steps=6, every=2)
     limits = (
         "Adam hides much of what small gradients cost; what plain gradient descent would do, and "
         "whether a larger network recovers, is not shown."
@@ -72,11 +59,6 @@ class Scale(Experiment):
             **{f"start {key}": [one[key] for one in begins] for key in begins[0]},
             **{key: [one[key] for one in seen] for key in seen[0]},
         }
-
-    def draw_lists(self, generator: torch.Generator) -> Batch:
-        return recall_batch(
-            self.batch, self.entries, self.names, self.values, self.questions, generator
-        )
 
     def build(self, name: str, width: int, seed: int) -> EncoderHead:
         torch.manual_seed(seed)
@@ -144,14 +126,13 @@ class Scale(Experiment):
     panels = Panels("abc;def", (11.5, 6.4), legend="a", columns=2)
 
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
-        steps = [*range(0, self.steps, self.every), self.steps]
         panels = (
             (axes["a"], self.widths, "start entropy", "entropy, start"),
             (axes["b"], self.widths, "start moves", "how attention moves with scores, start"),
             (axes["c"], self.widths, "start gradient", "gradient of queries and keys, start"),
-            (axes["d"], steps, "entropy", "entropy"),
-            (axes["e"], steps, "accuracy", "values found"),
-            (axes["f"], steps, "gradient", "gradient of queries and keys"),
+            (axes["d"], self.looks, "entropy", "entropy"),
+            (axes["e"], self.looks, "accuracy", "values found"),
+            (axes["f"], self.looks, "gradient", "gradient of queries and keys"),
         )
         for axis, across, key, title in panels:
             for number, name in enumerate(SCORES):

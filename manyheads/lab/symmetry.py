@@ -10,7 +10,7 @@ B images, T pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from manyheads.decoding.bounds import Bounds
 from manyheads.decoding.config import DecodingConfig
 from manyheads.decoding.step import CachedStep
 from manyheads.decoding.strategies import decode
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
 from manyheads.lab.training import fit, make_batches
 from manyheads.modules.config import TransformerConfig
@@ -53,14 +53,7 @@ class Symmetry(Experiment):
     drawn: int = 32  # images that each network draws
     learning_rate: float = 3e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "rows_of_image": 3,
-        "columns": 6,
-        "width": 16,
-        "batch": 4,
-        "steps": 4,
-        "drawn": 4,
-    }
+    quick = choose_settings(rows_of_image=3, columns=6, width=16, batch=4, steps=4, drawn=4)
     limits = (
         "Random pixels whose halves mirror exactly; how much of that photographs have, and whether "
         "deeper stacks of local attention pass it on, is not shown."

@@ -62,19 +62,6 @@ def word_batches(shape: tuple[int, int], words: int, count: int, seed: int) -> l
     return make_batches(lambda generator: random_words(*shape, words, generator), count, seed)
 
 
-def recall_batch(
-    batch: int, entries: int, names: int, values: int, questions: int, generator: torch.Generator
-) -> Batch:
-    """A list of entries, each a name with a value, then questions that name one: ids (B, T), where
-    an entry is one token; the values asked for (B, questions).
-    """
-    order = torch.rand(batch, names, generator=generator).argsort(1)[:, :entries]
-    value = torch.randint(values, (batch, entries), generator=generator)
-    asked = torch.randint(entries, (batch, questions), generator=generator)
-    ids = torch.cat([order * values + value, names * values + order.gather(1, asked)], 1)
-    return ids, value.gather(1, asked)
-
-
 def mean_of_last(losses: list[float]) -> float:
     """The mean of the last tenth of the losses: one batch alone says little."""
     last = losses[-max(1, round(0.1 * len(losses))) :]

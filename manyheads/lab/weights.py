@@ -10,7 +10,7 @@ B batch, T tokens, D model width.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from manyheads.attention.kernels import Plan
 from manyheads.attention.layer import Attention
-from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds
+from manyheads.lab.experiment import Claim, Experiment, Numbers, Seeds, choose_settings
 from manyheads.lab.figures import Panels, draw_curve, draw_map, label_axes
-from manyheads.lab.training import Batch, fit, make_batches, recall_batch
+from manyheads.lab.training import Batch, fit, make_batches
 from manyheads.modules.build import build_classifier
 from manyheads.modules.config import ConvolutionalConfig, TransformerConfig
 from manyheads.modules.heads import EncoderHead
@@ -44,30 +44,46 @@ class FixedWeights(Attention):
 
 
 @dataclass(frozen=True)
-class Weights(Experiment):
-    """Looking up an entry of a list."""
+class Recall(Experiment):
+    """A list of entries, each a name with a value, and questions that name one."""
 
     entries: int = 16
     names: int = 24
     values: int = 8
     questions: int = 8
+    batch: int = 64
+    steps: int = 300
+    every: int = 10
+
+    def draw_lists(self, generator: torch.Generator) -> Batch:
+        """Lists with their questions (B, T), where an entry is one token; and the values asked for
+        (B, questions).
+        """
+        order = torch.rand(self.batch, self.names, generator=generator).argsort(1)
+        order = order[:, : self.entries]
+        value = torch.randint(self.values, order.shape, generator=generator)
+        asked = torch.randint(self.entries, (self.batch, self.questions), generator=generator)
+        named = self.names * self.values + order.gather(1, asked)
+        return torch.cat([order * self.values + value, named], 1), value.gather(1, asked)
+
+    @property
+    def looks(self) -> list[int]:
+        """The steps before which it is looked at, and after the last."""
+        return [*range(0, self.steps, self.every), self.steps]
+
+
+@dataclass(frozen=True)
+class Weights(Recall):
+    """Looking up an entry of a list."""
+
     width: int = 64
     depth: int = 1
     dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # so that a question sees every entry
-    batch: int = 64
     steps: int = 400
     every: int = 20
     learning_rate: float = 3e-3
 
-    quick: ClassVar[dict[str, Any]] = {
-        "entries": 4,
-        "names": 6,
-        "questions": 2,
-        "width": 16,
-        "batch": 8,
-        "steps": 6,
-        "every": 2,
-    }
+    quick = choose_settings(entries=4, names=6, questions=2, width=16, batch=8, steps=6, every=2)
     limits = "That a far wider or deeper network with fixed weights cannot do it is not shown."
 
     def measure(self, seed: int) -> Numbers:
@@ -85,11 +101,6 @@ class Weights(Experiment):
         fit(network, recall_loss, learned, self.learning_rate, every=self.every, look=look)
         found: Numbers = {"accuracy": accuracies, "parameters": count_parameters(network)}
         return found if kind == CONVOLUTION else {**found, "maps": self.read_maps(network, tested)}
-
-    def draw_lists(self, generator: torch.Generator) -> Batch:
-        return recall_batch(
-            self.batch, self.entries, self.names, self.values, self.questions, generator
-        )
 
     def build(self, kind: str) -> EncoderHead:
         """The same but for what mixes tokens."""
@@ -145,9 +156,8 @@ class Weights(Experiment):
 
     def draw(self, axes: dict[str, Any], seeds: Seeds) -> None:
         left = axes["l"]
-        steps = [*range(0, self.steps, self.every), self.steps]
         for number, kind in enumerate(KINDS):
-            draw_curve(left, steps, seeds.values(kind, "accuracy"), kind, number)
+            draw_curve(left, self.looks, seeds.values(kind, "accuracy"), kind, number)
         left.axhline(1 / self.values, color="#777777", linestyle=":", label="chance")
         label_axes(left, "values found", "training step", "share right")
         shown = [(kind, number) for kind in (ATTENTION, LINEAR) for number in range(2)]
