@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.places import Pair
+from manyheads.attention.places import Pair, Pairs
 from manyheads.attention.rules import Rule
 
 Feature: TypeAlias = Literal[
@@ -102,6 +102,19 @@ def look_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
     return sum_tensors(
         each[b, pair.h, row, index] for each, index in zip(rows, rule.indices(pair), strict=True)
     )
+
+
+def look_up_all(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
+    """The same of all pairs, broadcasts to (B, H, Q, K); its gradient is summed row by row."""
+    everywhere = pairs.everywhere()
+    if rows.shape[3] < len(pairs.queries):
+        return look_up(rows, rule, everywhere)
+    found = []
+    for each, index in zip(rows, rule.indices(everywhere), strict=True):
+        batch = max(len(each), len(index))
+        shape = batch, each.shape[1], len(pairs.queries), len(pairs.keys)
+        found.append(each.expand(batch, -1, -1, -1).gather(-1, index.expand(shape)))
+    return sum_tensors(found)
 
 
 def sum_tensors(tensors: Iterable[Tensor]) -> Tensor:

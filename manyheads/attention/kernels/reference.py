@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, ContentBias, look_up, upcast
+from manyheads.attention.biases import Bias, ContentBias, look_up_all, upcast
 from manyheads.attention.evaluate import evaluate
 from manyheads.attention.kernels.base import Plan, Scoring, Work, repeat_heads, unknown_form
 from manyheads.attention.scores import Score
@@ -39,7 +39,7 @@ class Reference:
         scores = score(query, key)
         for bias in biases:
             rows = bias.by_row(score.scale(key.shape[-1]))
-            scores = scores + look_up(rows, bias.rule, plan.work.pairs.everywhere())
+            scores = scores + look_up_all(rows, bias.rule, plan.work.pairs)
         wide = upcast(scores)
         # The lowest number and not -inf: a row without any permitted key stays finite, and is
         # emptied after.

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads.attention.biases import Bias, Feature, look_up, sum_tensors
+from manyheads.attention.biases import Bias, Feature, look_up_all, sum_tensors
 from manyheads.attention.evaluate import evaluate, simplify
 from manyheads.attention.kernels.base import (
     Bare,
@@ -142,20 +142,7 @@ def bias_scores(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
     """What a bias adds to the scores, for every pair: broadcasts to (B, H, Q, K)."""
     if (first := first_step(bias.rule, pairs)) is not None:
         return bias_of_run(bias, scale, first, pairs)
-    return gather_bias(bias.by_row(scale), bias.rule, pairs)
-
-
-def gather_bias(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
-    """`look_up` for all pairs, row by row: its gradient is summed in each row by itself."""
-    everywhere = pairs.everywhere()
-    if rows.shape[3] < len(pairs.queries):
-        return look_up(rows, rule, everywhere)
-    found = []
-    for each, index in zip(rows, rule.indices(everywhere), strict=True):
-        batch = max(len(each), len(index))
-        shape = batch, each.shape[1], len(pairs.queries), len(pairs.keys)
-        found.append(each.expand(batch, -1, -1, -1).gather(-1, index.expand(shape)))
-    return sum_tensors(found)
+    return look_up_all(bias.by_row(scale), bias.rule, pairs)
 
 
 # ---- a few queries, as when a sequence is written token by token or checked ----------------------
