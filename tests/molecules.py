@@ -6,6 +6,7 @@ from pathlib import Path
 from typed import trained
 
 SETTINGS = [
+    "members=1",
     "network.width=16",
     "network.heads=2",
     "network.depth=1",

@@ -78,9 +78,11 @@ def test_a_node_for_the_whole_graph_is_a_sign_beside_it() -> None:
 
 
 def test_of_several_networks_the_first_is_shown() -> None:
-    header, maps = read_page(make_model({"y": "red"}, members=3, readout="sum"), CHAIN)
+    model = make_model({"y": "red"}, members=3, readout="sum")
+    header, maps = read_page(model, CHAIN)
     assert len(maps) == 2
-    assert header["note"] == "the first of 3 networks that answer together"
+    said = model.predict(CHAIN)
+    assert header["note"] == f"the first of 3 networks; together they say y {said}"
 
 
 @pytest.fixture

@@ -232,3 +232,10 @@ def test_molecules_are_read_and_what_is_none_is_counted(tmp_path: Path) -> None:
     assert parse_smiles("OCC").name == ethanol.name  # one molecule, written in two ways
     with pytest.raises(ValueError, match="has no column 'z'; its columns are smiles, y"):
         read_molecules(table, "smiles", ("z",), left_out)
+
+
+def test_of_few_molecules_the_mean_of_several_networks_is_the_answer() -> None:
+    nodes = GraphData(nodes=Path("n.tsv"), edges=Path("e.tsv"), target=("y",))
+    assert GraphRecipe.choose("graph", DATA, 10_000).members == 3
+    assert GraphRecipe.choose("graph", DATA, 100_000).members == 1  # as many cost a quarter hour
+    assert GraphRecipe.choose("graph", nodes, 10_000).members == 1

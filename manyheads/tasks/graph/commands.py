@@ -100,6 +100,8 @@ def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
     which = [
         f"{n} {i}" for n, i in (("layer", options.layer), ("head", options.head)) if i is not None
     ]
+    if (count := len(model.network.members)) > 1:
+        which = [f"attention of the first of {count} networks", *which]
     return GraphPicture(
         next(iter(graph.columns.values())),
         place_nodes(text, count_hops(graph, batches).numpy())[:size],

@@ -57,7 +57,7 @@ def inspect_graph(
         "model": model.name,
         "task": model.kind,
         "read": given if isinstance(given, str) else graph.name,
-        "wrote": tell_answers(model, said),
+        "wrote": tell_answers(model, said[None]),
         "parts": PARTS,
         "unit": "node",
         "apart": "edges between the node that reads and those it reads, on average",
@@ -70,7 +70,8 @@ def inspect_graph(
     }
     notes = [f"{HUB} is a node that stands for the whole graph"] if batches.hub else []
     if (count := len(model.network.members)) > 1:
-        notes.append(f"the first of {count} networks that answer together")
+        together = tell_answers(model, model.network(batches.lay_out([0]).to(model.device)).float())
+        notes.append(f"the first of {count} networks; together they say {together}")
     if notes:
         about["note"] = "; ".join(notes)
     one = choose_graph_pass(model, member, run, said, len(hops))
@@ -109,8 +110,8 @@ def choose_graph_pass(
 
 
 def tell_answers(model: GraphModel, said: Tensor) -> str:
-    """(1, K) -> "solubility -0.7716" """
-    schema, (answer,) = model.task.schema, model.task.combine(said[None])
+    """What networks say of a graph together: (M, 1, K) -> "solubility -0.7716" """
+    schema, (answer,) = model.task.schema, model.task.combine(said)
     if schema.goal == "labels":
         yes = [name for name, one in zip(schema.targets, answer.tolist(), strict=True) if one > 0.5]
         return ", ".join(yes) or f"not {' nor '.join(schema.targets)}"
