@@ -73,6 +73,14 @@ def test_the_place_of_an_answer_is_counted_in_the_text_that_questions_share(tmp_
     assert found.spans == ((13, 16),)
 
 
+def test_a_question_of_two_lines_is_one_and_no_answer_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    asked = {"question": "Who?\nGoethe?", "answers": ["Goethe"]}
+    path.write_text(json.dumps({"context": "It was Goethe.", "qas": [asked]}))
+    (found,) = read_questions(path)
+    assert (found.source, found.spans) == ("Who? Goethe?\nIt was Goethe.", ((20, 26),))
+
+
 def test_an_answer_in_the_question_alone_is_none() -> None:
     assert find_spans("Was it Goethe?\nIt was Schiller.", ["Goethe"], []) == ()
     assert find_spans("Who?\nGoethe.", ["Goethe"], [3]) == ((5, 11),), "what is said is not true"
@@ -114,9 +122,10 @@ def test_a_span_begins_before_it_ends_and_is_not_too_long() -> None:
     frame = QuestionFrame([*range(count)], [1] * count, [2 + i + 1 for i in range(count)])
     logs = torch.full((count, 2), -9.0)
     logs[40, 0] = logs[10, 1] = 0.0  # the likeliest begin is behind the likeliest end
-    logs[5, 0] = logs[41, 1] = -1.0
+    logs[5, 0], logs[41, 1] = -1.0, -0.5
     first, second = best_spans(text, frame, logs, 2)
-    assert (first.ids, first.score) == ([40, 41], -1.0)
+    assert (first.ids, first.score) == ([40, 41], -0.5)
+    assert best_spans(text, frame, logs, 1) == [first]
     assert (second.ids, second.score) == ([*range(5, 11)], -1.0)
     assert len(first.text) == 2
     logs[41, 1] = logs[40, 1] = -9.0
@@ -180,8 +189,8 @@ def test_it_learns_to_point_and_is_used_and_evaluated(tmp_path: Path) -> None:
     assert best.score > other.score
     with pytest.raises(ValueError, match="a model that points at answers is not exported"):
         model.portable()
-    with pytest.raises(ValueError, match="it begins with no prefix and is not drawn"):
-        [*model.write(asked, prefix="A")]
+    with pytest.raises(ValueError, match="an answer that is pointed at is not drawn"):
+        [*model.write(asked, manyheads.DecodingConfig(temperature=0.5))]
 
 
 def test_it_starts_from_an_encoder_that_guessed_hidden_words(tmp_path: Path) -> None:

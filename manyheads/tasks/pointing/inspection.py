@@ -21,7 +21,7 @@ from manyheads.tasks.inspection import (
     note_cut,
 )
 from manyheads.tasks.masked.inspection import PARTS
-from manyheads.tasks.pointing.questions import frame_question
+from manyheads.tasks.pointing.questions import NO_TEXT, frame_question, part_question
 
 if TYPE_CHECKING:
     from manyheads.tasks.pointing.model import Pointer
@@ -34,12 +34,11 @@ def inspect_question(
 ) -> AttentionPage:
     """One pass; heads are ranked by what the two ends of the answer lose."""
     task, codec = model.task, model.task.codec
-    if "\n" not in source:  # as it is typed in one line
-        source = source.replace("? ", "?\n", 1)
+    source = part_question(source)
     before = len(codec.special_tokens.encoder_bos)
     frame = frame_question(codec, source, min(task.room, MOST_TOKENS + before + 1))
-    if "\n" not in source or not any(frame.types):
-        raise ValueError("a question is followed by its text: Who wrote it? A play by Goethe.")
+    if not any(frame.types):
+        raise ValueError(NO_TEXT)
 
     def run(copies: int) -> Tensor:
         """(copies, 2, T)"""

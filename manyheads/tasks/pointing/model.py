@@ -16,7 +16,7 @@ from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
 from manyheads.tasks.model import Model, Texts, as_list
 from manyheads.tasks.pointing.inspection import inspect_question
-from manyheads.tasks.pointing.questions import QuestionFrame
+from manyheads.tasks.pointing.questions import QuestionFrame, part_question
 from manyheads.tasks.seq2seq.model import AT_ONCE, Aligned, Written, require_readable
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Pointer(Model):
     task: PointingTask
 
     def translate(self, texts: Texts) -> Texts:
-        """model.translate("Who wrote it?\\nA play by Goethe.") -> "Goethe"; of a list, a list.
+        """model.translate("Who wrote it? A play by Goethe.") -> "Goethe"; of a list, a list.
 
-        The first line is the question.
+        The question is the first line, or what ends with the first "? ".
         """
-        found = [best.text for best, *_ in self.point(as_list(texts))]
+        found = [best.text for best, *_ in self.write(as_list(texts))]
         return found[0] if isinstance(texts, str) else found
 
     def write(
@@ -46,21 +46,29 @@ class Pointer(Model):
         at_once: int = AT_ONCE,
         ready: Callable[[], bool] = lambda: True,
         told: Callable[[str], None] = warnings.warn,
-        prefix: str = "",
-        long: str | None = None,
     ) -> Iterator[list[Written]]:
-        """For each question with its text the best spans, in order, however long the input is."""
-        if prefix or how.temperature:
-            raise ValueError(
-                "an answer that is pointed at stands in the text: it begins with no prefix and is "
-                "not drawn by a temperature; leave them out"
-            )
-        for some in gather_texts(require_readable(texts), at_once, ready):
-            yield from self.point(some, how.nbest)
+        """For each question with its text the best spans, in order, however long the input is;
+        what is left unread of one is told.
+        """
+        if how.temperature:
+            raise ValueError("an answer that is pointed at is not drawn; leave the temperature out")
+        first = 1
+        for some in gather_texts(map(part_question, require_readable(texts)), at_once, ready):
+            yield from self.point(some, how.nbest, told, first)
+            first += len(some)
 
-    def point(self, texts: Sequence[str], nbest: int = 1) -> Iterator[list[Written]]:
-        """The best spans of each."""
+    def point(
+        self,
+        texts: Sequence[str],
+        nbest: int = 1,
+        told: Callable[[str], None] = lambda _: None,
+        first: int = 1,
+    ) -> Iterator[list[Written]]:
+        """The best spans of each; what is too long is told by its number, from the `first`."""
         frames = [self.task.frame(text) for text in texts]
+        for number, (text, frame) in enumerate(zip(texts, frames, strict=True), start=first):
+            if len(frame.ids) == self.task.room and frame.ends[-1] < len(text.rstrip()):
+                told(f"line {number}: the first {self.task.room:,} tokens are read")
         logs = self.task.decode(self.network, frames)
         for text, frame, each in zip(texts, frames, logs, strict=True):
             yield best_spans(text, frame, each, nbest)
@@ -87,15 +95,20 @@ class Pointer(Model):
 
 
 def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> list[Written]:
-    """The likeliest spans that begin before they end and are not too long; none of a blank text."""
+    """The likeliest spans that begin before they end and are not too long, of each text one; none
+    of a blank text.
+    """
     if not any(frame.types):
         return [Written("", 0.0, 0.0, [], True)]
     flat = score_spans(logs).flatten()
-    best: Any = flat.topk(min(nbest, int(flat.isfinite().sum())))
-    return [
-        span_of(text, frame, place // len(logs), place % len(logs), score)
-        for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    ]
+    best: Any = flat.topk(int(flat.isfinite().sum()) if nbest > 1 else 1)
+    found = dict[str, Written]()
+    for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        span = span_of(text, frame, place // len(logs), place % len(logs), score)
+        found.setdefault(span.text, span)  # pieces of one word stand for the same
+        if len(found) == nbest:
+            break
+    return [*found.values()]
 
 
 def score_spans(logs: Tensor) -> Tensor:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.codecs.text import Text
+from manyheads.data.filters import tell_seen
 from manyheads.data.sources import read_records
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 
 START, END = 1, 2  # marks of a token: an answer begins with it, one ends with it
+NO_TEXT = "a question is followed by its text: Who wrote it? A play by Goethe."
 Spans = tuple[tuple[int, int], ...]  # of characters
 
 
@@ -39,7 +41,9 @@ class QuestionCorpus:
     left: int  # questions whose answers are not in their texts: none can be pointed at
 
     def __str__(self) -> str:
-        told = f"{len(self.train):,} questions to train on, {len(self.valid):,} to validate on"
+        train, valid = ([one.source for one in part] for part in (self.train, self.valid))
+        told = f"{len(train):,} questions to train on, {len(valid):,} to validate on"
+        told += tell_seen(train, valid)
         return told + (f"; {self.left:,} left out: no answer is in the text" if self.left else "")
 
     @property
@@ -84,6 +88,14 @@ def find_spans(source: str, answers: Sequence[str], starts: Sequence[int]) -> Sp
         for match in re.finditer(re.escape(answer.strip()), source)
     )
     return tuple(dict.fromkeys(span for span in met if span[0] >= first))
+
+
+def part_question(source: str) -> str:
+    """As it is typed in one line: "Who was it? Goethe." -> "Who was it?\\nGoethe." """
+    parted = source if "\n" in source else source.replace("? ", "?\n", 1)
+    if parted.strip() and "\n" not in parted:
+        raise ValueError(NO_TEXT)
+    return parted
 
 
 # ---- as a network reads them -----------------------------------------------------------------

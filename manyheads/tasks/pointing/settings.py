@@ -11,20 +11,17 @@ from manyheads.config.declare import Settings, setting
 from manyheads.modules.config import NETWORK_KINDS, NetworkConfig, TransformerConfig
 from manyheads.tasks.language.settings import TextCodec
 from manyheads.tasks.masked.settings import network as transformer
+from manyheads.tasks.pointing.verbs import VERBS
 from manyheads.tasks.recipe import (
     START_FROM,
     Choice,
     Preset,
     Recipe,
     TrainingPlan,
-    Verb,
     check_room,
 )
-from manyheads.tasks.seq2seq.verbs import VERBS
-from manyheads.tasks.verbs import InspectOptions
 from manyheads.training.config import Training
 
-POINTING_VERBS = {**VERBS, "inspect": Verb(InspectOptions, VERBS["inspect"].run)}
 TYPES = 3  # of tokens: of the question, of the text, and of words of the text that it names
 
 
@@ -74,7 +71,7 @@ class PointingRecipe(Recipe):
     files = ("pairs", "valid_pairs")
     example = "--pairs train.jsonl"
     presets = PRESETS
-    verbs = POINTING_VERBS
+    verbs = VERBS
     use = "translate"
     networks = NETWORK_KINDS
     starts_from = ("masked", "pointing")
