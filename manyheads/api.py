@@ -14,7 +14,6 @@ from manyheads.config.fields import find_nearest_name
 from manyheads.learn import Request, refuse_minutes, resume_run, start_run
 from manyheads.models import load as load
 from manyheads.tasks.model import Model
-from manyheads.tasks.recipe import Recipe
 from manyheads.tasks.table import find_recipe, recipe_in, task_names
 from manyheads.training.distributed import join_processes
 from manyheads.training.run import CORPUS, Run
@@ -66,9 +65,14 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     files, settings = dict[str, Any](), list[str]()
     for name, value in given.items():
         if name in family.files and not isinstance(value, Mapping):
-            if what in task_names():
-                files[name] = file_value(family, name, value)
-            else:  # a recipe says which files, and this is another
+            kind = get_type_hints(get_type_hints(family)["data"])[name]
+            if what in task_names() and {Path, str, tuple} & {
+                kind,
+                *get_args(kind),
+                get_origin(kind),
+            }:
+                files[name] = file_value(kind, value)
+            else:  # a number, or another file than a recipe says
                 settings += flatten_setting(f"data.{name}", value)
         elif name in groups:
             settings += flatten_setting(name, value)
@@ -80,9 +84,8 @@ def sort_arguments(what: str, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     return files, settings
 
 
-def file_value(family: type[Recipe], name: str, value: Any) -> Any:
+def file_value(kind: Any, value: Any) -> Any:
     """As the task's data has it: a path or a word, or several."""
-    kind = get_type_hints(get_type_hints(family)["data"])[name]
     if get_origin(kind) is tuple:
         one = get_args(kind)[0]
         return tuple(map(one, [value] if isinstance(value, str | Path) else value))

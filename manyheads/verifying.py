@@ -18,7 +18,7 @@ from manyheads.decoding.drafters import make_drafter
 from manyheads.decoding.drafts import DraftCounts, write_drafted
 from manyheads.decoding.strategies import decode
 from manyheads.interop.export import TEXTS, export, find_exporters
-from manyheads.interop.exports import EXTRA
+from manyheads.interop.format import EXTRA
 from manyheads.interop.huggingface.kept import KEPT, compare_as_kept
 from manyheads.interop.parity import SAME, Parity, find_worst, token_mask
 from manyheads.modules.transformer import Tokens

@@ -118,6 +118,11 @@ def test_mistakes_are_told_as_those_of_a_recipe(
     assert not out.exists()
 
 
+def test_a_size_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"data.size is a whole number or null, got 'large'"):
+        manyheads.train("image", images=tmp_path, size="large", out=tmp_path / "run")
+
+
 def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no task 'translaton'; there are translation, "):
         manyheads.train("translaton", out=tmp_path / "run", source="a", target="b")

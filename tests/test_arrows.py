@@ -53,7 +53,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.inspection": {"inspect", "tasks.words"},
     # a room for each task
     "tasks.portable": {"decoding"},
-    "tasks.packing": {"decoding", "tasks.model"},
+    "tasks.packing": {"data.packed", "decoding", "tasks.model"},
     "tasks.row_packing": {"tasks.packing", "data.packed"},
     "tasks.drafted": {"decoding", "tasks.model"},
     "tasks.vocabulary": {"codecs", "tasks.task"},
@@ -137,6 +137,7 @@ KNOWS: dict[str, set[str]] = {
     "tasks.seq2seq.commands": {"tasks.seq2seq", "cli.screen", "cli.incoming", "models"},
     "tasks.language.commands": {"tasks.language", "cli.screen", "cli.incoming"},
     "tasks.masked.commands": {"tasks.masked", "cli.screen", "cli.incoming"},
+    "tasks.pointing.commands": {"tasks.pointing", "tasks.seq2seq.commands"},
     "tasks.classification.commands": {"tasks.classification", "cli.screen", "cli.incoming"},
     "tasks.music.commands": {"tasks.music", "cli.screen", "cli.live"},
     "tasks.image.commands": {"tasks.image", "cli.screen", "cli.live"},

@@ -53,9 +53,11 @@ def find_typed_model(args: Sequence[str]) -> str | None:
 
 def add_packed_model(args: list[str]) -> list[str]:
     """["x.mh"] -> ["x.mh", "--model", "digits"]: what is compressed says by which model."""
-    packed = Path(args[0]) if args else Path()
-    if packed.suffix != SUFFIX or find_typed_model(args):
+    if find_typed_model(args) or {"--help", "-h"} & {*args}:
         return args
+    packed = next((Path(one) for one in args if Path(one).suffix == SUFFIX), None)
+    if packed is None:
+        raise ValueError("what is to be decompressed? what `compress` wrote would do: digits.mh")
     return [*args, "--model", read_packed(packed)[0]["model"]]
 
 

@@ -5,8 +5,9 @@ Each filter has a name, a reason in words, and a place in the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from manyheads.config.declare import Settings, setting
 from manyheads.data.sources import Example
@@ -105,6 +106,15 @@ def filter_pairs(
         met.add(this)
         report.kept += 1
         yield example
+
+
+def tell_seen(
+    train: Iterable[Any], valid: Iterable[Any], count: Callable[[Any], int] = lambda _: 1
+) -> str:
+    """ ", 3 of them trained on too", where that is so: a score on those says little."""
+    known = set(train)
+    seen = sum(count(one) for one in valid if one in known)
+    return f", {seen:,} of them trained on too" if seen else ""
 
 
 def hash_pair(example: Example) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -83,6 +83,8 @@ class Predictor(Model):
 
 def as_list(texts: str | Sequence[str]) -> list[str]:
     """ "one" -> ["one"]"""
+    if not isinstance(texts, Iterable):
+        raise ValueError(f"a text or a list of texts would do, got {texts!r}")
     return [texts] if isinstance(texts, str) else list(texts)
 
 

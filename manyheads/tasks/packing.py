@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from manyheads.data.packed import PackedPart, read_packed
 from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_symbols
 from manyheads.tasks.model import Model
 from manyheads.training.files import WEIGHTS
+
+Told = Callable[[float], None]  # is told of what is done
 
 
 class CodeSymbols(Protocol):
@@ -66,6 +71,13 @@ def describe_machine(model: Model) -> dict[str, Any]:
     }
 
 
+def open_packed(model: Model, path: Path) -> tuple[dict[str, Any], list[PackedPart]]:
+    """The head and the parts of a file that this model has compressed."""
+    head, parts = read_packed(path)
+    refuse_another(model, head)  # the head of another task has other fields
+    return head, parts
+
+
 def refuse_another(model: Model, head: dict[str, Any]) -> None:
     here = describe_machine(model)
     if here["weights"] != head["weights"]:
@@ -79,6 +91,19 @@ def refuse_another(model: Model, head: dict[str, Any]) -> None:
                 f"this was compressed with {what} {head[what]} and comes out with no other, "
                 f"here it is {here[what]}"
             )
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write all of them; none, where one would replace a file that holds something else."""
+    for path, data in files.items():
+        if path.exists() and (path.is_dir() or path.read_bytes() != data):
+            raise ValueError(
+                f"{path} is there already and holds something else; nothing is written, another "
+                "folder would do"
+            )
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def note_payoff(model: Model, saved: int, count: int, what: str) -> list[str]:

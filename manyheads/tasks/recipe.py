@@ -45,6 +45,14 @@ class Preset(NamedTuple):
     rates: Mapping[str, float] = NOTHING  # of other kinds of networks
 
 
+def gated_layers(width: int) -> dict[str, Any]:
+    """Settings of a network whose feed-forward layers have gates, and as many weights as without:
+    8/3 of the width, in whole blocks of 64.
+    """
+    gates = {"ffn_width": (8 * width // 3 + 63) // 64 * 64, "feed_forward": "swiglu"}
+    return {"width": width, **gates, "norm": "rms", "bias": False}
+
+
 COMPILE_FROM = 4e16  # operations: some four minutes of a GPU of today
 
 

@@ -9,7 +9,7 @@ R rows, T tokens.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,13 +23,13 @@ from manyheads.tasks.packing import (
     CodeSymbols,
     SymbolReader,
     SymbolWriter,
+    Told,
     describe_machine,
     explain_damage,
     refuse_another,
 )
 
 LANES = 16  # rows that are read together
-Told = Callable[[float], None]
 Row = Sequence[int]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -112,9 +113,11 @@ VERBS = {
 }
 
 
-def refuse_unwritable(name: str, path: Path, ending: str = "") -> None:
-    """Refuse, before the work, a file that cannot be written: its folder has to be there, and its
-    ending has to be this one.
+def refuse_unwritable(
+    name: str, path: Path, ending: str = "", *, reads: Iterable[Path | None] = ()
+) -> None:
+    """Refuse, before the work, a file that cannot be written: its folder has to be there, its
+    ending has to be this one, and it is none of those that are read.
     """
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"{name} names a file in a folder that is there, got {path}")
@@ -122,6 +125,8 @@ def refuse_unwritable(name: str, path: Path, ending: str = "") -> None:
         raise ValueError(f"{name} {path} cannot be written: you lack the permission")
     if ending and path.suffix.lower() != ending:
         raise ValueError(f"{name} names a {ending} file, got {path}")
+    if path.resolve() in {one.resolve() for one in reads if one is not None}:
+        raise ValueError(f"{name} names a file to write, and {path} is read; another would do")
 
 
 def refuse_no_page(path: Path) -> None:

@@ -92,6 +92,7 @@ def test_the_pedal_holds_notes_until_it_goes_up_or_they_are_struck_again() -> No
     # A pedal that nobody lifts is down until the last key goes up.
     stuck = bytes([0, *down, *NOTE, 0, 0x90, 64, 80, 100, 0x80, 64, 0])
     assert heard(file(stuck)) == [(0.0, 1.0, 60), (0.5, 1.0, 64)]
+    assert [note.end for note in read_midi(file(stuck), pedal=False).notes] == [0.5, 1.0]
     # It is another channel's pedal.
     other = bytes([0, 0xB1, 64, 127, *NOTE, 100, 0xB1, 64, 0])
     assert heard(file(other)) == [(0.0, 0.5, 60)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import books
 import pytest
-from typed import Command, Refuses
+from typed import Command, Refuses, trained
 
 from manyheads.cli import incoming
 
@@ -49,6 +49,26 @@ def test_a_blank_line_is_answered_too(manyheads: Command, model: Path) -> None:
 
 def test_nothing_to_read_is_nothing_to_say(manyheads: Command, model: Path) -> None:
     assert manyheads("classify", "--model", model) == (0, "", "")
+
+
+def test_what_is_left_unread_of_long_texts_is_told(manyheads: Command, model: Path) -> None:
+    done = manyheads("classify", "--model", model, "a fine dog", "a dog " * 999)
+    assert len(done.out.splitlines()) == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith("1 of 2 texts are longer than the ")
+    assert line.endswith(" tokens that are read; their ends were not read")
+
+
+def test_a_test_set_is_read_by_the_columns_that_were_learned(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "both.tsv"
+    path.write_text("".join(f"{'xy'[i % 2]}\t{'abc'[i % 3]}\ttext {i}\n" for i in range(60)))
+    columns = ["data.columns.text=3", "data.columns.label=2"]
+    settings = ["network.width=16", "network.depth=1", "training.steps=1", *columns]
+    run = trained(tmp_path / "run", "classification", "--data", path, settings=settings)
+    done = manyheads("evaluate", "--model", run, "--data", path)
+    assert "never saw" not in done.err, "a, b and c are its labels"
 
 
 def test_json_tells_all_probabilities(manyheads: Command, model: Path) -> None:

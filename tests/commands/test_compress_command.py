@@ -4,6 +4,7 @@ from pathlib import Path
 
 import books
 import numpy as np
+import paintings
 import pytest
 import tunes
 from typed import Command, Refuses
@@ -34,7 +35,7 @@ def test_a_text_comes_out_letter_by_letter(
     done = manyheads("compress", text, "--model", writer, "--out", packed, *CPU)
     assert done.code == 0, done.err
     assert done.out.startswith(f"{packed}: {packed.stat().st_size} of ")
-    done = manyheads("decompress", packed, "--out", again, *CPU)
+    done = manyheads("decompress", "--out", again, packed, *CPU)
     assert done.code == 0, done.err
     assert again.read_bytes() == text.read_bytes()
     model, (head, parts) = load(writer, "cpu"), read_packed(packed)
@@ -42,6 +43,23 @@ def test_a_text_comes_out_letter_by_letter(
     read = text.read_text()
     bits = -sum(model.score(read, stride=model.task.context).logs) / np.log(2)
     assert 8 * sum(len(part.data) for part in parts) < 1.2 * bits + 64
+
+
+def test_what_is_decompressed_is_not_written_over(
+    manyheads: Command, refuses: Refuses, writer: Path, text: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "book.mh"
+    manyheads("compress", text, "--model", writer, "--out", packed, *CPU)
+    before = packed.read_bytes()
+    sentence = f"--out names a file to write, and {packed} is read; another would do"
+    refuses(sentence, "decompress", packed, "--out", packed, *CPU)
+    assert packed.read_bytes() == before
+
+
+def test_what_compress_did_not_write_is_not_decompressed(refuses: Refuses, tmp_path: Path) -> None:
+    sentence = "what is to be decompressed? what `compress` wrote would do: digits.mh"
+    refuses(sentence, "decompress", "--out", tmp_path / "again")
+    refuses(sentence, "decompress", tmp_path / "picture.png", "--out", tmp_path / "again")
 
 
 def test_a_damaged_text_is_refused(
@@ -119,3 +137,44 @@ def test_music_that_a_model_would_change_is_refused_unless_that_is_wanted(
         "compressed music is written to a .mh file: --out hymns.mh",
         *("compress", song, "--model", choir, *CPU),
     )
+
+
+def test_what_another_task_compressed_is_refused(
+    manyheads: Command, refuses: Refuses, writer: Path, choir: Path, text: Path, tmp_path: Path
+) -> None:
+    painter, packed = paintings.train_painter(choir.parent.parent), tmp_path / "book.mh"
+    assert manyheads("compress", text, "--model", writer, "--out", packed, *CPU).code == 0
+    for model in (choir, painter):
+        refuses(
+            f"this was compressed by another model, {writer}, and not by {model}: their weights "
+            "differ",
+            *("decompress", packed, "--model", model, "--out", tmp_path / "again", *CPU),
+        )
+
+
+def test_what_is_unpacked_replaces_no_file_that_holds_something_else(
+    manyheads: Command, refuses: Refuses, choir: Path, tmp_path: Path
+) -> None:
+    """What a model heard more coarsely would else replace the piece itself."""
+    song = tunes.midi(tunes.stretch(tunes.chorale(8), 1.01), tmp_path / "slow.mid")
+    before, packed = song.read_bytes(), tmp_path / "slow.mh"
+    manyheads("compress", song, "--model", choir, "--as-heard", "--out", packed, *CPU)
+    refuses(
+        f"{song} is there already and holds something else; nothing is written, another folder "
+        "would do",
+        *("decompress", packed, "--out", tmp_path, *CPU),
+    )
+    assert song.read_bytes() == before
+    for _ in range(2):  # the same again is no other
+        assert manyheads("decompress", packed, "--out", tmp_path / "again", *CPU).code == 0
+    refuses(
+        f"music is written into a folder: --out folder/, got {tmp_path}/new.mid",
+        *("decompress", packed, "--out", tmp_path / "new.mid", *CPU),
+    )
+
+
+def test_what_cannot_be_compressed_is_named(refuses: Refuses, choir: Path, tmp_path: Path) -> None:
+    song = tunes.midi(tunes.performance(4), tmp_path / "song.mid")
+    ask = ("compress", song, "--model", choir, "--out", tmp_path / "song.mh", *CPU)
+    refuses(f"{song}: a chorale has 4 voices, each in a track of its own; this piece has 1", *ask)
+    refuses(f"--split names a part of an .npz, got {song}", *ask, "--split", "test")

@@ -59,9 +59,9 @@ def test_a_half_drawn_digit_is_completed(
 def test_what_is_completed_is_of_the_class_that_its_rows_are_likeliest_of(
     model: ImageModel, threes: np.ndarray
 ) -> None:
-    assert [model.find_class(one[:20]) for one in threes[:4]] == ["3"] * 4
-    begun = model.generate(2, begin=threes[0][:20], seed=1)
-    assert np.array_equal(begun, model.generate(2, "3", begin=threes[0][:20], seed=1))
+    assert [model.find_class(one[:20]) for one in threes[:2]] == ["3"] * 2
+    begun = model.generate(1, begin=threes[0][:24], seed=1)
+    assert np.array_equal(begun, model.generate(1, "3", begin=threes[0][:24], seed=1))
 
 
 def test_it_is_small() -> None:

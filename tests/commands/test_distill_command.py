@@ -34,6 +34,14 @@ def test_a_corpus_is_written_anew(
     assert right >= 0.9 * len(pairs)
 
 
+def test_a_corpus_is_not_written_over(refuses: Refuses, run: Path, corpus: Path) -> None:
+    before = corpus.read_text(encoding="utf-8")
+    told = f"names a file to write, and {corpus} is read; another would do"
+    refuses(f"--out {told}", "distill", "--model", run, "--data", corpus, "--out", corpus)
+    refuses(f"--write {told}", "evaluate", "--model", run, "--pairs", corpus, "--write", corpus)
+    assert corpus.read_text(encoding="utf-8") == before
+
+
 def test_a_student_learns_what_its_teacher_writes_once(
     manyheads: Command, run: Path, corpus: Path, tmp_path: Path
 ) -> None:

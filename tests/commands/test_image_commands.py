@@ -20,7 +20,8 @@ from manyheads.tasks.image.judge import frechet_distance
 from manyheads.tasks.image.looking import look_at_pixel
 from manyheads.tasks.image.sheet import encode_png, find_nearest, make_sheet
 from manyheads.tasks.image.similarity import look_for_similar
-from manyheads.tasks.image.sources import read_pictures
+from manyheads.tasks.image.sources import Pictures, read_picture, read_pictures
+from manyheads.tasks.image.task import hold_out_images
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 
 CPU = ("--device", "cpu")
@@ -153,7 +154,14 @@ def test_small_images_are_made_large(manyheads: Command, refuses: Refuses, tmp_p
     done = manyheads("generate", "--model", run, "--upscale", small, "--count", 2, *out)
     assert done.code == 0, done.err
     assert "2 images of 8 x 8" in done.out
-    assert manyheads("evaluate", "--model", run, "--images", arrays, *CPU).code == 0
+    asked = ("evaluate", "--model", run, "--images", arrays, *CPU)
+    assert manyheads(*asked).code == 0
+    refuses(
+        f"{run} makes large images of small ones; samples are judged of a model that draws from "
+        "nothing",
+        *(*asked, "--samples", 100),
+    )
+    assert not (run / "judge.safetensors").exists()
     refuses(
         "the model enlarges images of 4 x 4, and none came; --upscale small.png would do",
         *("generate", "--model", run, *out),
@@ -189,6 +197,26 @@ def test_a_pixel_shows_what_it_looks_at(
         "pixels are in rows 0 to 7 and columns 0 to 7, 8,0 was asked for", *ask, "--pixel", "8,0"
     )
     refuses("layers are numbered 0 to 0, 4 was asked for", *ask, "--pixel", "1,1", "--layer", 4)
+    done = manyheads(*ask, "--pixel", "0,0", "--class", "up")
+    sentence = "what the pixel in row 0, column 0 looks at: no other, it is the first that is drawn"
+    assert (done.code, done.out) == (0, sentence + "\n")
+
+
+def test_an_image_that_was_drawn_is_looked_at_and_completed(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    """One image is saved large, each pixel as a square, and is read as it was drawn."""
+    drawn, again, gif = (tmp_path / name for name in ("drawn.png", "again.png", "x.gif"))
+    ask = ("generate", "--model", painter, "--count", 1, "--class", "up", *CPU)
+    done = manyheads(*ask, "--out", drawn, "--gif", gif)
+    assert done.out.splitlines()[1] == f"{gif}: how they were drawn, in 9 frames"
+    with Image.open(drawn) as opened:
+        assert opened.size == (768, 768)
+    done = manyheads(*ask, "--complete", drawn, "--out", again)
+    assert done.code == 0, done.err
+    assert again.read_bytes() == drawn.read_bytes()
+    done = manyheads("look", "--model", painter, drawn, "--pixel", "3,5", *CPU)
+    assert done.code == 0, done.err
 
 
 def test_looks_that_go_far_are_drawn_where_no_pixel_is_named(
@@ -337,6 +365,10 @@ def test_what_would_not_come_out_as_it_is_is_refused(
         *("compress", tmp_path / "wide.npz", *ask),
     )
     refuses("what is to be compressed? a folder of images would do", "compress", *ask)
+    refuses(
+        f"images need a folder or an .npz: --out folder/, got {tmp_path}/one.png",
+        *("decompress", tmp_path / "no.mh", "--model", painter, "--out", tmp_path / "one.png"),
+    )
     (tmp_path / "no.mh").write_bytes(b"words")
     refuses(
         f"{tmp_path}/no.mh was not written by `manyheads compress`",
@@ -372,6 +404,37 @@ def test_what_no_model_draws_is_refused(refuses: Refuses, painter: Path, tmp_pat
         *("evaluate", "--model", painter, "--images", tmp_path / "large.png", *CPU),
     )
     refuses("a test set is images: --images folder", *("evaluate", "--model", painter, *CPU))
+    none = tmp_path / "none.png"
+    refuses(f"there is no file {none}", *ask, "--complete", none, *out)
+    refuses(f"one picture is read here, {tmp_path} is a folder", "look", tmp_path, *ask[1:])
+
+
+def test_what_is_no_array_of_bytes_is_refused_in_python(painter: Path) -> None:
+    model, images = load(painter, "cpu"), paintings.squares(2)
+    bytes_of = r"images are an array of bytes, \(rows, columns, channels\), got "
+    with pytest.raises(ValueError, match=bytes_of + r"uint8 of \(4, 8\)"):
+        model.generate(begin=images[0, :4, :, 0])
+    with pytest.raises(ValueError, match=bytes_of + r"float64 of \(4, 8, 1\)"):
+        model.generate(begin=images[0, :4] / 255)  # all of it would be black
+    with pytest.raises(ValueError, match=bytes_of + "Tensor"):
+        model.inspect(torch.from_numpy(images[0]), "up")
+    with pytest.raises(ValueError, match=r"of bytes, \(images, rows, .*, got uint8 of \(8, 8, 1\)"):
+        model.score(images[0], ["up"])
+    with pytest.raises(ValueError, match="each image has a label: 2 images and 1 labels came"):
+        model.score(images, ["up"])
+    with pytest.raises(ValueError, match="1 image or more is drawn, got 0"):
+        model.generate(0)
+    with pytest.raises(ValueError, match="an image is drawn by sample or greedy, got strategy=b"):
+        model.generate(strategy="beam")
+
+
+def test_the_mean_of_one_image_has_no_error(
+    manyheads: Command, painter: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "one.npz", images=paintings.squares(1), labels=["up"])
+    ask = ("evaluate", "--model", painter, "--images", tmp_path / "one.npz", *CPU)
+    assert [*json.loads(manyheads(*ask, "--json").out)["by_class"]["up"]] == ["value", "examples"]
+    assert "nan" not in manyheads(*ask).out
 
 
 def test_what_cannot_be_learned_from_is_refused(refuses: Refuses, tmp_path: Path) -> None:
@@ -391,12 +454,39 @@ def test_what_cannot_be_learned_from_is_refused(refuses: Refuses, tmp_path: Path
         f"there is no file or folder {tmp_path}/none",
         *("train", "image", "--images", tmp_path / "none", *out),
     )
+    refuses(
+        "data.binarize=sample: binarize: sample draws black and white, levels is 256; 2 would do",
+        *("train", "image", "--images", one, "data.binarize=sample", *out),
+    )
     np.savez(tmp_path / "floats.npz", images=np.zeros((2, 4, 4)))
     refuses(
         f"{tmp_path}/floats.npz: images are bytes of (N, rows, columns) or (N, rows, columns, 3), "
         "got float64 of (2, 4, 4)",
         *("train", "image", "--images", tmp_path / "floats.npz", *out),
     )
+
+
+def test_of_each_class_an_image_stays_to_be_learned_from() -> None:
+    pictures, rare = Pictures(paintings.squares(12)), np.random.default_rng(0).permutation(12)[0]
+    labels = ["rare" if i == rare else "other" for i in range(12)]
+    pictures.labels = labels
+    train, valid = hold_out_images(pictures, 0.1, 0, labels)
+    assert (len(train), train.labels.count("rare"), valid.labels) == (11, 1, ["other"])
+    assert hold_out_images(pictures, 0.1, 0, [])[1].labels == ["rare"]
+    train, valid = hold_out_images(pictures, 0.99, 0, [])
+    assert (len(train), len(valid)) == (1, 11)
+    with pytest.raises(ValueError, match="one image of each class is too few: some are to learn"):
+        hold_out_images(pictures, 0.1, 0, [str(i) for i in range(12)])
+
+
+def test_what_is_both_learned_from_and_validated_on_is_told(
+    manyheads: Command, tmp_path: Path
+) -> None:
+    arrays = paintings.save_arrays(tmp_path / "squares.npz")
+    ask = ("train", "image", "--images", arrays, "--out", tmp_path / "run", "--dry-run", *CPU)
+    told = "# both learned from and validated on: 40 images"
+    assert told in manyheads(*ask, "--valid-images", arrays).out
+    assert "# both" not in manyheads(*ask).out
 
 
 # ---- files -----------------------------------------------------------------------------------
@@ -448,6 +538,13 @@ UNUSABLE = {
 }
 
 
+def test_grey_that_is_transparent_is_grey_on_white(tmp_path: Path) -> None:
+    image = Image.new("LA", (2, 1), (100, 255))
+    image.putpixel((0, 0), (100, 0))
+    image.save(tmp_path / "clear.png")
+    assert read_picture(tmp_path / "clear.png").tolist() == [[[255], [100]]]
+
+
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_a_picture_that_cannot_be_used_is_refused_by_its_reason(
     folder: Path, refuses: Refuses, painter: Path, name: str
@@ -490,7 +587,9 @@ def test_a_class_that_was_never_seen_is_named(
 
 def test_sizes_that_differ_are_refused_or_made_alike(folder: Path) -> None:
     Image.new("L", (20, 10), 200).save(folder / "b" / "9.png")
-    with pytest.raises(ValueError, match=r"8 x 8 pixels and .*9\.png 10 x 20; --size 8 would"):
+    with pytest.raises(
+        ValueError, match=r"8 x 8 pixels and .*9\.png 10 x 20; `train image --size 8` would"
+    ):
         read_pictures([folder])
     found = read_pictures([folder], size=4, grey=True)
     assert found.pixels.shape == (7, 4, 4, 1)

@@ -1,6 +1,7 @@
 """generate, evaluate and look for models of music, as a person types them."""
 
 import json
+import struct
 import wave
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from manyheads.models import load
 from manyheads.tasks.music.chorales import grid_of, piece_of, read_grids
 from manyheads.tasks.music.commands import format_events
 from manyheads.tasks.music.midi import load_midi
+from manyheads.tasks.music.midi_bytes import write_midi
 from manyheads.tasks.music.notes import Note, Piece, Voice
 
 CPU = ("--device", "cpu")
@@ -126,6 +128,26 @@ def test_a_song_of_several_tracks_is_harmonized_and_the_choice_is_told(
     named = manyheads(*given, "--track", "guitar", "--voice-leading", 0)
     assert (named.code, named.err) == (0, "left out: 2 notes under the melody\n")
     assert [note.pitch for note in load_midi(out).notes if note.voice == 0] == [64, 64]
+
+
+def test_a_melody_under_a_pedal_is_not_hidden_by_what_rings_on(
+    manyheads: Command, choir: Path, tmp_path: Path
+) -> None:
+    falling = [Note(i * 0.5, i * 0.5 + 0.4, pitch) for i, pitch in enumerate((79, 72, 71))]
+    chord = Note(0.0, 0.4, 60)  # as it is no single line, what is under a long note is left out
+    song, out = write_midi(Piece((*falling, chord))), tmp_path / "four.mid"
+    head, tempo, sung = song.split(b"MTrk")
+    held = struct.pack(">I", len(sung)) + bytes([0, 0xB0, 64, 127]) + sung[4:]
+    (tmp_path / "song.mid").write_bytes(b"MTrk".join([head, tempo, held]))
+    assert load_midi(tmp_path / "song.mid").notes[1].end > 1
+    given = ("generate", "--model", choir, "--harmonize", tmp_path / "song.mid", *CPU)
+    assert manyheads(*given, "--only-midi", "--out", out).code == 0
+    found = [note for note in load_midi(out).notes if note.voice == 0]
+    assert [(n.pitch, round(n.end - n.start, 2)) for n in found] == [
+        (79, 0.4),
+        (72, 0.4),
+        (71, 0.4),
+    ]
 
 
 def test_a_terminal_shows_how_far_a_harmony_is(
@@ -349,7 +371,7 @@ def test_what_cannot_be_measured_is_refused(
     given = ("evaluate", "--model", choir, *CPU)
     refuses("a test set is music: --music folder", *given, "--seconds", 3)
     midi = tunes.midi(tunes.chorale(8), tmp_path / "four.mid")
-    sentence = "--split names a part of an .npz, and --music names none"
+    sentence = f"--split names a part of an .npz, got {midi}"
     refuses(sentence, *given, "--music", midi, "--split", "test")
     both = ("--music", music, "--text", music)
     refuses(f"--text is for models of language, {choir} is one of music", *given, *both)

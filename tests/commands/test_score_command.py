@@ -44,11 +44,24 @@ def test_a_line_says_it_for_a_person(manyheads: Command, model: Path) -> None:
     )
 
 
+def test_what_the_vocabulary_lacks_is_told(manyheads: Command, model: Path, tmp_path: Path) -> None:
+    told = "2 of 10 tokens are unknown to the model: that something unknown comes is scored, what "
+    told += "it is is not\n"
+    given, text = ("score", "--model", model), "the old 猫犬"
+    assert manyheads(*given, stdin=b"the old").err == ""
+    assert manyheads(*given, stdin=text.encode()).err == told
+    assert json.loads(manyheads(*given, "--json", stdin=text.encode()).out)["unknown"] == 2
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    done = manyheads("evaluate", "--model", model, "--text", tmp_path / "text.txt")
+    assert done.err == told
+
+
 def test_each_line_may_be_a_text_of_its_own(manyheads: Command, model: Path) -> None:
     given = ("score", "--model", model, "--json")
     alone = [manyheads(*given, stdin=text).out for text in (b"the old", b"a dog")]
     for piped in (b"the old\na dog", b"the old\na dog\n", b"the old\r\na dog\r\n"):
         assert manyheads(*given, "--lines", stdin=piped).out == "".join(alone)
+    assert manyheads(*given, "the old", "a dog").out == "".join(alone)
 
 
 def test_a_blank_line_keeps_its_place(manyheads: Command, model: Path) -> None:
@@ -56,7 +69,7 @@ def test_a_blank_line_keeps_its_place(manyheads: Command, model: Path) -> None:
     lines = manyheads(*given, stdin=piped).out.split("\n")
     assert [bool(line) for line in lines] == [False, True, False, True, False]
     told = [json.loads(line) for line in manyheads(*given, "--json", stdin=piped).out.splitlines()]
-    nothing = {"bits_per_byte": None, "perplexity": None, "bytes": 0, "tokens": []}
+    nothing = {"bits_per_byte": None, "perplexity": None, "bytes": 0, "unknown": 0, "tokens": []}
     assert [one == nothing for one in told] == [True, False, True, False]
 
 
@@ -92,6 +105,11 @@ def test_a_window_that_moves_less_shows_each_token_more(manyheads: Command, mode
     [
         ((), b"", "a text to score has at least one character, an empty one came"),
         (("--stride", "33"), b"a", "a stride is 1 to the context of 32 tokens, got 33"),
+        (
+            ("--lines", "a dog"),
+            b"",
+            "--lines is of stdin, and texts were typed; leave out one of them",
+        ),
         (("--stride", "-1"), b"a", "a stride is 1 to the context of 32 tokens, got -1"),
         (
             (),

@@ -163,3 +163,10 @@ def test_where_nothing_can_be_held_out_a_file_is_asked_for(
     with pytest.raises(ValueError) as error:
         held(path)
     assert str(error.value) == sentence.format(path)
+
+
+def test_sentences_that_no_blank_line_parts_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "tagged.conll"
+    path.write_text("a O\nb O\n" * 20, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"has 1 text \(a blank line ends one\), too few to hold"):
+        held(path, "labelling")

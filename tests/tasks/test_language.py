@@ -51,6 +51,13 @@ def alone(network: nn.Module, ids: list[int], first: int) -> list[float]:
     return [logs[i - 1, ids[i]].item() for i in range(max(1, first), len(ids))]
 
 
+def test_what_the_vocabulary_cannot_spell_is_told_before_training(tmp_path: Path) -> None:
+    letters = Text.train(["ein hund"], "character")
+    prepare_texts(TextCorpus(["ein hund"], ["日本 hund"]), letters, tmp_path, framed=False)
+    told = (tmp_path / "corpus.txt").read_text(encoding="utf-8")
+    assert "2 of 7 tokens to validate on are unknown: what they are is not scored\n" in told
+
+
 # ---- learning --------------------------------------------------------------------------------
 
 

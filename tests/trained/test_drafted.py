@@ -9,7 +9,7 @@ import books
 import pytest
 import torch
 from tunes import pianist, singer
-from typed import learned
+from typed import learned, texts, trained
 
 from manyheads.cli.drafts import train_drafts
 from manyheads.decoding.draft_heads import DraftHead, HeadDraft, HeadDrafter
@@ -129,6 +129,15 @@ def test_a_table_knows_what_follows_by_the_source() -> None:
     again = DraftTable.of(table.tensors(), table.reads)
     assert again.entries.keys() == table.entries.keys()
     assert not [*table.look_up(table.prepare([50]), [60])]
+
+
+def test_heads_are_not_trained_for_what_has_no_states_to_guess_by(tmp_path: Path) -> None:
+    files = texts(tmp_path)
+    given = ("translation", "--source", files[0], "--target", files[1], "--network", "recurrent")
+    settings = ["network.width=16", "training.steps=1", "codec.kind=word"]
+    run = trained(tmp_path / "run", *given, settings=settings)
+    with pytest.raises(ValueError, match=f"for a transformer, {run} is a recurrent network"):
+        train_drafts(str(run), device="cpu")
 
 
 def test_drafts_are_kept_beside_the_weights_that_they_are_of(

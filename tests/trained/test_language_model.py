@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 from dataclasses import replace
+from typing import Any
 
 import books
 import pytest
@@ -26,6 +27,16 @@ def test_one_prompt_or_several_are_written_on_from(model: LanguageModel) -> None
     alone = [model.generate(prompt, max_new_tokens=9, temperature=0) for prompt in prompts]
     assert several == alone
     assert all(several)
+
+
+def test_a_stream_takes_the_keywords_of_generate(model: LanguageModel) -> None:
+    how: Any = {"max_new_tokens": 9, "temperature": 0.7, "seed": 3}
+    assert "".join(model.stream("the", **how)) == model.generate("the", **how)
+
+
+def test_what_is_no_text_is_refused(model: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="a text or a list of texts would do, got 3"):
+        model.generate(3)  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from manyheads.tasks.music.compose import SHORTEST, make_bounds
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.melody import melody_of
 from manyheads.tasks.music.model import Musician
-from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, to_quarters
+from manyheads.tasks.music.notes import Meter, Note, Piece, Tempo, Voice, move_notes, to_quarters
 from manyheads.tasks.music.performance import SHIFT
 from manyheads.tasks.music.settings import VOICES
 from manyheads.tasks.music.statistics import cut_opening
@@ -291,6 +291,22 @@ def test_a_melody_alone_is_harmonized_at_its_own_tempo() -> None:
     assert model.harmonize(alone, "tenor").tempos == piece.tempos
 
 
+def test_silence_before_a_melody_changes_nothing_of_its_harmony() -> None:
+    melody = melody_of(chorale(12)).piece  # of 80 quarter notes a minute: 0.75 s each
+    later = replace(melody, notes=move_notes(melody.notes, 15))
+    soon, late = (singer().harmonize(one) for one in (melody, later))
+    assert late.notes == move_notes(soon.notes, 15)
+
+
+def test_a_melody_under_a_pedal_sings_one_note_at_a_time() -> None:
+    ringing = tuple(Note(i, 9.0, 60 + i) for i in range(4))
+    melody, told = melody_of(Piece(ringing))
+    assert [(n.start, n.end) for n in melody.notes] == [(0, 1), (1, 2), (2, 3), (3, 9)]
+    assert told == ("ended where the next begins: 3 notes that ring on",)
+    legato = Piece(tuple(Note(i, i + 1.2, 60 + i) for i in range(4)))
+    assert melody_of(legato) == (legato, ())
+
+
 def test_what_cannot_be_harmonized_is_refused() -> None:
     piece, model = chorale(4), singer()
     with pytest.raises(ValueError, match="a model of chorales harmonizes, this one writes by the"):
@@ -338,6 +354,11 @@ def test_of_chords_the_highest_notes_are_the_melody() -> None:
     # Under a note that is held something moves, and what outlasts it goes on.
     held = [Note(0, 2, 72), Note(0, 1, 60), Note(0.5, 1, 62), Note(1.5, 2, 64), Note(1.9, 3, 71)]
     assert [note.pitch for note in melody_of(Piece(tuple(held))).piece.notes] == [72, 71]
+
+
+def test_a_file_is_read_before_a_model_takes_it() -> None:
+    with pytest.raises(ValueError, match=r"as load_midi\(path\) gives it; got 'song.mid'"):
+        pianist().compose("song.mid")  # type: ignore[arg-type]
 
 
 # ---- scoring ---------------------------------------------------------------------------------
@@ -406,6 +427,19 @@ def test_of_a_performance_keys_that_go_down_and_up_are_notes() -> None:
     pressed = [spot for spot in arcs.spots if spot is not None]
     moments = sorted([n.start for n in piece.notes] + [n.end for n in piece.notes])
     assert [at for at, _ in pressed] == pytest.approx(moments, abs=0.006)
+
+
+def test_silence_before_a_performance_is_counted_where_a_note_is_named() -> None:
+    """It is read without that silence; a person counts from the beginning of the recording."""
+    model, soon = pianist(512), performance(4)
+    late = replace(soon, notes=move_notes(soon.notes, 20))
+    first, moved = (model.look(one, 0, at=one.notes[2].start) for one in (soon, late))
+    assert moved.weights.equal(first.weights)
+    at, pitch = soon.notes[2].start, soon.notes[2].pitch
+    assert moved.spots[-1] == (pytest.approx(at + 20), pitch)
+    assert moved.piece.start == pytest.approx(20)
+    notes = model.inspect(late).about["roll"]["notes"]
+    assert notes[0][0] == pytest.approx(20)
 
 
 def test_what_cannot_be_looked_at_is_refused() -> None:

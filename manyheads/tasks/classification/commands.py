@@ -18,7 +18,14 @@ from manyheads.tasks.verbs import ExamplesOptions
 def classify(model: Classifier, options: ClassifyOptions) -> None:
     cut = str if model.kind == "labelling" else cut_at_tab  # words have a tag each, tabs or not
     for some in read_chunks(options.texts):
-        for text, predicted in zip(some, model.classify([*map(cut, some)]), strict=True):
+        found = model.classify([*map(cut, some)])
+        if over := sum(bool(one.cut) for one in found):
+            print(
+                f"{over} of {len(some)} texts are longer than the {model.task.room} tokens that "
+                "are read; their ends were not read",
+                file=sys.stderr,
+            )
+        for text, predicted in zip(some, found, strict=True):
             if options.as_json:
                 print_json({"text": text, **predicted._asdict()})
             else:
@@ -39,7 +46,7 @@ def format_prediction(predicted: AnyPrediction) -> str:
 
 def evaluate_classifier(model: Classifier, options: ExamplesOptions) -> None:
     path = options.file
-    examples = read_examples(model.task.kind, path)
+    examples = read_examples(model.task.kind, path, model.task.recipe.data.columns)
     with count_amount(len(examples), "texts", "read") as progress:
         report = evaluate_labels(model, examples, progress)
     if unseen := report.get("unseen"):

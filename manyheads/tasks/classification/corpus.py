@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads.data.batches import NOTHING, split_off
+from manyheads.data.filters import tell_seen
 from manyheads.data.labelled import Columns, Tagged, read_labelled_file, read_tagged
 from manyheads.data.shards import Shard, write_shard
 from manyheads.tasks.classification.frames import Frame, Framer
@@ -37,7 +38,9 @@ class LabelledCorpus:
     valid_source: Path
 
     def __str__(self) -> str:
-        return f"{len(self.train):,} texts to train on, {len(self.valid):,} to validate on"
+        train, valid = ([tuple(one.texts) for one in part] for part in (self.train, self.valid))
+        told = f"{len(train):,} texts to train on, {len(valid):,} to validate on"
+        return told + tell_seen(train, valid)
 
     def lines(self) -> Iterator[str]:
         """What a vocabulary is learned from."""
@@ -68,8 +71,9 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
     count = min(data.held_out, len(train) // 10)
     if not count:
         texts = "1 text" if len(train) == 1 else f"{len(train)} texts"
+        ends = " (a blank line ends one)" if recipe.task == "labelling" else ""
         raise ValueError(
-            f"{source} has {texts}, too few to hold some out for validation; "
+            f"{source} has {texts}{ends}, too few to hold some out for validation; "
             "give --valid-data, or 10 texts at least"
         )
     order = np.random.default_rng([recipe.training.seed, 1]).permutation(len(train)).tolist()

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -172,6 +174,7 @@ class PixelCodec:
         """The levels (1, rows, columns, channels) of one picture; refuse another size."""
         if self.small:
             raise ValueError("a model that enlarges images is not looked into; one that draws is")
+        check_bytes(picture, ("rows", "columns", "channels"))
         if picture.shape != self.shape:
             raise ValueError(
                 f"the model draws images of {format_shape(self.shape)} channels, "
@@ -179,12 +182,12 @@ class PixelCodec:
             )
         return self.quantize(torch.from_numpy(picture.copy()))[None]
 
-    def class_number(self, name: str) -> int:
+    def class_number(self, name: object) -> int:
         if not self.classes:
             raise ValueError(f"class {name} was asked for, and the model was trained without any")
-        if name not in self.classes:
+        if str(name) not in self.classes:
             raise ValueError(f"there is no class {name!r}; there are {', '.join(self.classes)}")
-        return self.classes.index(name)
+        return self.classes.index(str(name))
 
     def save(self, path: Path) -> None:
         write_text(path, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n")
@@ -192,6 +195,17 @@ class PixelCodec:
     @classmethod
     def load(cls, path: Path) -> PixelCodec:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def check_bytes(images: Any, axes: Sequence[str]) -> None:
+    """Numbers from 0 to 1 would all be taken for black."""
+    if not isinstance(images, np.ndarray):
+        got = type(images).__name__
+    elif images.dtype != np.uint8 or images.ndim != len(axes):
+        got = f"{images.dtype} of {images.shape}"
+    else:
+        return
+    raise ValueError(f"images are an array of bytes, ({', '.join(axes)}), got {got}")
 
 
 def format_shape(shape: Sequence[int]) -> str:

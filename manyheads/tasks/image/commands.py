@@ -14,7 +14,7 @@ import numpy as np
 
 from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, print_report
-from manyheads.data.packed import read_packed, write_packed
+from manyheads.data.packed import write_packed
 from manyheads.decoding.config import Sampling
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.evaluation import evaluate_images, image_table
@@ -23,9 +23,22 @@ from manyheads.tasks.image.judging import judge_samples
 from manyheads.tasks.image.looking import PixelView, look_at_pixel
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.packing import compress_images, decompress_images, name_files, read_names
-from manyheads.tasks.image.sheet import enlarge, make_sheet, save_gif, save_png
+from manyheads.tasks.image.sheet import (
+    encode_png,
+    enlarge,
+    make_sheet,
+    save_gif,
+    save_png,
+    undo_enlarge,
+)
 from manyheads.tasks.image.similarity import SimilarityView, look_for_similar
-from manyheads.tasks.image.sources import Bytes, match_colours, read_picture, read_pictures
+from manyheads.tasks.image.sources import (
+    Bytes,
+    fit_size,
+    match_colours,
+    read_picture,
+    read_pictures,
+)
 from manyheads.tasks.image.verbs import (
     CompressOptions,
     DecompressOptions,
@@ -34,7 +47,7 @@ from manyheads.tasks.image.verbs import (
     InspectImageOptions,
     LookAtPixelOptions,
 )
-from manyheads.tasks.packing import note_payoff
+from manyheads.tasks.packing import note_payoff, open_packed, write_files
 
 UNDRAWN = 110  # how bright pixels are that are not drawn yet
 
@@ -43,19 +56,23 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
     assert options.out is not None
     codec, began = model.task.codec, time.perf_counter()
     begin, small = (
-        None if path is None else match_colours(read_picture(path), codec.channels)
-        for path in (options.complete, options.upscale)
+        None if path is None else read_drawn(path, columns, codec.channels)
+        for path, columns in (
+            (options.complete, codec.columns),
+            (options.upscale, codec.small or codec.columns),
+        )
     )
     how = {one.name: getattr(options, one.name) for one in fields(Sampling)}
     with count_amount(options.count * codec.tokens, "tokens", "drawn") as told:
         images = model.generate(options.count, options.of_class, begin, small, told, **how)
     took = time.perf_counter() - began
     save_png(enlarge(put_on_sheet(images)), options.out)
-    if options.gif is not None:
-        frames = frames_of_drawing(codec, images)
-        save_gif([enlarge(put_on_sheet(frame)) for frame in frames], options.gif)
     size = f"{codec.rows} x {codec.columns}"
     print(f"{options.out}: {len(images):,} images of {size} in {took:.1f} s")
+    if options.gif is not None:
+        frames = [enlarge(put_on_sheet(frame)) for frame in frames_of_drawing(codec, images)]
+        save_gif(frames, options.gif)
+        print(f"{options.gif}: how they were drawn, in {len(frames)} frames")
 
 
 def frames_of_drawing(codec: PixelCodec, images: Bytes) -> Iterator[Bytes]:
@@ -110,8 +127,14 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
 
 def read_like(model: ImageModel, path: Path) -> Bytes:
     """A picture as large and in as many colours as those it learned from."""
-    picture = read_picture(path, model.task.recipe.data.scaled_size)
-    return match_colours(picture, model.task.codec.channels)
+    codec = model.task.codec
+    picture = read_drawn(path, codec.columns, codec.channels)
+    return fit_size(picture, model.task.recipe.data.scaled_size)
+
+
+def read_drawn(path: Path, columns: int, channels: int) -> Bytes:
+    """A picture at its own size, also where each pixel is a square, as a drawn one is saved."""
+    return match_colours(undo_enlarge(read_picture(path), columns), channels)
 
 
 # ---- compress --------------------------------------------------------------------------------
@@ -141,7 +164,7 @@ def describe_size(model: ImageModel, images: Bytes, packed: int) -> str:
 
 def decompress(model: ImageModel, options: DecompressOptions) -> None:
     assert options.out is not None
-    head, parts = read_packed(options.file[0])
+    head, parts = open_packed(model, options.file[0])
     names, tokens = read_names(head), head["images"] * model.task.codec.tokens
     with count_amount(tokens, "tokens", "decompressed") as told:
         images = decompress_images(model, head, parts, told)
@@ -149,8 +172,6 @@ def decompress(model: ImageModel, options: DecompressOptions) -> None:
         arrays: dict[str, Any] = {"labels": np.array(head["labels"])} if head["labels"] else {}
         np.savez_compressed(options.out, images=images, **arrays)
     else:
-        for name, image in zip(names, images, strict=True):
-            path = options.out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_png(image, path)
+        paths = [options.out / name for name in names]
+        write_files(dict(zip(paths, map(encode_png, images), strict=True)))
     print(f"{options.out}: {len(images):,} images, bit for bit")

@@ -6,6 +6,7 @@ B images, N tokens, P values of a token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from random import Random
 
 import torch
@@ -73,9 +74,11 @@ def draw_images(
     network.eval()
     writer, parts = network.writer, list[Tensor]()
     recorder: ImageRecorder | None = None
-    for i, some, kept in split_batch(given, condition):
-        numbers = range(first + i, first + i + len(some))
-        plain = isinstance(writer, Decoder) and not is_wrapper(writer.stack.kernel)
+    plain = isinstance(writer, Decoder) and not is_wrapper(writer.stack.kernel)
+    each = repeat(None) if condition is None else condition.split(AT_ONCE)
+    for some, kept in zip(given.split(AT_ONCE), each, strict=False):
+        numbers = range(first, first + len(some))
+        first += len(some)
         if some.is_cuda and plain:
             if recorder is None or len(recorder.canvas) != len(some):
                 recorder = ImageRecorder(network, codec, kept, how, len(some))
@@ -83,13 +86,6 @@ def draw_images(
         else:
             parts.append(draw_batch(network, codec, some, kept, how, numbers, told))
     return torch.cat(parts)
-
-
-def split_batch(given: Tensor, condition: Tensor | None) -> list[tuple[int, Tensor, Tensor | None]]:
-    return [
-        (i, given[i : i + AT_ONCE], None if condition is None else condition[i : i + AT_ONCE])
-        for i in range(0, len(given), AT_ONCE)
-    ]
 
 
 def draw_batch(

@@ -41,8 +41,11 @@ def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
 
 
 def describe_mean(values: NDArray[np.float64]) -> dict[str, float]:
-    error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    return {"value": round(float(values.mean()), 4), "error": round(error, 4)}
+    """With its standard error; one value alone has none."""
+    mean = {"value": round(float(values.mean()), 4)}
+    if len(values) == 1:
+        return mean
+    return mean | {"error": round(float(values.std(ddof=1) / math.sqrt(len(values))), 4)}
 
 
 def image_table(told: Mapping[str, Any]) -> str:
@@ -54,7 +57,7 @@ def image_table(told: Mapping[str, Any]) -> str:
     if told["by_class"]:
         lines.append(f"\n  {'class':<14} {'':18} images")
     for name, score in told["by_class"].items():
-        lines.append(f"  {name:<14} {show_mean(score)}   {score['examples']:6,}")
+        lines.append(f"  {name:<14} {show_mean(score):<17}  {score['examples']:6,}")
     return "\n".join(lines)
 
 

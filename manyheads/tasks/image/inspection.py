@@ -111,7 +111,7 @@ def inspect_image(
     spots, corners = number_spots(codec, size)
     one = PixelPass(task, model.network, ids, None, spots)
     if codec.classes:
-        number = codec.class_number(label or codec.classes[0])
+        number = codec.class_number(label)
         one = replace(one, classes=torch.tensor([[number]], device=model.device))
     names = [f"{row},{column}" for row, column in corners.tolist()]
     rows = [

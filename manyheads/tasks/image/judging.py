@@ -7,7 +7,6 @@ was computed with another classifier.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ from manyheads.tasks.image.judge import (
 from manyheads.tasks.image.model import ImageModel
 from manyheads.tasks.image.sources import Bytes, Pictures
 from manyheads.tasks.image.task import ImageTask, prepare_pixels
-
-Told = Callable[[float], None]
+from manyheads.tasks.packing import Told
 
 
 def judge_samples(
@@ -34,6 +32,11 @@ def judge_samples(
     they are taken for the class that was asked for. Beside it the same of images learned from.
     """
     task, codec, scores = model.task, model.task.codec, {}
+    if codec.small:
+        raise ValueError(
+            f"{model.name} makes large images of small ones; samples are judged of a model that "
+            "draws from nothing"
+        )
     judge, right = find_judge(model)
     drawn = model.generate(count, told=told)
     real, _ = judge.read(round_as_drawn(task, pictures.pixels))

@@ -36,6 +36,8 @@ class PixelView:
     def __str__(self) -> str:
         row, column = self.pixel
         lines = [f"what the pixel in row {row}, column {column} looks at"]
+        if not self.weights.any():
+            return f"{lines[0]}: no other, it is the first that is drawn"
         for layer, maps in zip(self.layers, self.weights, strict=True):
             for head, one in zip(self.heads, maps, strict=True):
                 near = one[max(0, row - NEAR) : row + 1, max(0, column - NEAR) : column + NEAR + 1]
@@ -100,7 +102,7 @@ def record_image(
     at, _ = codec.on(model.device)
     classes = None
     if codec.classes:
-        number = codec.class_number(label or str(model.find_class(picture)))
+        number = codec.class_number(model.find_class(picture) if label is None else label)
         classes = torch.tensor([[number]], device=model.device)
     return record_attention(model, Tokens(ids, at[: ids.shape[1]], types=classes))
 

@@ -10,14 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from manyheads.decoding.config import Sampling, SamplingOptions
+from manyheads.decoding.config import SamplingOptions
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.tasks.image.batches import ImageBatches
-from manyheads.tasks.image.codec import format_shape
+from manyheads.tasks.image.codec import check_bytes, format_shape
 from manyheads.tasks.image.drawing import draw_images
 from manyheads.tasks.image.inspection import inspect_image
 from manyheads.tasks.image.sources import Bytes
+from manyheads.tasks.image.verbs import ImageSampling
 from manyheads.tasks.model import Model, show_options
 from manyheads.tasks.portable import Portable
 
@@ -32,7 +33,7 @@ class ImageModel(Model):
     asks = ""
 
     @torch.no_grad()
-    @show_options(Sampling, SamplingOptions)
+    @show_options(ImageSampling, SamplingOptions)
     def generate(
         self,
         count: int = 1,
@@ -49,9 +50,9 @@ class ImageModel(Model):
         that enlarges images makes them of a small one, bytes as well.
         `told` of each token as it is drawn.
         """
-        if options.get("draft"):
-            raise ValueError("nothing guesses the pixels of an image ahead; draft is for text")
-        codec = self.task.codec
+        codec, how = self.task.codec, ImageSampling(**options)
+        if count < 1:
+            raise ValueError(f"1 image or more is drawn, got {count}")
         shrunk = self.encode_small(small)
         if shrunk is not None:
             shrunk = shrunk.expand(count, -1, -1, -1)
@@ -63,13 +64,14 @@ class ImageModel(Model):
             codec,
             given.expand(count, -1).to(self.device),
             self.task.condition(self.network, count, of_class, shrunk),
-            Sampling(**options),
+            how,
             told=told,
         )
         return codec.brighten(codec.decode(ids)).cpu().numpy()
 
     def encode_begin(self, image: Bytes) -> Tensor:
         """The first tokens (1, n) of an image of which only the first rows are there."""
+        check_bytes(image, ("rows", "columns", "channels"))
         codec, (rows, columns, channels) = self.task.codec, image.shape
         if columns != codec.columns or not 0 < rows <= codec.rows or channels != codec.channels:
             raise ValueError(
@@ -116,6 +118,7 @@ class ImageModel(Model):
             )
         if not codec.small:
             raise ValueError("an image to enlarge came to a model that draws from nothing")
+        check_bytes(image, ("rows", "columns", "channels"))
         if image.shape != codec.small_codec.shape:
             raise ValueError(
                 f"the model enlarges images of {format_shape(codec.small_codec.shape)} channels, "
@@ -128,6 +131,7 @@ class ImageModel(Model):
         given its label.
         """
         task, codec = self.task, self.task.codec
+        check_bytes(images, ("images", "rows", "columns", "channels"))
         if images.shape[1:] != codec.shape:
             raise ValueError(
                 f"the model knows images of {format_shape(codec.shape)} channels, these are of "
@@ -137,6 +141,10 @@ class ImageModel(Model):
         if codec.classes:
             if not labels:
                 raise ValueError("the model knows classes, and these images have none")
+            if len(labels) != len(images):
+                raise ValueError(
+                    f"each image has a label: {len(images)} images and {len(labels)} labels came"
+                )
             classes = np.array([codec.class_number(label) for label in labels])
         batches = ImageBatches(images, classes, codec, task.at_once)
         self.network.eval()
@@ -152,7 +160,8 @@ class ImageModel(Model):
         The picture is bytes (rows, columns, channels). A model with classes sees it as the one that
         is named, or as the likeliest; `what_if` says what is to be otherwise.
         """
-        return inspect_image(self, picture, of_class or self.find_class(picture), what_if)
+        of_class = self.find_class(picture) if of_class is None else of_class
+        return inspect_image(self, picture, of_class, what_if)
 
     @torch.no_grad()
     def inspect_live(
@@ -166,7 +175,8 @@ class ImageModel(Model):
         if picture is None:
             with intervening(self.network, what_if):
                 (picture,) = self.generate(1, of_class, seed=0)
-        return inspect_image(self, picture, of_class or self.find_class(picture), what_if)
+        of_class = self.find_class(picture) if of_class is None else of_class
+        return inspect_image(self, picture, of_class, what_if)
 
     def portable(self) -> Portable:
         raise ValueError(

@@ -27,14 +27,13 @@ from manyheads.tasks.packing import (
     CodeSymbols,
     SymbolReader,
     SymbolWriter,
+    Told,
     describe_machine,
     explain_damage,
     refuse_another,
 )
 
 LANES = {"cpu": 64, "cuda": 512}  # images that are read together
-
-Told = Callable[[float], None]
 
 
 def compress_images(

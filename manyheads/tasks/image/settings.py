@@ -15,7 +15,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.positions import POSITIONS, PositionValue
 from manyheads.tasks.image.verbs import VERBS
-from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan
+from manyheads.tasks.recipe import START_FROM, Preset, Recipe, TrainingPlan, gated_layers
 from manyheads.training.config import Training
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class ImageData(Settings):
     def misfits(self) -> Iterator[str]:
         if not self.images:
             yield "nothing to learn from: give images, a folder or an .npz"
+        if self.binarize == "sample" and self.levels != 2:
+            yield f"binarize: sample draws black and white, levels is {self.levels}; 2 would do"
         if self.upscale is None:
             return
         small, large = self.sizes
@@ -77,7 +79,7 @@ class ImageData(Settings):
     def sizes(self) -> tuple[int, int]:
         """The sizes of small and of large images; 0 where there is no `upscale`."""
         small, _, large = (self.upscale or "").partition(":")
-        return (int(small), int(large)) if small.isdigit() and large.isdigit() else (0, 0)
+        return (int(small), int(large)) if small.isdecimal() and large.isdecimal() else (0, 0)
 
     @property
     def scaled_size(self) -> int | None:
@@ -158,13 +160,9 @@ def image_network(
 ) -> ImageTransformerConfig:
     """Where a pixel is matters by itself (skies are above), and so does how far two are apart."""
     return ImageTransformerConfig(
-        width=width,
+        **gated_layers(width),
         depth=depth,
         heads=heads,
-        ffn_width=(8 * width // 3 + 63) // 64 * 64,
-        feed_forward="swiglu",
-        norm="rms",
-        bias=False,
         init="gpt2",
         qk_norm=True,
         position="Learned()",

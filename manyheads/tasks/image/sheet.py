@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,14 @@ def enlarge(image: Bytes) -> Bytes:
     return image.repeat(times, 0).repeat(times, 1)
 
 
+def undo_enlarge(image: Bytes, columns: int) -> Bytes:
+    """Each square as a pixel again, where that makes so many columns."""
+    times = max(1, image.shape[1] // columns)
+    small = image[::times, ::times]
+    same = np.array_equal(small.repeat(times, 0).repeat(times, 1), image)
+    return small if same else image
+
+
 def encode_png(image: Bytes) -> bytes:
     """(H, W, 1 or 3) as a PNG; written here, so that drawing needs no other package."""
     rows, columns, channels = image.shape
@@ -49,15 +57,12 @@ def encode_png(image: Bytes) -> bytes:
         [np.zeros((rows, 1), np.uint8), image.reshape(rows, columns * channels)], 1
     )
     head = struct.pack(">IIBBBBB", columns, rows, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunks(chunks))
-
-
-def png_chunks(chunks: tuple[tuple[bytes, bytes], ...]) -> Iterator[bytes]:
-    for name, data in chunks:
-        yield (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
+    whole = b"\x89PNG\r\n\x1a\n"
+    packed = zlib.compress(lines.tobytes(), 9)
+    for name, data in ((b"IHDR", head), (b"IDAT", packed), (b"IEND", b"")):
+        chunk = name + data
+        whole += struct.pack(">I", len(data)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return whole
 
 
 def save_png(image: Bytes, path: Path) -> None:

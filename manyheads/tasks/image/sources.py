@@ -166,6 +166,9 @@ def import_pillow() -> Any:
 
 def read_picture(path: Path, size: int | None = None) -> Bytes:
     """(H, W, C) of a file, scaled and cropped where a size is asked for; a sentence why not."""
+    if not path.is_file():
+        folder = f"one picture is read here, {path} is a folder"
+        raise ValueError(folder if path.is_dir() else f"there is no file {path}")
     pillow, ops = import_pillow()
     image = None
     try:
@@ -198,11 +201,12 @@ def describe_unusable(path: Path, image: Any) -> str:
 
 def put_on_white(pillow: Any, image: Any) -> Any:
     """Convert a picture to grey or RGB; what is transparent becomes white."""
+    grey = image.mode in ("1", "L", "LA")
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
         white = pillow.new("RGBA", image.size, "white")
-        image = pillow.alpha_composite(white, image).convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+        image = pillow.alpha_composite(white, image)
+    return image.convert("L" if grey else "RGB")
 
 
 def fit_size(image: Bytes, size: int | None) -> Bytes:
@@ -236,6 +240,6 @@ def refuse_sizes_that_differ(names: Sequence[str], images: Sequence[Bytes]) -> N
         if image.shape[:2] != first:
             raise ValueError(
                 f"images are of one size: {names[0]} has {first[0]} x {first[1]} pixels and "
-                f"{name} {image.shape[0]} x {image.shape[1]}; --size {min(first)} would scale "
-                "and crop them all"
+                f"{name} {image.shape[0]} x {image.shape[1]}; `train image --size "
+                f"{min(first)}` would scale and crop them all"
             )

@@ -78,12 +78,15 @@ class ImageTask(Task):
             notes = notes + valid.notes
             refuse_other_shapes(train, valid)
         else:
-            train, valid = hold_out_images(train, data.held_out, recipe.training.seed)
+            classes = train.labels if data.classes else []
+            train, valid = hold_out_images(train, data.held_out, recipe.training.seed, classes)
         if data.classes and not (train.labels and valid.labels):
             raise ValueError(
                 "classes were asked for and not all images have one; a subfolder for each class, "
                 "or labels in an .npz would do"
             )
+        if both := count_copies(train.pixels, valid.pixels):
+            notes = [*notes, f"both learned from and validated on: {both:,} images"]
         colours = train.pixels.shape[3] == 3
         return ImageCorpus(train, valid, choose_head(recipe, colours) == "mixture", notes)
 
@@ -261,12 +264,25 @@ def prepare_pixels(pixels: Bytes, recipe: ImageRecipe) -> Bytes:
     return np.where(drawn * 255 < pixels, 255, 0).astype(np.uint8)
 
 
-def hold_out_images(pictures: Pictures, share: float, seed: int) -> tuple[Pictures, Pictures]:
-    count = max(1, round(share * len(pictures)))
-    if len(pictures) <= count:
-        raise ValueError("one image is too few: some are to learn from, some to validate on")
+def hold_out_images(
+    pictures: Pictures, share: float, seed: int, classes: Sequence[str]
+) -> tuple[Pictures, Pictures]:
+    """A share of all, but one image of each class stays to be learned from."""
     order = np.random.default_rng(seed).permutation(len(pictures))
-    return pictures[np.sort(order[count:])], pictures[np.sort(order[:count])]
+    stay = {classes[i] if classes else "": i for i in order.tolist()}
+    chosen = order[~np.isin(order, [*stay.values()])][: max(1, round(share * len(pictures)))]
+    if not len(chosen):
+        few = "one image of each class" if classes else "one image"
+        raise ValueError(f"{few} is too few: some are to learn from, some to validate on")
+    rest = np.ones(len(pictures), bool)
+    rest[chosen] = False
+    return pictures[np.flatnonzero(rest)], pictures[np.sort(chosen)]
+
+
+def count_copies(learned: Bytes, others: Bytes) -> int:
+    """How many of the others are among those learned from, and may be known by heart."""
+    known = {hash(image.tobytes()) for image in learned}
+    return sum(hash(image.tobytes()) in known for image in others)
 
 
 def refuse_other_shapes(train: Pictures, valid: Pictures) -> None:
@@ -280,4 +296,4 @@ def refuse_other_shapes(train: Pictures, valid: Pictures) -> None:
 
 def sort_key(name: str) -> tuple[int, str]:
     """2 before 10"""
-    return (int(name) if name.isdigit() else -1, name)
+    return (int(name) if name.isdecimal() else -1, name)

@@ -16,7 +16,19 @@ FEW_SAMPLES = 100
 
 
 @dataclass(frozen=True)
-class DrawOptions(Sampling, Options):
+class ImageSampling(Sampling):
+    """What is left to chance while an image is drawn."""
+
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
+        if self.strategy not in ("auto", "greedy", "sample"):
+            yield f"an image is drawn by sample or greedy, got strategy={self.strategy}"
+        if self.draft:
+            yield "nothing guesses the pixels of an image ahead; draft is for text"
+
+
+@dataclass(frozen=True)
+class DrawOptions(ImageSampling, Options):
     """Draw images into one sheet, or complete one of which the first rows are there.
 
     Example: manyheads generate --model runs/img --count 64 --class 3 --out sheet.png
@@ -47,11 +59,6 @@ class DrawOptions(Sampling, Options):
             raise ValueError("images are drawn into a file: --out sheet.png")
         refuse_unwritable("--out", asked.out, ".png")
         return asked
-
-    def misfits(self) -> Iterator[str]:
-        yield from super().misfits()
-        if self.strategy not in ("auto", "greedy", "sample"):
-            yield f"an image is drawn by sample or greedy, got strategy={self.strategy}"
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ class LookAtPixelOptions(Options):
     @property
     def place(self) -> tuple[int, int]:
         row, _, column = (self.pixel or "").partition(",")
-        if not (row.strip().isdigit() and column.strip().isdigit()):
+        if not (row.strip().isdecimal() and column.strip().isdecimal()):
             raise ValueError(f"a pixel is a row and a column: --pixel 12,20, got {self.pixel}")
         return int(row), int(column)
 
@@ -185,6 +192,8 @@ class DecompressOptions(Options):
             raise ValueError("images need a folder: --out folder/")
         if asked.out.suffix == ".npz":
             refuse_unwritable("--out", asked.out)
+        elif asked.out.suffix.lower() == ".png" and not asked.out.is_dir():
+            raise ValueError(f"images need a folder or an .npz: --out folder/, got {asked.out}")
         else:
             refuse_no_folder("--out", asked.out)
         return asked

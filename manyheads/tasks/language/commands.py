@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from manyheads.cli.incoming import read_stdin
 from manyheads.cli.screen import count_amount, count_items, print_json, print_report
 from manyheads.data.documents import read_documents
-from manyheads.data.packed import read_packed, write_packed
+from manyheads.data.packed import write_packed
 from manyheads.tasks.language.evaluation import evaluate_documents
 from manyheads.tasks.language.model import NOTHING, LanguageModel, Scored
 from manyheads.tasks.language.packing import compress_text, decompress_text
@@ -21,6 +22,7 @@ from manyheads.tasks.language.verbs import (
     GenerateOptions,
     ScoreOptions,
 )
+from manyheads.tasks.packing import open_packed
 
 AT_ONCE = 64  # texts that are written together
 
@@ -56,7 +58,7 @@ def write_all(model: LanguageModel, prompt: str, options: GenerateOptions) -> No
 
 def score(model: LanguageModel, options: ScoreOptions) -> None:
     nothing = True
-    for text in read_texts(options.lines):
+    for text in options.texts or read_texts(options.lines):
         nothing = False
         # A blank line has its own, so that line n here is of line n there.
         scored = text or not options.lines
@@ -65,6 +67,7 @@ def score(model: LanguageModel, options: ScoreOptions) -> None:
             print_json(describe_score(found))
         else:
             print(summarise(found) if text else "", flush=True)
+        tell_unknown(found.unknown, len(found.logs))
     if nothing:
         raise ValueError("there is nothing to score: stdin has no lines")
 
@@ -88,11 +91,22 @@ def summarise(found: Scored) -> str:
     )
 
 
+def tell_unknown(unknown: int, tokens: int) -> None:
+    """The bits of a text that its vocabulary cannot spell are too few: nobody is to be misled."""
+    if unknown:
+        print(
+            f"{unknown:,} of {tokens:,} tokens are unknown to the model: that something unknown "
+            "comes is scored, what it is is not",
+            file=sys.stderr,
+        )
+
+
 def describe_score(found: Scored) -> dict[str, object]:
     return {
         "bits_per_byte": finite_or_none(found.bits_per_byte),
         "perplexity": finite_or_none(found.perplexity),
         "bytes": found.bytes,
+        "unknown": found.unknown,
         "tokens": [
             {"text": piece, "log": finite_or_none(round(log, 6))}
             for piece, log in zip(found.pieces, found.logs, strict=True)
@@ -108,6 +122,7 @@ def finite_or_none(number: float) -> float | None:
 def evaluate_text(model: LanguageModel, options: EvaluateTextOptions) -> None:
     read = [document.text for document in read_documents(options.text)]
     report = evaluate_documents(model, count_items(read, len(read), "documents", "read"))
+    tell_unknown(report["unknown"], report["tokens"])
     print_report(report, options.as_json)
 
 
@@ -123,7 +138,7 @@ def pack_text(model: LanguageModel, options: CompressTextOptions) -> None:
 
 def unpack_text(model: LanguageModel, options: DecompressTextOptions) -> None:
     assert options.out is not None
-    head, parts = read_packed(options.file[0])
+    head, parts = open_packed(model, options.file[0])
     with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
         text = decompress_text(model, head, parts, told)
     options.out.write_bytes(text.encode())

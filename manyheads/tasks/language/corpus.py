@@ -11,7 +11,8 @@ from pathlib import Path
 
 from manyheads.codecs.text import Text, VocabularyKind
 from manyheads.data.documents import hold_out, read_documents
-from manyheads.data.shards import write_shard
+from manyheads.data.filters import tell_seen
+from manyheads.data.shards import Shard, write_shard
 from manyheads.data.windows import frame_documents as between_signs
 from manyheads.tasks.language.settings import TextData
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN, TOKENIZER
@@ -42,6 +43,7 @@ class TextCorpus:
         return (
             f"{len(self.train):,} {documents} of {self.characters:,} characters to train on, "
             f"{sum(map(len, self.valid)):,} characters to validate on"
+            f"{tell_seen(self.train, self.valid, len)}"
         )
 
 
@@ -76,4 +78,12 @@ def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> No
     if held < 1:
         raise ValueError("there is nothing to validate on: the held-out text has no bytes")
     write_text(folder / BYTES, f"{held}\n")
-    write_text(run / CORPUS, f"{texts}\n")
+    write_text(run / CORPUS, f"{texts}\n{note_unknown(Shard(folder / 'valid'), codec)}")
+
+
+def note_unknown(held_out: Shard, codec: Text) -> str:
+    """A line where a vocabulary cannot spell all of a text: its bits are too few then."""
+    unknown, every = codec.special_tokens.unknown, len(held_out.tokens)
+    met = 0 if unknown is None else int((held_out.tokens == unknown).sum())
+    told = f"{met:,} of {every:,} tokens to validate on are unknown: what they are is not scored\n"
+    return told if met else ""

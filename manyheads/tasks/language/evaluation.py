@@ -14,19 +14,19 @@ from manyheads.tasks.language.model import LanguageModel
 
 def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[str, Any]:
     """How likely a model finds documents it was not trained on."""
-    began, nats, tokens, size, count = time.perf_counter(), 0.0, 0, 0, 0
-    for document in documents:
-        found = model.score(document)
-        nats -= sum(found.logs)
-        tokens, size, count = tokens + len(found.logs), size + found.bytes, count + 1
+    began = time.perf_counter()
+    found = map(model.score, documents)
+    each = [(-sum(one.logs), len(one.logs), one.bytes, one.unknown) for one in found]
+    nats, tokens, size, unknown = map(sum, zip((0.0, 0, 0, 0), *each, strict=True))
     context = model.task.context
     window = f"context:{context}|stride:{max(1, context // 2)}"
     bits = nats / math.log(2) / max(1, size)
     values = {"bits_per_byte": bits, **score_tokens(nats, max(1, tokens))}
     return {
         "model": model.name,
-        "examples": count,
+        "examples": len(each),
         "tokens": tokens,
+        "unknown": unknown,
         "seconds": round(time.perf_counter() - began, 2),
         "scores": plain_likelihoods(values, window),
     }

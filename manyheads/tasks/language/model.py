@@ -33,6 +33,7 @@ class Scored(NamedTuple):
     pieces: list[str]
     logs: list[float]  # natural logarithms of their probabilities, each given all before it
     bytes: int
+    unknown: int = 0  # tokens that stand for what the vocabulary lacks: what that is, is not scored
 
     @property
     def bits_per_byte(self) -> float:
@@ -82,8 +83,15 @@ class LanguageModel(DraftedModel):
         drafter = self.find_drafter(how.draft)
         return generate(self.task.author(self.network), several, how, first, drafter)
 
-    def stream(self, prompt: str, how: LanguageDecoding = LanguageDecoding()) -> Iterator[str]:
-        """The same in pieces, as they are written."""
+    @show_options(LanguageDecoding, LanguageOptions)
+    def stream(
+        self,
+        prompt: str,
+        how: LanguageDecoding | None = None,
+        **options: Unpack[LanguageOptions],
+    ) -> Iterator[str]:
+        """What `generate` gives, in pieces as they are written."""
+        how = how or LanguageDecoding(**options)
         author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
         return stream(author, self.lay_out_prompt(prompt, how), how, drafter=drafter)
 
@@ -137,8 +145,9 @@ class LanguageModel(DraftedModel):
         unscored = len(ids) - len(logs)
         skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)
         begin = max([len(given), *ends[:skipped]])
+        unknown = sum(token == codec.special_tokens.unknown for token in ids[skipped:])
         size = len(both[begin:].encode())
-        return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size)
+        return Scored(codec.pieces(ids)[skipped:], logs[skipped - unscored :], size, unknown)
 
     def inspect(
         self,

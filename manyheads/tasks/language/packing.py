@@ -6,7 +6,8 @@ from typing import Any
 
 from manyheads.data.packed import PackedPart
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.row_packing import Told, compress_rows, decompress_rows
+from manyheads.tasks.packing import Told
+from manyheads.tasks.row_packing import compress_rows, decompress_rows
 
 
 def compress_text(

@@ -12,7 +12,7 @@ from manyheads.config.declare import Settings, setting
 from manyheads.data.documents import check_split
 from manyheads.modules.config import NetworkConfig, TransformerConfig
 from manyheads.tasks.language.verbs import VERBS
-from manyheads.tasks.recipe import ContinuationRecipe, Preset
+from manyheads.tasks.recipe import ContinuationRecipe, Preset, gated_layers
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,9 @@ class TextCodec(Settings):
 def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig:
     """Norms without a mean, gates, turned queries and keys: what language models settled on."""
     return TransformerConfig(
-        width=width,
+        **gated_layers(width),
         depth=depth,
         heads=heads,
-        ffn_width=(8 * width // 3 + 63) // 64 * 64,
-        feed_forward="swiglu",
-        norm="rms",
-        bias=False,
         init="gpt2",
         scale_embeddings=False,
         position="Rotary()",

@@ -43,11 +43,14 @@ class GenerateOptions(LanguageDecoding, Options):
 
 @dataclass(frozen=True)
 class ScoreOptions(Options):
-    """Measure how likely the text on stdin is for a language model: bits per byte, perplexity.
+    """Measure how likely a text is for a language model: bits per byte, perplexity.
 
     Example: manyheads score --model runs/lm < text.txt
     """
 
+    texts: tuple[str, ...] = setting(
+        (), "Texts, each by itself. Without any: stdin.", argument="TEXT"
+    )
     lines: bool = setting(False, "Each line of stdin is a text of its own.")
     stride: int = setting(
         0,
@@ -60,6 +63,12 @@ class ScoreOptions(Options):
         "Write one JSON object for each text, with the log-probability of each token.",
         flag="--json",
     )
+
+    @classmethod
+    def of(cls, **typed: Any) -> Self:
+        if typed.get("texts") and typed.get("lines"):
+            raise ValueError("--lines is of stdin, and texts were typed; leave out one of them")
+        return cls(**typed)
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class CompressTextOptions(Options):
             raise ValueError(f"one text is compressed at a time, got {len(asked.files)}")
         if asked.out is None or asked.out.suffix != ".mh":
             raise ValueError("a compressed text is written to a .mh file: --out book.mh")
-        refuse_unwritable("--out", asked.out)
+        refuse_unwritable("--out", asked.out, reads=asked.files)
         return asked
 
 
@@ -113,7 +122,7 @@ class DecompressTextOptions(Options):
         asked = cls(**typed)
         if len(asked.file) != 1 or asked.out is None:
             raise ValueError("one file is decompressed at a time: book.mh --out book.txt")
-        refuse_unwritable("--out", asked.out)
+        refuse_unwritable("--out", asked.out, reads=asked.file)
         return asked
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from manyheads.tasks.music.chorales import Chorales
 from manyheads.tasks.music.codec import MusicCodec
@@ -15,13 +16,10 @@ CODEC = "codec.json"  # in the folder of a run
 KINDS = ("performance", "chorales", "remi")
 
 
-def new_codec(kind: str) -> MusicCodec:
+def new_codec(kind: str, **held: Any) -> MusicCodec:
+    """With what its file keeps, else as it is by default."""
     if kind not in KINDS:
-        raise ValueError(f"there is no codec {kind!r} for music; there are {', '.join(KINDS)}")
-    return make_codec(kind, {})
-
-
-def make_codec(kind: str, held: dict[str, Any]) -> MusicCodec:
+        raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
     if kind == "remi":
         from manyheads.tasks.music.remi import Remi  # miditok is an extra
 
@@ -38,15 +36,10 @@ def save_codec(codec: MusicCodec, path: Path) -> None:
 
 def load_codec(path: Path) -> MusicCodec:
     try:
-        held = cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
-        kind = held.pop("kind")
+        return new_codec(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError):
         raise ValueError(f"{path} does not say how music is numbered") from None
-    if kind not in KINDS:
-        raise ValueError(f"{path}: there is no codec {kind!r}; there are {', '.join(KINDS)}")
-    try:
-        return make_codec(kind, held)
-    except (TypeError, AttributeError):
-        raise ValueError(f"{path} does not say how music is numbered") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -13,10 +13,10 @@ from typing import Any
 
 from manyheads.cli.live import serve_live
 from manyheads.cli.screen import count_amount, count_items, print_report
-from manyheads.data.packed import read_packed, write_packed
+from manyheads.data.packed import write_packed
 from manyheads.tasks.music import sound
 from manyheads.tasks.music.chorales import piece_of, read_grids
-from manyheads.tasks.music.corpus import VALID, count_pieces, encode_piece
+from manyheads.tasks.music.corpus import VALID, count_pieces
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.evaluation import evaluate_music, music_table
 from manyheads.tasks.music.melody import melody_of
@@ -24,7 +24,7 @@ from manyheads.tasks.music.midi import MidiReport, load_midi, read_pieces, save_
 from manyheads.tasks.music.midi_bytes import write_midi
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Piece
-from manyheads.tasks.music.packing import compress_pieces, decompress_pieces
+from manyheads.tasks.music.packing import compress_pieces, decompress_pieces, encode_pieces
 from manyheads.tasks.music.roll import Roll
 from manyheads.tasks.music.verbs import (
     ComposeOptions,
@@ -35,7 +35,7 @@ from manyheads.tasks.music.verbs import (
     LookOptions,
     is_grids,
 )
-from manyheads.tasks.packing import note_payoff
+from manyheads.tasks.packing import note_payoff, open_packed, write_files
 
 # ---- generate --------------------------------------------------------------------------------
 
@@ -71,7 +71,9 @@ def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece
     """The pieces, and how many seconds of them are new."""
     how = decoding_of(options)
     if options.harmonize is not None:
-        melody, choice = melody_of(load_midi(options.harmonize), options.voice, options.track)
+        # Under a pedal a high note would ring on over the melody, and hide it.
+        song = load_midi(options.harmonize, pedal=False)
+        melody, choice = melody_of(song, options.voice, options.track)
         for line in choice:
             print(line, file=sys.stderr)
         piece = model.harmonize(melody, options.voice, shown=count_tokens, **how)
@@ -179,9 +181,9 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
     pieces = read_music(options.files, options.split)
     if not pieces:
         raise ValueError(f"there is no music in {', '.join(map(str, options.files))}")
-    tokens = sum(len(encode_piece(piece, model.task.codec)) for _, piece in pieces)
-    with count_amount(tokens, "tokens", "compressed") as told:
-        head, parts = compress_pieces(model, pieces, options.as_heard, told)
+    encoded = encode_pieces(model, pieces, options.as_heard)
+    with count_amount(sum(map(len, encoded)), "tokens", "compressed") as told:
+        head, parts = compress_pieces(model, encoded, told)
     size = write_packed(options.out, {**head, "names": name_pieces(pieces)}, parts)
     notes = sum(len(piece.notes) for _, piece in pieces)
     # As a file of MIDI is usually sent: packed by the method of .zip.
@@ -204,10 +206,10 @@ def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:
 
 def decompress_music(model: Musician, options: DecompressMusicOptions) -> None:
     assert options.out is not None
-    head, parts = read_packed(options.file[0])
+    head, parts = open_packed(model, options.file[0])
     with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
         pieces = decompress_pieces(model, head, parts, told)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name, piece in zip(head["names"], pieces, strict=True):
-        save_midi(piece, options.out / Path(name).name)  # in the folder, whatever the file says
+    # In the folder, whatever the file says.
+    paths = [options.out / Path(name).name for name in head["names"]]
+    write_files(dict(zip(paths, map(write_midi, pieces), strict=True)))
     print(f"{options.out}: {count_pieces(pieces)}, note by note")

@@ -23,13 +23,13 @@ from manyheads.decoding.strategies import decode
 from manyheads.decoding.strategies import stream as stream_tokens
 from manyheads.decoding.wrappers import Moving, WholeBeats
 from manyheads.tasks.continuation import Author
-from manyheads.tasks.music.chorales import REST, Chorales, grid_of, piece_of
+from manyheads.tasks.music.chorales import REST, STEPS_PER_QUARTER, Chorales, grid_of, piece_of
 from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.decoding import MusicDecoding
 from manyheads.tasks.music.leading import VoiceLeading
 from manyheads.tasks.music.melody import melody_of
-from manyheads.tasks.music.notes import Note, Piece, Voice
+from manyheads.tasks.music.notes import Note, Piece, Voice, move_notes
 from manyheads.tasks.music.settings import VOICES
 from manyheads.tasks.music.timing import (
     count_steps,
@@ -147,8 +147,13 @@ def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None 
 
 
 def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece) -> Piece:
-    """The music in these numbers; on a grid, with the tempos and meters of another piece."""
-    return piece_of(codec.grid(ids), like) if isinstance(codec, Chorales) else codec.render(ids)
+    """The music in these numbers; on a grid, with the tempos and meters of another piece, else from
+    when that begins.
+    """
+    if isinstance(codec, Chorales):
+        return piece_of(codec.grid(ids), like)
+    piece = codec.render(ids)
+    return replace(piece, notes=move_notes(piece.notes, like.start - piece.start))
 
 
 def play_on(
@@ -167,10 +172,8 @@ def play_on(
     read, whole = codec.render(begin), codec.render([*begin, *ids])
     later = prime.seconds - read.seconds  # the silence that was left out, and what was rounded
     voice = len(prime.voices) if len(prime.voices) > 1 else 0
-    new = (
-        note._replace(start=note.start + later, end=note.end + later, voice=voice)
-        for note in (Counter(whole.notes) - Counter(read.notes)).elements()
-    )
+    new = (Counter(whole.notes) - Counter(read.notes)).elements()
+    new = (note._replace(voice=voice) for note in move_notes(new, later))
     longer = replace(
         prime,
         voices=prime.voices if voice == 0 else (*prime.voices, Voice()),
@@ -222,8 +225,10 @@ def harmonize(
     melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
     notes = [note._replace(voice=number) for note in melody.notes]
     grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
-    given = np.full((len(grid), len(VOICES)), FREE)
-    given[:, number] = codec.flatten(grid)[number :: len(VOICES)]
+    # Chorales begin at once: after a long silence the other voices would rest on.
+    silent = (grid[:, number] != REST).argmax() // STEPS_PER_QUARTER * STEPS_PER_QUARTER
+    given = np.full((len(grid) - silent, len(VOICES)), FREE)
+    given[:, number] = codec.flatten(grid[silent:])[number :: len(VOICES)]
     special = codec.special_tokens
     start = make_start(author, [], how)
     # The end is given too: what leads there is the likelier for it.
@@ -237,7 +242,8 @@ def harmonize(
         shown=shown,
     )
     # A grid fuses repeated notes and loses fast ones: the given voice is not rendered from it.
-    grid = codec.grid(found.ids)
+    grid[:] = REST
+    grid[silent:] = codec.grid(found.ids)
     grid[:, number] = REST
     others = piece_of(grid, piece)
     return replace(others, notes=(*others.notes, *notes))

@@ -130,6 +130,8 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
     """A piece as numbers; a performance loses its first silence, which counts where bars do."""
+    if not isinstance(piece, Piece):
+        raise ValueError(f"a piece is read here, as load_midi(path) gives it; got {piece!r}")
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
     return to_numbers(codec.encode(heard))
 

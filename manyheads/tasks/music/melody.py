@@ -38,8 +38,11 @@ def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) ->
         alone = keep_highest(notes)
         told.append(f"left out: {len(notes) - len(alone):,} notes under the melody")
         notes = alone
+    sung = end_at_next(notes)
+    if rung := sum(one != other for one, other in zip(notes, sung, strict=True)):
+        told.append(f"ended where the next begins: {rung:,} notes that ring on")
     only = (piece.voices[number],)
-    return Melody(Piece(tuple(notes), only, piece.tempos, piece.meters), tuple(told))
+    return Melody(Piece(tuple(sung), only, piece.tempos, piece.meters), tuple(told))
 
 
 def pick_track(piece: Piece, voice: str, track: str | None) -> int:
@@ -85,4 +88,16 @@ def keep_highest(notes: Sequence[Note]) -> list[Note]:
         if not any(one.pitch > note.pitch and one.end >= half for one in sounding):
             found.append(note)
             sounding.append(note)
+    return found
+
+
+def end_at_next(notes: Sequence[Note]) -> list[Note]:
+    """A voice sings one note at a time: one that rings on through half of the next ends where that
+    begins; less is how a person plays, and stays.
+    """
+    found = [*notes]
+    for i, (note, following) in enumerate(pairwise(notes)):
+        after = notes[i + 2].start if i + 2 < len(notes) else following.end
+        if note.end > (following.start + after) / 2:
+            found[i] = note._replace(end=following.start)
     return found

@@ -117,11 +117,14 @@ def unpack(held: ZipFile, one: ZipInfo) -> Piece:
     return read_midi(data)
 
 
-def load_midi(path: Path) -> Piece:
-    """One piece; a file that holds none is refused with the reason."""
+def load_midi(path: str | Path, pedal: bool = True) -> Piece:
+    """One piece, its notes as long as the pedal holds them, or their keys without it; a file that
+    holds none is refused with the reason.
+    """
+    path = Path(path)
     try:
         data, ending = path.read_bytes(), path.suffix.lower()
-        return read_score(data, ending) if ending in KINDS else read_midi(data)
+        return read_score(data, ending) if ending in KINDS else read_midi(data, pedal)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
     except IsADirectoryError:

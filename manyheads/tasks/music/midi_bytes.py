@@ -78,8 +78,8 @@ class Track:
     meters: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def read_midi(data: bytes) -> Piece:
-    """The notes of a MIDI file; the pedal makes them longer.
+def read_midi(data: bytes, pedal: bool = True) -> Piece:
+    """The notes of a MIDI file; the pedal makes them longer, unless that is not wanted.
 
     Each channel of each track is a voice. Drums are left out.
     """
@@ -97,7 +97,7 @@ def read_midi(data: bytes) -> Piece:
     notes: list[Note] = []
     for voice, (_, channel, part) in enumerate(sung):
         moves = sorted(pedals[channel], key=lambda move: move[0])
-        struck = hold_by_pedal(part.notes, moves)
+        struck = hold_by_pedal(part.notes, moves) if pedal else part.notes
         spans = clock.seconds([tick for note in struck for tick in note[:2]]).reshape(-1, 2)
         notes += [
             Note(start, end, note.pitch, note.velocity, voice)

@@ -78,6 +78,11 @@ class Piece:
         object.__setattr__(self, "notes", tuple(sorted(self.notes)))
 
     @property
+    def start(self) -> float:
+        """When the first note begins."""
+        return self.notes[0].start if self.notes else 0.0
+
+    @property
     def seconds(self) -> float:
         """When the last note ends."""
         return max((note.end for note in self.notes), default=0.0)
@@ -160,10 +165,13 @@ def transposition_range(pitches: Iterable[int]) -> range:
 
 def drop_first_silence(piece: Piece) -> Piece:
     """The same without the silence before its first note: recordings may have minutes of it."""
-    lead = min((note.start for note in piece.notes), default=0.0)
-    notes = (n._replace(start=n.start - lead, end=n.end - lead) for n in piece.notes)
-    tempos, meters = marks_from(piece.tempos, lead), marks_from(piece.meters, lead)
-    return replace(piece, notes=tuple(notes), tempos=tempos, meters=meters)
+    marks = {name: marks_from(getattr(piece, name), piece.start) for name in ("tempos", "meters")}
+    return replace(piece, notes=move_notes(piece.notes, -piece.start), **marks)
+
+
+def move_notes(notes: Iterable[Note], seconds: float) -> tuple[Note, ...]:
+    """The same so much later."""
+    return tuple(n._replace(start=n.start + seconds, end=n.end + seconds) for n in notes)
 
 
 def cut_piece(piece: Piece, seconds: float) -> Piece:

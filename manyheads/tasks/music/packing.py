@@ -9,34 +9,42 @@ from manyheads.data.packed import PackedPart
 from manyheads.tasks.music.corpus import encode_piece
 from manyheads.tasks.music.model import Musician
 from manyheads.tasks.music.notes import Note, Piece
-from manyheads.tasks.row_packing import Told, compress_rows, decompress_rows
+from manyheads.tasks.packing import Told
+from manyheads.tasks.row_packing import Row, compress_rows, decompress_rows
 
 SECONDS = 0.002  # what a MIDI file rounds to, and less than an ear tells apart
 
 
-def compress_pieces(
-    model: Musician,
-    pieces: Sequence[tuple[str, Piece]],
-    as_heard: bool = False,
-    told: Told = lambda more: None,
-) -> tuple[dict[str, Any], list[PackedPart]]:
-    """A head and parts for `write_packed`; what would come out with other notes is refused, unless
-    it is wanted `as_heard` by the model.
+def encode_pieces(
+    model: Musician, pieces: Sequence[tuple[str, Piece]], as_heard: bool = False
+) -> list[list[int]]:
+    """Pieces, each with where it stands, as numbers; one that would come out with other notes is
+    refused, unless it is wanted `as_heard` by the model.
     """
-    codec, rows, counts = model.task.codec, [], []
-    window = model.task.context // codec.beat * codec.beat
+    codec, found = model.task.codec, []
     for where, piece in pieces:
-        ids = encode_piece(piece, codec).tolist()
+        try:
+            ids = encode_piece(piece, codec).tolist()
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
         if not as_heard and not same_notes(piece, codec.render(ids)):
             raise ValueError(
                 f"{where} does not come out note by note, for {model.name} writes music more "
                 "coarsely; --as-heard compresses what it hears"
             )
-        cut = [ids[i : i + window] for i in range(0, len(ids), window)]
-        counts.append(len(cut))
-        rows += cut
-    head, parts = compress_rows(model, rows, told)
-    return {**head, "rows": counts}, parts
+        found.append(ids)
+    return found
+
+
+def compress_pieces(
+    model: Musician, encoded: Sequence[Row], told: Told = lambda more: None
+) -> tuple[dict[str, Any], list[PackedPart]]:
+    """A head and parts for `write_packed`, of pieces as numbers."""
+    beat = model.task.codec.beat
+    window = model.task.context // beat * beat
+    cut = [[ids[i : i + window] for i in range(0, len(ids), window)] for ids in encoded]
+    head, parts = compress_rows(model, [row for rows in cut for row in rows], told)
+    return {**head, "rows": [*map(len, cut)]}, parts
 
 
 def decompress_pieces(

@@ -16,7 +16,7 @@ from manyheads.modules.config import (
 )
 from manyheads.modules.positions import POSITIONS, PositionValue, RelativeContentValue
 from manyheads.tasks.music.verbs import VERBS, is_grids
-from manyheads.tasks.recipe import Choice, ContinuationRecipe, Preset
+from manyheads.tasks.recipe import Choice, ContinuationRecipe, Preset, gated_layers
 
 Augment = Literal["transpose", "stretch"]
 Encoding = Literal["performance", "chorales", "remi"]
@@ -103,13 +103,9 @@ def network(
     at first: performances are learned sooner without.
     """
     return MusicTransformerConfig(
-        width=width,
+        **gated_layers(width),
         depth=depth,
         heads=heads,
-        ffn_width=(8 * width // 3 + 63) // 64 * 64,
-        feed_forward="swiglu",
-        norm="rms",
-        bias=False,
         relative=f"RelativeContent({REACH})",
         dropout=dropout,
         tied=chorales,

@@ -48,7 +48,7 @@ class Statistics:
         pitches = np.array([note.pitch for note in notes])
         lengths = np.array([note.end - note.start for note in notes])
         between = np.concatenate([gaps_between_onsets(piece) for piece in several])
-        seconds = sum(piece.seconds - piece.notes[0].start for piece in several)
+        seconds = sum(piece.seconds - piece.start for piece in several)
         patterns = [pattern for piece in several for pattern in find_repeats(piece)]
         parallels, crossed = measure_voices([piece for piece in several if is_sung(piece)])
         return Statistics(
@@ -122,11 +122,9 @@ def format_rows(one: Statistics) -> dict[str, str]:
 
 def cut_opening(piece: Piece, seconds: float) -> Piece:
     """Its first seconds, counted from its first note."""
-    begin = min((note.start for note in piece.notes), default=0.0)
+    end = piece.start + seconds
     notes = [
-        n._replace(end=min(n.end, begin + seconds))
-        for n in piece.notes
-        if n.start < begin + seconds - TICK_SECONDS / 2
+        n._replace(end=min(n.end, end)) for n in piece.notes if n.start < end - TICK_SECONDS / 2
     ]
     return replace(piece, notes=tuple(notes))
 

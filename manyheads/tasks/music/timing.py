@@ -102,6 +102,8 @@ def find_spots(
     pitch = codec.pitches()
     passed = each[np.asarray(ids, int)]
     moments = np.cumsum(passed) - passed
+    if isinstance(codec, Performance):
+        moments += piece.start  # the silence that it is read without
     if codec.beat > 1:  # all voices of a step begin together
         sung = passed > 0
         steps = (np.cumsum(sung) - sung) // codec.beat

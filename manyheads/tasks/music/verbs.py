@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,11 @@ MIDI = (".mid", ".midi")
 def is_grids(path: Path) -> bool:
     """Whether it holds chorales on a grid; all else is MIDI."""
     return path.suffix.lower() == ".npz"
+
+
+def refuse_no_grids(music: Sequence[Path]) -> None:
+    if not any(map(is_grids, music)):
+        raise ValueError(f"--split names a part of an .npz, got {', '.join(map(str, music))}")
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,8 @@ class EvaluateMusicOptions(Options):
         asked = cls(**typed)
         if not asked.music:
             raise ValueError("a test set is music: --music folder")
-        if "split" in typed and not any(map(is_grids, asked.music)):
-            raise ValueError("--split names a part of an .npz, and --music names none")
+        if "split" in typed:
+            refuse_no_grids(asked.music)
         return asked
 
 
@@ -186,6 +192,8 @@ class CompressMusicOptions(Options):
         asked = cls(**typed)
         if not asked.files:
             raise ValueError("what is to be compressed? a MIDI file or a folder of them would do")
+        if "split" in typed:
+            refuse_no_grids(asked.files)
         if asked.out is None or asked.out.suffix != ".mh":
             raise ValueError("compressed music is written to a .mh file: --out hymns.mh")
         refuse_unwritable("--out", asked.out)
@@ -207,6 +215,8 @@ class DecompressMusicOptions(Options):
         asked = cls(**typed)
         if len(asked.file) != 1 or asked.out is None:
             raise ValueError("one file is decompressed at a time: hymns.mh --out folder/")
+        if asked.out.suffix.lower() in MIDI and not asked.out.is_dir():
+            raise ValueError(f"music is written into a folder: --out folder/, got {asked.out}")
         refuse_no_folder("--out", asked.out)
         return asked
 

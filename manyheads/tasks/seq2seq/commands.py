@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import tee
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from manyheads.cli.incoming import STDIN, Incoming, decode_lines, is_terminal
 from manyheads.cli.screen import count_items, print_json, print_report
-from manyheads.data.sources import parse_records
+from manyheads.data.sources import Example, parse_records
 from manyheads.decoding.config import DecodingConfig
 from manyheads.metrics.bleu import check_tokenizer, fitting_tokenizer
 from manyheads.metrics.table import find_metric
@@ -28,21 +28,21 @@ from manyheads.tasks.seq2seq.verbs import DistillOptions, EvaluateOptions, Trans
 
 
 def translate(model: Translator, options: TranslateOptions) -> None:
+    how = settle_decoding(model, options)
+    write_lines(model, options, how, prefix=options.prefix, long=cast(Any, options.long))
+
+
+def write_lines(model: Any, options: Any, how: DecodingConfig, **more: Any) -> None:
+    """What a model writes for each text, as soon as it is written."""
     set_precision(model, options.precision)
     spoken = not options.texts and is_terminal()
     if spoken:
         print("a line is read at a time; Ctrl-D ends", file=sys.stderr)
     read, ready = read_sources(model.task.kind, options)
     sources, shown = tee(read)
-    written = model.write(
-        sources,
-        settle_decoding(model, options),
-        prefix=options.prefix,
-        long=cast(Any, options.long),
-        at_once=1 if spoken else AT_ONCE,
-        ready=ready,
-        told=partial(print, file=sys.stderr),
-    )
+    at_once = 1 if spoken else AT_ONCE
+    told = partial(print, file=sys.stderr)
+    written = model.write(sources, how, at_once=at_once, ready=ready, told=told, **more)
     for number, (best, source) in enumerate(zip(written, shown, strict=False), start=1):
         if options.as_json:
             print_json(describe_best(model, source, best))
@@ -69,7 +69,7 @@ def join_lines(written: Written) -> str:
     return " ".join(written.text.split("\n"))
 
 
-def read_sources(kind: Kind, options: TranslateOptions) -> tuple[Iterable[str], Callable[[], bool]]:
+def read_sources(kind: Kind, options: Any) -> tuple[Iterable[str], Callable[[], bool]]:
     """What was given or what stdin has, and whether more of it has come."""
     if options.texts:
         return options.texts, lambda: True
@@ -104,22 +104,34 @@ def describe_best(model: Translator, source: str, best: list[Written]) -> dict[s
 
 
 def evaluate_pairs(model: Translator, options: EvaluateOptions) -> None:
-    tokenize, kind, models = options.tokenize, model.task.kind, [model]
+    tokenize, kind = options.tokenize, model.task.kind
     if tokenize is not None:
         check_tokenizer(tokenize)
-    for name in options.metric:
-        find_metric(name)
-    if options.against is not None:
-        models.append(load_other(model, options.against))
     examples = list(read_pairs(kind, options.source, options.reference, options.pairs))
     if tokenize is None:
         tokenize, reason = fitting_tokenizer(example.target for example in examples)
         if reason and kind == "translation":
             print(f"{reason}; --tokenize would change it", file=sys.stderr)
+    report_models(model, options, examples, settle_decoding(model, options), tokenize)
+
+
+def report_models(
+    model: Any,
+    options: Any,
+    examples: Sequence[Example],
+    how: DecodingConfig,
+    tokenize: str = "13a",
+) -> None:
+    """How good what a model writes is, beside that of another where one is named."""
+    for name in options.metric:
+        find_metric(name)
+    models = [model]
+    if options.against is not None:
+        models.append(load_other(model, options.against))
     judge = partial(
         evaluate_texts,
         examples=examples,
-        how=settle_decoding(model, options),
+        how=how,
         tokenize=tokenize,
         shown=partial(count_items, total=len(examples)),
         metrics=options.metric,

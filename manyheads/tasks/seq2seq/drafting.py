@@ -90,6 +90,8 @@ def make_drafts(
     model: Translator, sources: Sequence[Ids], minutes: float, say: Callable[[str], None]
 ) -> DraftFile:
     """In about so many minutes."""
+    if (kind := model.task.recipe.network.kind) != "transformer":
+        raise ValueError(f"drafts are trained for a transformer, {model.name} is a {kind} network")
     began = time.monotonic()
     some = Random(0).sample(sources, min(SOURCES, len(sources)))
     pairs = write_some(model, some, began + 60 * WRITING * minutes, say)

@@ -40,11 +40,11 @@ class QuestionRecords:
     answers: tuple[str, ...]
 
     def source(self, record: Record, where: str) -> str:
-        """The question, then what the answer is to be found in."""
+        """The question in a line, then what the answer is to be found in."""
         question, context = (
             read_texts(record, (name,), where)[0] for name in ("question", "context")
         )
-        return f"{question.strip()}\n{context.strip()}"
+        return f"{' '.join(question.split())}\n{context.strip()}"
 
     def list_questions(self, record: Record, where: str) -> list[Record]:
         """Each an object of its own, with the context that they share."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +11,11 @@ from manyheads.config.declare import setting, with_default
 from manyheads.decoding.config import BEAM, SEARCH, DecodingConfig, choose_beam
 from manyheads.tasks.recipe import Options, Verb
 from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
+
+
+def refuse_both_inputs(typed: Mapping[str, Any]) -> None:
+    if typed.get("records") and typed.get("texts"):
+        raise ValueError("--records reads stdin, and texts were given too; one of them is enough")
 
 
 @dataclass(frozen=True)
@@ -60,10 +66,7 @@ class TranslateOptions(DecodingConfig, Options):
 
     @classmethod
     def of(cls, **typed: Any) -> Self:
-        if typed.get("records") and typed.get("texts"):
-            raise ValueError(
-                "--records reads stdin, and texts were given too; one of them is enough"
-            )
+        refuse_both_inputs(typed)
         drawn = typed.get("temperature", 0) != 0
         if drawn and typed.get("nbest", 1) > 1:
             raise ValueError(
@@ -116,7 +119,7 @@ class EvaluateOptions(Options):
                 f"got {' and '.join(given) or 'none of them'}"
             )
         if self.write_to is not None:
-            refuse_unwritable("--write", self.write_to)
+            refuse_unwritable("--write", self.write_to, reads=files.values())
         self.decoding()
 
     def decoding(self) -> DecodingConfig:
@@ -147,7 +150,7 @@ class DistillOptions(Options):
             )
         if self.out is None or self.out.suffix not in (".tsv", ".jsonl"):
             raise ValueError(f"--out names a .tsv or .jsonl file, got {self.out}")
-        refuse_unwritable("--out", self.out)
+        refuse_unwritable("--out", self.out, reads=files.values())
         DecodingConfig(beam=self.beam)
 
 
