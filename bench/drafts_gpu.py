@@ -32,8 +32,9 @@ from manyheads.decoding.graphed_step import KEPT, GraphedStep
 from manyheads.decoding.step import CachedStep
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.draft_file import write_drafts
+from manyheads.tasks.drafting import make_drafts
 from manyheads.tasks.seq2seq import writing
-from manyheads.tasks.seq2seq.drafting import make_drafts, write_drafts
 from manyheads.tasks.seq2seq.model import Translator
 
 BASE: dict[str, Any] = {"width": 512, "depth": 6, "ffn_width": 2048, "heads": 8}

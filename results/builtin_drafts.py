@@ -14,7 +14,8 @@ from typing import cast
 from manyheads.catalog import find_model
 from manyheads.data.sources import read_lines
 from manyheads.models import load
-from manyheads.tasks.seq2seq.drafting import DRAFTS, make_drafts, write_drafts
+from manyheads.tasks.draft_file import DRAFTS, write_drafts
+from manyheads.tasks.drafting import make_drafts
 from manyheads.tasks.seq2seq.model import Translator
 
 

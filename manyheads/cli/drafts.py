@@ -11,7 +11,7 @@ import typer
 
 from manyheads.cli.options import DeviceOption, ModelOption
 
-ABOUT = "What guesses ahead for a trained translator, so that it writes the same sooner."
+ABOUT = "What guesses ahead for a trained model, so that it writes the same text sooner."
 
 
 def train_drafts(
@@ -21,13 +21,16 @@ def train_drafts(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(help="Sources to write for, one a line.", show_default="those of the run"),
+        typer.Option(
+            help="Sources to translate, or texts to go on from, one a line.",
+            show_default="those that the run was trained on",
+        ),
     ] = None,
     minutes: Annotated[float, typer.Option(help="How long it may take.")] = 10.0,
     device: DeviceOption = None,
 ) -> None:
-    """Make what guesses ahead for a model that reads a source: a table and a small head, of what it
-    writes itself for its training sources. Its own weights stay as they are.
+    """Train what guesses ahead for a model that writes token by token: a table and a small head,
+    made of what the model itself writes. Its own weights stay as they are.
 
     Example: manyheads train drafts --model runs/de-en --out runs/de-en
 
@@ -35,8 +38,9 @@ def train_drafts(
     """
     from manyheads.catalog import find_model
     from manyheads.models import load
-    from manyheads.tasks.seq2seq.drafting import DRAFTS, hash_weights, make_drafts, write_drafts
-    from manyheads.tasks.seq2seq.model import Translator
+    from manyheads.tasks.draft_file import DRAFTS, hash_weights, write_drafts
+    from manyheads.tasks.drafted import DraftedModel
+    from manyheads.tasks.drafting import make_drafts
 
     if not 0 < minutes <= 24 * 60:
         raise ValueError(f"drafts are trained for some minutes, up to a day, got {minutes:g}")
@@ -45,32 +49,12 @@ def train_drafts(
     if hash_weights(out) != hash_weights(own):
         raise ValueError(f"{out} has other weights than {model}, whose drafts these would be")
     loaded: Any = load(model, device)
-    if not isinstance(loaded, Translator):
+    if not isinstance(loaded, DraftedModel):
         raise ValueError(
-            f"drafts are trained for models that read a source, {model} is for {loaded.kind}; "
-            "--draft lookup needs no training"
+            f"drafts are trained for models that write token by token, {model} is for {loaded.kind}"
         )
-    sources = read_sources(loaded, source)
+    sources = loaded.find_sources(source)
     made = make_drafts(loaded, sources, minutes, partial(print, file=sys.stderr))
     write_drafts(out, made)
     size = (out / DRAFTS).stat().st_size / 1e6
     print(f"{out / DRAFTS}: {len(made.table.entries):,} entries and a head, {size:.2f} MB")
-
-
-def read_sources(model: Any, path: Path | None) -> list[list[int]]:
-    """As numbers: of a file, or of the run."""
-    from manyheads.data.sources import read_lines
-    from manyheads.tasks.seq2seq.corpus import load_pairs
-
-    if path is not None:
-        found = model.task.codecs.source.encode_all([*read_lines(path)])
-    elif (model.task.held_in() / "data").is_dir():
-        shard = load_pairs(model.task.held_in(), "train", model.task.codecs).source
-        found = [shard[i].tolist() for i in range(len(shard))]
-    else:
-        raise ValueError(
-            f"{model.name} was trained elsewhere; --source FILE says what it is to write for"
-        )
-    if not (some := [ids for ids in found if ids]):
-        raise ValueError(f"{path or model.name} has no sources to write for")
-    return some

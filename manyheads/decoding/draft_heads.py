@@ -1,10 +1,11 @@
 """A small head that guesses ahead: the state that a token was chosen by and that token make the
 state of the next one, again and again.
 
-Beside the state of the decoder it looks at the memory of the encoder once more, and it knows only
-the most frequent words: it costs a few products, where the decoder costs all its layers.
+Beside the state of the decoder it sees one vector more: what it looks up in the memory of the
+encoder; or, where several voices take turns, the token of the same voice a beat before. It knows
+only the most frequent words: it costs a few products, where the decoder costs all its layers.
 
-T tokens, S tokens of the memory, D model width, N words that it knows.
+T tokens, S tokens of the memory, D model width, N words that it knows, V words.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from manyheads.decoding.drafters import STILL, SURE
 from manyheads.decoding.drafts import Draft, DraftPace
 from manyheads.decoding.graphed_rows import lengths_of
 from manyheads.modules.stack import Memory
+from manyheads.modules.transformer import Capped
 
 HIDDEN = 384
+BACK = 4  # tokens of what a sequence goes on from that are looked at: no beat is longer
 ENOUGH = 0.7  # how sure a table must be for the head not to be asked
 
 
@@ -32,27 +35,41 @@ class DraftHead(nn.Module):
 
     words: Tensor
 
-    def __init__(self, width: int, words: Tensor, hidden: int = HIDDEN):
-        """`words` (N,) are the numbers of those that it may guess."""
+    def __init__(
+        self, width: int, words: Tensor, hidden: int = HIDDEN, *, reads: bool = True, beat: int = 1
+    ):
+        """`words` (N,) are the numbers of those that it may guess. One that `reads` looks into the
+        memory of an encoder, one of a `beat` of several tokens a beat back.
+        """
         super().__init__()
-        self.look = nn.Linear(width, width, bias=False)
-        self.think = nn.Linear(3 * width, hidden)
+        self.beat = beat
+        self.look = nn.Linear(width, width, bias=False) if reads else None
+        self.think = nn.Linear((3 if reads or beat > 1 else 2) * width, hidden)
         self.say = nn.Linear(hidden, width)
         self.norm = nn.LayerNorm(width)
         nn.init.zeros_(self.say.weight)
         self.register_buffer("words", words)
 
-    def forward(
-        self, state: Tensor, word: Tensor, memory: Tensor, hidden: Tensor | None = None
-    ) -> Tensor:
-        """States and words (..., T, D), memory (..., S, D), padding of it (..., 1, S) -> states."""
-        scores = self.look(state + word) @ memory.transpose(-1, -2) / memory.shape[-1] ** 0.5
+    def forward(self, state: Tensor, word: Tensor, seen: Tensor | None = None) -> Tensor:
+        """States, words and what is seen beside them (..., T, D) -> states of the next tokens."""
+        parts = [state, word] if seen is None else [state, word, seen]
+        found: Tensor = self.norm(state + self.say(F.relu(self.think(torch.cat(parts, -1)))))
+        return found
+
+    def look_up(self, query: Tensor, memory: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Queries (..., T, D), memory (..., S, D), padding of it (..., 1, S) -> what is seen."""
+        assert self.look is not None
+        scores = self.look(query) @ memory.transpose(-1, -2) / memory.shape[-1] ** 0.5
         if hidden is not None:
             scores = scores.masked_fill(hidden, -torch.inf)
-        seen = scores.softmax(-1) @ memory
-        thought = F.relu(self.think(torch.cat([state, word, seen], -1)))
-        found: Tensor = self.norm(state + self.say(thought))
-        return found
+        return scores.softmax(-1) @ memory
+
+
+def scoring_weight(decoder: Any) -> Tensor:
+    """What a state is multiplied with to score each word (V, D)."""
+    head = decoder.head.scores if isinstance(decoder.head, Capped) else decoder.head
+    weight: Tensor = head.weight if isinstance(head, nn.Linear) else decoder.embedding.table.weight
+    return weight
 
 
 class HeadDrafter:
@@ -64,29 +81,32 @@ class HeadDrafter:
     ):
         """Nothing is guessed after one of the `stops`."""
         self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
-        self.embedding, self.known = network.decoder.embedding, head.words.tolist()
+        self.decoder, self.known = getattr(network, "decoder", network), head.words.tolist()
         self.prepare()
         self.states, self.begun = self.read[:0], 0  # so many of the sources that were read last
         self.memory = Memory(self.read[None, :0], line(0))
-        network.encoder.register_forward_hook(self.keep_memory)
-        network.decoder.head.register_forward_pre_hook(self.keep_states)
+        if head.look is not None:
+            network.encoder.register_forward_hook(self.keep_memory)
+        self.decoder.head.register_forward_pre_hook(self.keep_states)
 
     @torch.no_grad()
     def prepare(self) -> None:
         """All words as they are read, those it knows as they are scored, by the weights as they
         are now and where they lie."""
-        self.made_of = self.find_weights()
-        head, table = self.head.to(self.embedding.table.weight.device), self.embedding.table
-        by_state, by_word, by_memory = head.think.weight.split(head.norm.weight.shape[0], 1)
-        every = torch.arange(table.num_embeddings, device=head.words.device)
-        self.read = self.embedding(every[None])[0].float()
-        self.thought = F.linear(self.read, by_word, head.think.bias)  # (V, hidden)
-        self.scored = table.weight[head.words].float().T  # (D, N)
-        self.by_state, self.by_memory = by_state.T, by_memory.T
+        self.made_of, embedding = self.find_weights(), self.decoder.embedding
+        head = self.head.to(embedding.table.weight.device)
+        parts = head.think.weight.split(head.norm.weight.shape[0], 1)
+        every = torch.arange(embedding.table.num_embeddings, device=head.words.device)
+        self.read = embedding(every[None])[0].float()
+        self.thought = F.linear(self.read, parts[1], head.think.bias)  # (V, hidden)
+        self.scored = scoring_weight(self.decoder)[head.words].float().T  # (D, N)
+        self.by_state, self.by_seen = parts[0].T, parts[-1].T
+        if head.beat > 1:
+            self.beaten = self.read @ self.by_seen  # (V, hidden)
 
     def find_weights(self) -> tuple[int, int]:
         """Where those of the words lie, and how often they were changed."""
-        weight = self.embedding.table.weight
+        weight = self.decoder.embedding.table.weight
         return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
     def keep_memory(self, module: Any, given: Any, states: Tensor) -> None:
@@ -96,56 +116,66 @@ class HeadDrafter:
         self.states = given[0][0].detach()  # (T, D)
 
     def start(self, source: Sequence[int]) -> Draft:
-        """The next of the sources that were read."""
+        """The next of the sources that were read; or of what goes on from one."""
         if self.made_of != self.find_weights():  # moved, or trained
             self.prepare()
+        if self.head.look is None:
+            return HeadDraft(self, source)
         (states, _, _), rows = self.memory, len(self.memory.states)
         row, self.begun = self.begun % rows, self.begun + 1
         length = lengths_of(self.memory, rows)[row] if rows > 1 else None
-        return HeadDraft(self, self.entries.prepare(source), states[row, :length].float())
+        return HeadDraft(self, source, states[row, :length].float())
 
 
 class HeadDraft:
     """Of one sequence."""
 
-    def __init__(self, known: HeadDrafter, parts: list[int], memory: Tensor):
-        self.known, self.parts = known, parts
+    def __init__(self, known: HeadDrafter, source: Sequence[int], memory: Tensor | None = None):
+        self.known, self.parts = known, known.entries.prepare(source)
+        # What it goes on from is before its tokens; what it was translated from is not.
+        self.before = [*source[-BACK:]] if memory is None else []
         self.state: Tensor | None = None  # that the last token was chosen by
-        with torch.no_grad():  # of the memory what every token takes
-            self.keys = (memory @ known.head.look.weight).T / memory.shape[-1] ** 0.5  # (D, S)
-            self.values = memory @ known.by_memory  # (S, hidden)
+        self.looked: tuple[Tensor, Tensor] | None = None
+        if memory is not None and known.head.look is not None:
+            with torch.no_grad():  # of the memory what every token takes: (D, S), (S, hidden)
+                keys = (memory @ known.head.look.weight).T / memory.shape[-1] ** 0.5
+                self.looked = keys, memory @ known.by_seen
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
         at = len(self.known.states) - 1 - len(beyond) - after
         self.state = self.known.states[at : at + 1].float() if ids else None
 
-    def think(self, state: Tensor, tokens: Sequence[int]) -> tuple[Tensor, Entry]:
-        """The state after these tokens, and the word it is likeliest followed by: what
-        `DraftHead.forward` finds, with the products that do not change made before."""
+    def think(self, state: Tensor, ids: Sequence[int], new: int) -> tuple[Tensor, Entry]:
+        """The state after these tokens, of which so many are new to it, and the word that likeliest
+        follows: what `DraftHead.forward` finds, with the products that do not change made before.
+        """
         known, head = self.known, self.known.head
-        for token in tokens:
-            here = slice(token, token + 1)
-            seen = ((state + known.read[here]) @ self.keys).softmax(-1)
-            thought = torch.addmm(known.thought[here], state, known.by_state)
-            thought = thought.addmm_(seen, self.values).relu_()
-            state = head.norm(state + head.say(thought))
+        for end in range(len(ids) - new + 1, len(ids) + 1):
+            token = slice(ids[end - 1], ids[end - 1] + 1)
+            thought = torch.addmm(known.thought[token], state, known.by_state)
+            if self.looked is not None:
+                keys, values = self.looked
+                thought.addmm_(((state + known.read[token]) @ keys).softmax(-1), values)
+            elif 1 < head.beat <= end:
+                thought += known.beaten[ids[end - head.beat]]
+            state = head.norm(state + head.say(thought.relu_()))
         best = (state @ known.scored).softmax(-1)[0].max(-1)
         return state, (known.known[int(best.indices)], float(best.values))
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
-        guessed, likely, state = list[int](), 1.0, self.state
-        unread = [*ids[-1:]]
-        while len(guessed) < most and not (guessed and guessed[-1] in self.known.stops):
-            found = self.known.entries.look_up(self.parts, [*ids, *guessed])
+        whole, state, likely = [*self.before, *ids], self.state, 1.0
+        guessed, unread = 0, min(1, len(ids))
+        while guessed < most and not (guessed and whole[-1] in self.known.stops):
+            found = self.known.entries.look_up(self.parts, whole)
             token, share = max(found, key=lambda one: one[1], default=(0, 0.0))
             if state is not None and share < ENOUGH:  # a table costs less than a product
-                state, own = self.think(state, unread)
-                unread = []
+                state, own = self.think(state, whole, unread)
+                unread = 0
                 token, share = max((token, share), own, key=lambda one: one[1])
             likely *= share
             if likely < (STILL if guessed else SURE):
                 break
-            guessed.append(token)
-            unread.append(token)
-        return guessed
+            whole.append(token)
+            guessed, unread = guessed + 1, unread + 1
+        return whole[len(whole) - guessed :]

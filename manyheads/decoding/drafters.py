@@ -230,8 +230,6 @@ def make_drafter(name: str, table: DraftTable = NO_TABLE, beat: int = 1) -> Draf
     """By its name; with a `beat` of so many tokens, what was there a beat before goes on."""
     if name == "again":
         return BeatBefore(beat) if beat > 1 else LastPass()
-    if name == "heads":
-        raise ValueError("heads are trained for models that read a source; lookup needs none")
     if name != "lookup":
         raise ValueError(f"there is no drafter {name!r}; there are {', '.join(DRAFTERS)}")
     return NgramLookup(table, beat)

@@ -17,7 +17,11 @@ from torch import Tensor, nn
 
 from manyheads.data.shards import Shard
 from manyheads.data.windows import Batch, Windows
+from manyheads.decoding.draft_table import Ids
 from manyheads.modules.losses import sum_losses
+from manyheads.modules.transformer import Tokens
+from manyheads.tasks.draft_file import Pairs, WrittenStates
+from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.task import Sample, Validation
 from manyheads.tasks.vocabulary import CodecTask
 
@@ -74,6 +78,25 @@ class ContinuationTask(CodecTask):
     @abstractmethod
     def samples(self, network: nn.Module) -> list[Sample]:
         """What is written after some of it."""
+
+
+class ContinuationModel(DraftedModel):
+    """One that writes on from a beginning, or from nothing."""
+
+    task: Any  # a ContinuationTask
+
+    def stops(self) -> Ids:
+        stops: Ids = self.task.codec.special_tokens.all_eos
+        return stops
+
+    def read_written(self, pairs: Pairs, spare: int) -> WrittenStates:
+        special = self.task.codec.special_tokens
+        rows = [[*special.bos, *source, *ids][: self.task.context - spare] for source, ids in pairs]
+        read = Tokens.padded([[*row, *[special.eos] * spare] for row in rows], special.pad)
+        read = read.to(self.device)
+        states = self.decoder.states(read.ids, read.at, read.seen)
+        lengths = torch.tensor([*map(len, rows)], device=self.device)
+        return WrittenStates(read.ids, lengths, states.float())
 
 
 def score_tokens(nats: float, tokens: int) -> dict[str, float]:

@@ -156,7 +156,8 @@ def test_heads_see_the_state_and_the_memory_of_their_own_row(
     def tell_and_note(self: HeadDraft, ids: Sequence[int], *rest: Any) -> None:
         tell(self, ids, *rest)
         assert self.state is not None
-        seen[round(float(self.keys.sum()), 4), (*ids,)] = self.state
+        assert self.looked is not None
+        seen[round(float(self.looked[0].sum()), 4), (*ids,)] = self.state
 
     monkeypatch.setattr(HeadDraft, "tell", tell_and_note)
     network, bounds = translator(0).float(), Bounds(STOP, longest=9)

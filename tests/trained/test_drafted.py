@@ -1,6 +1,7 @@
 """Whoever guesses for a model, it writes what it writes alone."""
 
 import copy
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from manyheads.decoding.draft_table import DraftTable, make_table
 from manyheads.decoding.packed import PackedStep
 from manyheads.models import load
 from manyheads.modules.transformer import Tokens
+from manyheads.tasks.draft_file import DRAFTS, DraftFile, write_drafts
+from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.drafting import make_drafts
 from manyheads.tasks.language.decoding import LanguageDecoding
 from manyheads.tasks.language.model import LanguageModel
-from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, write_drafts
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.verifying import run_checks
 
@@ -71,8 +74,17 @@ def test_a_few_texts_are_drafted_together_and_many_are_not(
         batches.clear()
 
 
+def add_drafters(model: DraftedModel) -> None:
+    """The model itself, and a head that knows nothing."""
+    torch.manual_seed(0)
+    head = DraftHead(model.decoder.stack.width, torch.arange(3, 9), 8, reads=False, beat=model.beat)
+    torch.nn.init.normal_(head.say.weight)
+    model.add_drafter("model", model)
+    model.drafters["heads"] = HeadDrafter(head, model.network, stops=model.stops())
+
+
 @pytest.mark.parametrize("recorded", ["cuda", "cpu"])
-@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+@pytest.mark.parametrize("draft", ["again", "lookup", "heads", "model"])
 @pytest.mark.parametrize(
     "how",
     [
@@ -87,7 +99,7 @@ def test_texts_are_the_same_at_once_and_in_pieces(
     author: LanguageModel, draft: str, how: Any, recorded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyheads.tasks.language.generate.RECORDED_ON", (recorded,))
-    author.add_drafter("model", author)
+    add_drafters(author)
     prompt = how.get("prompt", "the old dog")
     how = {name: value for name, value in how.items() if name != "prompt"}
     wanted = author.generate(prompt, **how)
@@ -97,10 +109,10 @@ def test_texts_are_the_same_at_once_and_in_pieces(
 
 
 @pytest.mark.parametrize("make", [singer, pianist])
-@pytest.mark.parametrize("draft", ["again", "lookup", "model"])
+@pytest.mark.parametrize("draft", ["again", "lookup", "heads", "model"])
 def test_music_is_the_same(make: Any, draft: str) -> None:
     model = make()
-    model.add_drafter("model", model)
+    add_drafters(model)
     for count, how in ((2, {"seed": 4}), (4, {"seed": 4}), (1, {"temperature": 0.0})):
         wanted = model.compose(seconds=1.0, count=count, **how)
         found = model.compose(seconds=1.0, count=count, draft=draft, **how)
@@ -113,7 +125,7 @@ def test_who_speaks_otherwise_does_not_guess(translator: Translator, author: Lan
     sentence = "cannot guess for .*: it is no model of the same kind with the same vocabulary"
     with pytest.raises(ValueError, match=sentence):
         translator.add_drafter("other", author)
-    with pytest.raises(ValueError, match="heads are trained for models that read a source"):
+    with pytest.raises(ValueError, match=r"has no drafts\.safetensors with heads"):
         author.generate("the", draft="heads")
 
 
@@ -159,8 +171,12 @@ def test_drafts_are_kept_beside_the_weights_that_they_are_of(
     for draft in ("lookup", "heads"):
         assert saved.translate(SOURCES, draft=draft) == wanted
     train_drafts(str(tmp_path / "saved"), tmp_path / "saved", tmp_path / "sources.txt", 0.01, "cpu")
-    with pytest.raises(ValueError, match="trained for models that read a source, chorales is"):
-        train_drafts("chorales", device="cpu")
+    with pytest.raises(
+        ValueError, match="for models that write token by token, digits is for image"
+    ):
+        train_drafts("digits", device="cpu")
+    with pytest.raises(ValueError, match="drafts of music are made from nothing; leave out"):
+        train_drafts("chorales", None, tmp_path / "sources.txt", device="cpu")
     with pytest.raises(ValueError, match="has other weights than de-en"):
         train_drafts("de-en", tmp_path / "saved", device="cpu")
     (tmp_path / "saved" / DRAFTS).rename(tmp_path / DRAFTS)
@@ -192,19 +208,50 @@ def test_a_head_thinks_while_it_writes_as_it_learned(translator: Translator) -> 
     torch.nn.init.normal_(head.say.weight)
     drafter = HeadDrafter(head, translator.network)
     translator.translate(SOURCES[0], beam=1)  # so that there is a memory
-    state = torch.randn(1, width)
+    state, memory = torch.randn(1, width), drafter.memory.states[0]
     with torch.no_grad():
-        found, (token, share) = HeadDraft(drafter, [], drafter.memory.states[0]).think(
-            state, [4, 7]
-        )
+        found, (token, share) = HeadDraft(drafter, [], memory).think(state, [3, 4, 7], new=2)
         for word in (4, 7):
-            state = head(state, drafter.read[word : word + 1], drafter.memory.states[0])
+            read = drafter.read[word : word + 1]
+            state = head(state, read, head.look_up(state + read, memory))
         scores = (state @ translator.network.decoder.embedding.table.weight[3:9].T).softmax(-1)
     assert torch.allclose(found, state, atol=1e-5)
-    assert (token, share) == (
-        3 + int(scores.argmax()),
-        pytest.approx(float(scores.max()), abs=1e-5),
-    )
+    assert token == 3 + int(scores.argmax())
+    assert share == pytest.approx(float(scores.max()), abs=1e-5)
+
+
+def test_a_head_of_voices_sees_the_same_voice_a_beat_before() -> None:
+    model = singer()
+    add_drafters(model)
+    drafter = model.drafters["heads"]
+    assert isinstance(drafter, HeadDrafter)
+    assert model.beat == 4
+    state, ids = torch.randn(1, model.decoder.stack.width), [5, 6, 7, 8, 9, 10]
+    with torch.no_grad():
+        found, _ = HeadDraft(drafter, []).think(state, ids, new=2)
+        for word, before in (
+            (9, 6),
+            (10, 7),
+        ):  # tokens, and those that stand a beat before the next
+            state = drafter.head(state, drafter.read[[word]], drafter.read[[before]])
+    assert torch.allclose(found, state, atol=1e-5)
+
+
+def test_heads_are_made_of_what_a_model_writes_from_a_beginning_or_from_nothing(
+    author: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.tasks.language.model.BEGINNINGS", 20)
+    shutil.copytree(author.task.held_in(), tmp_path / "run")
+    train_drafts(str(tmp_path / "run"), minutes=0.01, device="cpu")
+    saved = load(tmp_path / "run", "cpu")
+    wanted = saved.generate("the old dog", max_new_tokens=30, seed=1)
+    assert saved.generate("the old dog", max_new_tokens=30, seed=1, draft="heads") == wanted
+    assert saved.drafters["heads"].pace.counts.tokens
+    voices = singer()
+    made = make_drafts(voices, voices.find_sources(None)[:4], 0.01, lambda said: None)
+    assert made.head is not None
+    assert made.head.beat == 4
+    assert made.head.look is None
 
 
 def test_a_head_reads_the_words_of_weights_that_were_changed(translator: Translator) -> None:

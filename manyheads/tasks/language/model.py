@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 from torch import nn
 
-from manyheads.data.sources import require_utf8
+from manyheads.data.shards import Shard
+from manyheads.data.sources import read_lines, require_utf8
+from manyheads.decoding.draft_table import Ids
 from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention
 from manyheads.inspect.long import Part
-from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.continuation import ContinuationModel
 from manyheads.tasks.language.chat import Chat
 from manyheads.tasks.language.decoding import LanguageDecoding, LanguageOptions
-from manyheads.tasks.language.generate import Continuation, generate, is_recorded, make_step, stream
+from manyheads.tasks.language.generate import (
+    Continuation,
+    generate,
+    is_recorded,
+    make_step,
+    stream,
+    write_on,
+)
 from manyheads.tasks.language.inspection import inspect_text
 from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
@@ -50,9 +61,10 @@ class Scored(NamedTuple):
 
 
 NOTHING = Scored([], [], 0)
+BEGINNINGS, BEGINNING = 10_000, 16  # that drafts are made from, and tokens of each
 
 
-class LanguageModel(DraftedModel):
+class LanguageModel(ContinuationModel):
     """A trained network that writes on."""
 
     task: LanguageTask
@@ -103,6 +115,25 @@ class LanguageModel(DraftedModel):
         if is_recorded(author.network):
             return GraphedStep(author.network, None, author.context, drafted=1), [*source]
         return make_step(author, LanguageDecoding()), [*source]
+
+    def find_sources(self, path: Path | None) -> Sequence[Ids]:
+        """Beginnings: the lines of a file, or parts of what it was trained on; else none."""
+        codec, data = self.task.codec, self.task.held_in() / "data"
+        if path is not None:
+            return [ids for ids in codec.encode_all([*read_lines(path)]) if ids]
+        if data.is_dir():
+            return draw_beginnings(Shard(data / "train").tokens)
+        if codec.special_tokens.bos:
+            return [()] * BEGINNINGS
+        raise ValueError(
+            f"{self.name} was trained elsewhere; --source FILE says what it is to go on from"
+        )
+
+    def write_for(self, sources: Sequence[Ids], first: int) -> list[list[int]]:
+        author, eos = self.task.author(self.network), self.task.codec.special_tokens.eos
+        how = LanguageDecoding(max_new_tokens=max(1, min(256, self.task.context // 2)))
+        found = write_on(author, sources, how, first)
+        return [[*best.ids, *[eos] * best.finished] for best, *_ in found]
 
     def lay_out_prompt(self, prompt: str, how: LanguageDecoding) -> str:
         """As the network reads it."""
@@ -168,3 +199,10 @@ class LanguageModel(DraftedModel):
 
     def portable(self) -> Portable:
         return describe(self, "decoder", self.task.context, chat=self.chat)
+
+
+def draw_beginnings(tokens: Any) -> list[Ids]:
+    """A few tokens each, from anywhere in what a model was trained on."""
+    chance, last = Random(0), max(1, len(tokens) - BEGINNING)
+    starts = (chance.randrange(last) for _ in range(BEGINNINGS))
+    return [tokens[i : i + BEGINNING].tolist() for i in starts]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 import torch
 
 from manyheads.attention.places import line
-from manyheads.decoding.drafters import make_drafter
-from manyheads.decoding.drafts import Drafter
+from manyheads.decoding.draft_table import Ids
 from manyheads.decoding.likelihood import compute_log_probs
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.interventions import Intervention, intervening
 from manyheads.inspect.long import Part
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.continuation import ContinuationModel
 from manyheads.tasks.inspection import choose_numbers, record_attention
 from manyheads.tasks.model import show_options
 from manyheads.tasks.music.arcs import Arcs
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 PRIME_SECONDS, MOST_SECONDS = 12.0, 60
+PIECES = 10_000  # that drafts are made of, at most
 
 
 class PieceLikelihood(NamedTuple):
@@ -75,14 +76,15 @@ def read_seconds(asked: str) -> float:
     return seconds
 
 
-class Musician(DraftedModel):
+class Musician(ContinuationModel):
     """A trained network that plays on."""
 
     task: MusicTask
     asks = "seconds"
 
-    def make_drafter(self, name: str) -> Drafter:
-        return make_drafter(name, beat=self.task.codec.beat)
+    @property
+    def beat(self) -> int:
+        return self.task.codec.beat
 
     def vocabularies(self) -> list[Any]:
         codec = self.task.codec
@@ -92,6 +94,16 @@ class Musician(DraftedModel):
         codec = self.task.codec
         step = make_step(self.task.author(self.network), MusicDecoding())
         return step, [*codec.special_tokens.bos, *source]
+
+    def find_sources(self, path: Path | None) -> Sequence[Ids]:
+        if path is not None:
+            raise ValueError(f"drafts of music are made from nothing; leave out --source {path}")
+        return [()] * PIECES
+
+    def write_for(self, sources: Sequence[Ids], first: int) -> list[list[int]]:
+        author, eos = self.task.author(self.network), self.task.codec.special_tokens.eos
+        found = compose(author, count=len(sources), how=MusicDecoding(seed=first))
+        return [[*one.ids, *[eos] * one.finished] for one in found]
 
     @property
     def stride(self) -> int:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 
 import torch
 
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import gather_texts
-from manyheads.data.sources import require_utf8
+from manyheads.data.sources import read_lines, require_utf8
 from manyheads.decoding.bounds import Hypothesis, find_room
 from manyheads.decoding.config import BEAM, DecodingConfig, DecodingOptions, choose_beam
-from manyheads.decoding.draft_heads import HeadDrafter
-from manyheads.decoding.drafters import make_drafter
-from manyheads.decoding.drafts import Drafter
 from manyheads.decoding.step import RewindableStep
 from manyheads.inspect.attention_page import AttentionPage
 from manyheads.inspect.drawing import AttentionMap
@@ -24,12 +22,13 @@ from manyheads.inspect.long import LONGEST, fit_page
 from manyheads.inspect.long import Part as PagePart
 from manyheads.inspect.record import recording
 from manyheads.modules.transformer import EncoderDecoder, Tokens
+from manyheads.tasks.draft_file import Pairs, WrittenStates
 from manyheads.tasks.drafted import DraftedModel
 from manyheads.tasks.inspection import note_cut
 from manyheads.tasks.model import Texts, as_list, show_options
 from manyheads.tasks.portable import Portable, describe
 from manyheads.tasks.seq2seq.alignment import link_words
-from manyheads.tasks.seq2seq.drafting import DRAFTS, DraftFile, read_drafts
+from manyheads.tasks.seq2seq.corpus import load_pairs
 from manyheads.tasks.seq2seq.inspection import inspect_pair, write_traced
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.sentences import cut_at_spaces, join_texts, split_sentences
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 AT_ONCE = 1024  # texts held in memory while a long file passes through
 MOST_TOKENS = 4096  # of one text to be read
 PART_TOKENS = 256  # of a part of a text that is cut
+WRITTEN_TOKENS = 4096  # at a time, while drafts are made
 
 Long = Literal["split", "truncate", "refuse"]
 
@@ -74,6 +74,8 @@ class Translator(DraftedModel):
 
     task: Seq2Seq
     network: EncoderDecoder
+    reads = True
+    written_at_once = 2048
 
     @property
     def special_tokens(self) -> tuple[SpecialTokens, SpecialTokens]:
@@ -207,20 +209,6 @@ class Translator(DraftedModel):
                 best = sorted(both, key=lambda one: one.score, reverse=True)[: how.nbest]
             yield best
 
-    def make_drafter(self, name: str) -> Drafter:
-        """With what was made for this model, where its folder has it."""
-        folder = self.task.folder
-        known = DraftFile() if folder is None or name == "again" else read_drafts(folder)
-        if name != "heads":
-            return make_drafter(name, known.table)
-        if known.head is None:
-            raise ValueError(
-                f"{self.name} has no {DRAFTS} with heads; `manyheads train drafts --model "
-                f"{self.name} --out {self.name}` makes them"
-            )
-        stops = self.special_tokens[1].all_eos
-        return HeadDrafter(known.head, self.network, known.table, stops)
-
     def vocabularies(self) -> list[Any]:
         both = self.task.codecs.source, self.task.codecs.target
         return [one.tokenizer.get_vocab() for one in both]
@@ -230,6 +218,44 @@ class Translator(DraftedModel):
         read = Tokens.padded([[*reads.encoder_bos, *source, reads.eos]], reads.pad)
         memory = read_source(self.network, read.to(self.device))
         return make_draft_step(self.network.decoder, memory, len(source)), [*writes.bos]
+
+    def stops(self) -> Ids:
+        return self.special_tokens[1].all_eos
+
+    def find_sources(self, path: Path | None) -> Sequence[Ids]:
+        codecs, folder = self.task.codecs, self.task.held_in()
+        if path is not None:
+            found = codecs.source.encode_all([*read_lines(path)])
+        elif (folder / "data").is_dir():
+            shard = load_pairs(folder, "train", codecs).source
+            found = [shard[i].tolist() for i in range(len(shard))]
+        else:
+            raise ValueError(
+                f"{self.name} was trained elsewhere; --source FILE says what it is to write for"
+            )
+        if not (some := [ids for ids in found if ids]):
+            raise ValueError(f"{path or self.name} has no sources to write for")
+        return some
+
+    def write_for(self, sources: Sequence[Ids], first: int) -> list[list[int]]:
+        special = self.special_tokens
+        found = write_targets(
+            self.network, sources, DecodingConfig(), special=special, tokens=WRITTEN_TOKENS
+        )
+        return [[*best.ids, special[1].eos] for best, *_ in found]
+
+    def read_written(self, pairs: Pairs, spare: int) -> WrittenStates:
+        network, (reads, writes) = self.network, self.special_tokens
+        rows = [[*reads.encoder_bos, *source, reads.eos] for source, _ in pairs]
+        starts = [[*writes.bos[-1:], *ids, *[writes.eos] * spare] for _, ids in pairs]
+        source, target = (Tokens.padded(x, reads.pad).to(self.device) for x in (rows, starts))
+        memory = network.encode(source)
+        states = network.decoder.states(target.ids, target.at, target.seen, None, memory)
+        read, ends = (torch.tensor([*map(len, x)], device=self.device) for x in (rows, starts))
+        hidden = (torch.arange(source.ids.shape[1], device=self.device) >= read[:, None])[:, None]
+        return WrittenStates(
+            target.ids, ends - spare, states.float(), memory.states.float(), hidden
+        )
 
     def join_part(
         self, one: Written, part: Part, found: Hypothesis, how: DecodingConfig
