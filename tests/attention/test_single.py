@@ -64,23 +64,36 @@ def test_it_is_equal_to_the_definition(channels: int, key_heads: int, place: Any
     torch.testing.assert_close(found, plan("reference", asked)(query, key, value))
 
 
-INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="needs CUDA, or Triton's interpreter"
-)
-def test_beams_find_their_tokens_in_the_rows_of_others() -> None:
+def beams() -> tuple[Any, ...]:
+    """Queries, keys, values, the place of the token, and in whose row each slot is held."""
     query = torch.randn(3, 4, 1, 16, device=DEVICE)
     key, value = torch.randn(2, 3, 2, 40, 16, device=DEVICE)
-    rows = torch.randint(3, (3, 40), device=DEVICE)
     place = torch.tensor([30], device=DEVICE)
+    return query, key, value, place, torch.randint(3, (3, 40), device=DEVICE)
+
+
+def test_beams_find_their_tokens_in_the_rows_of_others() -> None:
+    query, key, value, place, rows = beams()
     index = rows[:, None, :, None].expand_as(key)
     moved = [x.gather(0, index) for x in (key, value)]
     found = single.one_query(query, key, value, place, rows, 0.25)
     torch.testing.assert_close(found, single.one_query(query, *moved, place, None, 0.25))
     assert not torch.allclose(found, single.one_query(query, key, value, place, None, 0.25))
+
+
+@pytest.mark.skipif(
+    not TRITON or os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"
+)
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_interpreted_program_does_as_the_plain_way(elsewhere: bool) -> None:
+    from manyheads.attention.kernels.triton.single import launch
+
+    *inputs, rows = (x.cpu() for x in beams())
+    asked = *inputs, rows if elsewhere else None, 0.25
+    torch.testing.assert_close(launch(*asked), single.one_query_plainly(*asked))
 
 
 @cuda

@@ -83,10 +83,12 @@ def one_query(*inputs: Any) -> Tensor:
 
 
 def one_query_plainly(
-    query: Tensor, key: Tensor, value: Tensor, place: Tensor, rows: Tensor, scale: float
+    query: Tensor, key: Tensor, value: Tensor, place: Tensor, rows: Tensor | None, scale: float
 ) -> Tensor:
     slots, groups = torch.arange(key.shape[2]), query.shape[1] // key.shape[1]
-    key, value = (repeat_heads(x[rows, :, slots].transpose(1, 2), groups) for x in (key, value))
+    if rows is not None:
+        key, value = (x[rows, :, slots].transpose(1, 2) for x in (key, value))
+    key, value = (repeat_heads(x, groups) for x in (key, value))
     scores = scale * query @ key.transpose(2, 3)  # (B, H, 1, S)
     empty = slots > place.view(-1, 1)  # (1, S) or (B, S)
     return scores.masked_fill(empty[:, None, None], -torch.inf).softmax(-1) @ value
