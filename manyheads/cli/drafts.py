@@ -21,13 +21,16 @@ def train_drafts(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(help="Sources to write for, one a line.", show_default="those of the run"),
+        typer.Option(
+            help="Source texts to translate, one per line.", show_default="those of the run"
+        ),
     ] = None,
-    minutes: Annotated[float, typer.Option(help="How long it may take.")] = 10.0,
+    minutes: Annotated[float, typer.Option(help="Time limit in minutes.")] = 10.0,
     device: DeviceOption = None,
 ) -> None:
-    """Make what guesses ahead for a model that reads a source: a table and a small head, of what it
-    writes itself for its training sources. Its own weights stay as they are.
+    """Train the drafters of a translation model for speculative decoding: a table and a small head.
+
+    They learn from its own output for its training sources. Its weights do not change.
 
     Example: manyheads train drafts --model runs/de-en --out runs/de-en
 

@@ -48,12 +48,12 @@ SettingsArgument = Annotated[
 PresetOption = Annotated[
     str | None,
     typer.Option(
-        help="tiny, small or base. Without it: by the size of the corpus and the machine.",
+        help="tiny, small or base; without it, chosen by the size of the corpus and the machine.",
         rich_help_panel=MODEL,
     ),
 ]
 RunsOption = Annotated[
-    Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
+    Path | None, typer.Option(help="Folder of the runs: a new one, or one to continue.")
 ]
 
 
@@ -179,18 +179,18 @@ def train_task(
     files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for the result: a new one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New folder for the run.")] = None,
     preset: PresetOption = None,
     network: Annotated[
         str | None,
         typer.Option(
-            help="The kind of network, such as transformer or recurrent.", rich_help_panel=MODEL
+            help="Kind of network, such as transformer or recurrent.", rich_help_panel=MODEL
         ),
     ] = None,
     start_from: Annotated[
         Path | None,
         typer.Option(
-            help="Begin with the weights of a run, or of an imported model.",
+            help="Fine-tune: start with the weights of a run or an imported model.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -198,19 +198,19 @@ def train_task(
         bool,
         typer.Option(
             "--settings",
-            help="List every setting and what it does; then stop.",
+            help="List every setting and what it does, then stop.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     device: DeviceOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Train for this long at most: as many steps as fit into the time."),
+        typer.Option(help="Time limit: train for as many steps as fit into this time."),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print the recipe, and the memory and time it takes; then stop."
+            "--dry-run", help="Print the recipe and the memory and time it needs, then stop."
         ),
     ] = False,
 ) -> None:
@@ -284,12 +284,12 @@ def resume(
         list[str] | None,
         typer.Argument(
             metavar="SETTING=VALUE",
-            help=f"What is to change from here on: training.{', '.join(CHANGEABLE)}.",
+            help=f"Settings to change from here on: training.{', '.join(CHANGEABLE)}.",
         ),
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Go on with a run as if it had never stopped.
+    """Continue a run as if it had never stopped.
 
     Example: manyheads resume runs/de-en
 
