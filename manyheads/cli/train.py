@@ -36,7 +36,7 @@ CHANGEABLE = (
     "best_by",
     "patience",
 )
-FILES, MODEL = "What to learn from", "What to learn with"
+FILES, MODEL = "Data", "Model"
 
 SettingsArgument = Annotated[
     list[str] | None,
@@ -142,7 +142,7 @@ def name_choices(option: Parameter, what: str) -> Parameter:
     recipe = find_recipe(what)
     if option.name == "preset":
         each = [f"{name}: {one.about}" for name, one in recipe.presets.items()]
-        said = " ".join([*each, "Without it: by the size of the corpus and the machine."])
+        said = " ".join([*each, "Without it, chosen by the size of the corpus and the machine."])
     else:
         said = f"{', '.join(recipe.networks)}."
     shown = typer.Option(help=said, rich_help_panel=MODEL)
@@ -214,9 +214,9 @@ def train_task(
         ),
     ] = False,
 ) -> None:
-    """Train a model from files. What is not given is chosen for you.
+    """Train a model from files. The command chooses every setting that you do not give.
 
-    Ctrl-C stops after the current step; `manyheads resume` goes on from there.
+    Ctrl-C stops after the current step; `manyheads resume` continues from there.
     """
     from manyheads.learn import Request, refuse_minutes, start_run
     from manyheads.tasks.table import task_names, trained_tasks

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from manyheads.config.declare import Settings, check_types, setting, with_default
 
-SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Writing in parallel"
+SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Parallel decoding"
 DRAFTERS = "again", "lookup", "heads"  # who guesses ahead, by name; any other is a model
 BEAM = 5  # as wide as a search is where nothing else was asked for
 

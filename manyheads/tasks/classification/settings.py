@@ -43,7 +43,7 @@ class LabelledData(Settings):
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         transformer(128, 2, 4, 0.2),
         epochs=5,
         batch=2048,

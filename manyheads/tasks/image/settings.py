@@ -178,7 +178,7 @@ def image_network(
 
 PRESETS = {
     "tiny": Preset(
-        "For small images on a laptop: minutes.",
+        "For small images: minutes on a laptop.",
         image_network(96, 4, 4, 0.0),
         epochs=4,
         batch=8192,
@@ -193,7 +193,7 @@ PRESETS = {
         training={"ema": 0.999, "matrix_rate": 0.01},
     ),
     "base": Preset(
-        "For more images, or for longer.",
+        "For more images, or longer training.",
         image_network(512, 16, 8, 0.1),
         epochs=40,
         batch=131072,

@@ -97,7 +97,7 @@ def modern_network(width: int, depth: int, heads: int) -> TransformerConfig:
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 4, 4, 0.1),
         epochs=4,
         batch=2048,
@@ -107,7 +107,7 @@ PRESETS = {
     ),
     # Read so often that it would know them by heart: weights decay fast (results/README.md).
     "small": Preset(
-        "For a book or a hundred of them.",
+        "For one book or a hundred books.",
         network(384, 6, 6, 0.2),
         epochs=40,
         batch=16384,
@@ -117,7 +117,7 @@ PRESETS = {
         training={"weight_decay": 1.5, "ema": 0.998},
     ),
     "base": Preset(
-        "For billions of tokens: the measures of the smallest GPT-2.",
+        "For billions of tokens: the size of the smallest GPT-2.",
         network(768, 12, 12, 0.0),
         epochs=1,
         batch=131072,
@@ -127,7 +127,7 @@ PRESETS = {
         training={"warmup_steps": 1000},  # sooner, the loss jumps up once
     ),
     "modern": Preset(
-        "The same measures, and fewer steps to the same loss: another optimizer and newer parts.",
+        "The size of base, with Muon and newer parts: fewer steps to the same loss.",
         modern_network(768, 12, 6),
         epochs=1,
         batch=131072,

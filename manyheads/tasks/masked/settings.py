@@ -53,7 +53,7 @@ def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 3, 4, 0.1),
         epochs=4,
         batch=4096,
@@ -71,7 +71,7 @@ PRESETS = {
         context=128,
     ),
     "base": Preset(
-        "For billions: the measures of BERT-base.",
+        "For billions of words: the size of BERT-base.",
         network(768, 12, 12, 0.1),
         epochs=10,
         batch=131072,

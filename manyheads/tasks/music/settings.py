@@ -128,7 +128,7 @@ def network(
 # Of performances; and of chorales, each read whole.
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 4, 4, 0.1),
         epochs=4,
         batch=2048,

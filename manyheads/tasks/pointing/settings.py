@@ -47,7 +47,7 @@ class QuestionData(Settings):
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         transformer(128, 3, 4, 0.1),
         epochs=6,
         batch=4096,

@@ -110,7 +110,7 @@ class PairCodec(Settings):
 # Learning rates by kind of network: results/README.md says how they were found.
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         TransformerConfig(width=128, depth=2, heads=4, dropout=0.1),
         epochs=10,
         batch=4096,
@@ -128,7 +128,7 @@ PRESETS = {
         codec=PairCodec(size=8000),
     ),
     "base": Preset(
-        "The Transformer as first published, for millions of pairs.",
+        "For millions of pairs: the size of the first published Transformer (base).",
         TransformerConfig(width=512, depth=6, heads=8, dropout=0.1),
         epochs=20,
         batch=25600,
