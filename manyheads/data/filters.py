@@ -21,11 +21,14 @@ class Filters(Settings):
     """What is left out; a limit of 0 is no limit."""
 
     longest_characters: int = setting(
-        2000, "Leave out pairs with more characters on one side.", least=0
+        2000,
+        "Leave out pairs with more than this many characters on one side; 0: no limit.",
+        least=0,
     )
     ratio: float = setting(
         6.0,
-        "Leave out pairs in which one side is more than this many times as long as the other.",
+        "Leave out pairs in which one side is more than this many times as long as the other; 0: "
+        "no limit.",
         least=0,
     )
     ratio_from: int = setting(

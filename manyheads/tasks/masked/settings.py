@@ -20,10 +20,11 @@ class Masking(Settings):
     """How much is hidden, and how: as BERT does, unless told."""
 
     share: float = setting(0.15, "Share of the tokens that are masked.", above=0, below=1)
-    masked: float = setting(0.8, "Share of them that become the mask token.", least=0)
+    masked: float = setting(0.8, "Share of the masked tokens that become the mask token.", least=0)
     changed: float = setting(
         0.1,
-        "Share of them that become a random token; the rest stay, and are predicted too.",
+        "Share of the masked tokens that become a random token; the rest stay, and are predicted "
+        "too.",
         least=0,
     )
     whole_words: bool = setting(False, "Mask all subwords of a word together (whole-word masking).")

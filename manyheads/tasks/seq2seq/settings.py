@@ -58,7 +58,10 @@ class PairData(Settings):
         least=1,
     )
     longest_tokens: int = setting(
-        512, "Leave out training pairs with more tokens on one side.", least=2, most=10**7
+        512,
+        "Leave out training pairs with more than this many tokens on one side.",
+        least=2,
+        most=10**7,
     )
     filters: Filters | None = setting(
         None, "Filters that leave out bad pairs; null: the filters of the task."
