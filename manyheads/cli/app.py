@@ -73,7 +73,8 @@ for name, group, metavar, about_it, example in (
         "compare",
         comparing.CompareGroup,
         "TASK [SETTING=VALUE]...",
-        "Train a network of each kind on the same files for the same steps, and compare them.",
+        "Train a network of each kind on the same files for the same number of steps, and "
+        "compare them.",
         "Example: manyheads compare translation --source train.de --target train.en --out runs/all",
     ),
 ):
@@ -85,13 +86,16 @@ for verb, about_it in VERBS.items():
 
 
 def draw(
-    pattern: Annotated[str, typer.Argument(help='Who may attend to whom: "Causal() & Window(2)"')],
-    line: Annotated[int | None, typer.Option(help="Tokens on a line.", show_default="16")] = None,
+    pattern: Annotated[str, typer.Argument(help='Attention pattern: "Causal() & Window(2)"')],
+    line: Annotated[
+        int | None, typer.Option(help="Number of tokens on a line.", show_default="16")
+    ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Rows x columns of an image, x channels if it has them: 8x8")
+        str | None,
+        typer.Option(help="Rows x columns of an image, x channels if there are any: 8x8"),
     ] = None,
     blocks: Annotated[
-        str | None, typer.Option(help="With --grid: generate block by block, of this size: 4x4")
+        str | None, typer.Option(help="With --grid: generate in blocks of this size: 4x4")
     ] = None,
     graph: Annotated[str | None, typer.Option(help="The edges of a graph: 0-1,1-2,2-3")] = None,
     query: Annotated[
@@ -99,7 +103,7 @@ def draw(
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture to this file too.")] = None,
 ) -> None:
-    """Show who may attend to whom.
+    """Draw an attention pattern: who may attend to whom.
 
     Example: manyheads draw "Causal() & Window(2)" --grid 8x8 --png window.png
     """
@@ -120,10 +124,11 @@ def demo(
         "demo"
     ),
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps; else as many as take a minute.")
+        int | None,
+        typer.Option(min=1, help="Training steps; without it, as many as take a minute."),
     ] = None,
 ) -> None:
-    """A trained model translates, a small one learns to before your eyes.
+    """Translate with a trained model, and train a small one before your eyes.
 
     Example: manyheads demo
     """

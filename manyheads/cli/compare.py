@@ -35,19 +35,22 @@ def compare_networks(
     out: RunsOption = None,
     preset: PresetOption = None,
     length: Annotated[
-        int, typer.Option(min=3, help="Tokens of the sequence a layer is measured on.")
+        int,
+        typer.Option(
+            min=3, help="Length, in tokens, of the sequence on which a layer is measured."
+        ),
     ] = 32,
     device: DeviceOption = None,
 ) -> None:
-    """Train a network of each kind on the same files for the same steps.
+    """Train a network of each kind on the same files for the same number of steps.
 
     Prints one table: parameters, speed, scores; the path between the first and the last token, how
-    many steps must follow each other, and the operations of a layer.
+    many steps must follow one another, and the operations of a layer.
 
-    Each has the settings that `train --network` gives it, with a learning rate of its own.
-    What is given (training.learning_rate=0.001) holds for all that have it.
+    Each kind has the settings of `train --network`, with its own learning rate. A setting that you
+    give (training.learning_rate=0.001) applies to every kind that has it.
 
-    Ctrl-C stops after the current step; the same command goes on from there.
+    Ctrl-C stops after the current step; type the same command to continue.
     """
     from manyheads.cli.run_screen import show_progress
     from manyheads.comparing import compare as compared

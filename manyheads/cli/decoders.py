@@ -18,7 +18,7 @@ from manyheads.cli.train import (
     file_options,
 )
 
-ABOUT = "Ways to write a translation: token by token, by CTC, mask-predict, latent codes."
+ABOUT = "Ways to decode a translation: token by token, CTC, mask-predict, latent codes."
 EXAMPLE = (
     "Example: manyheads compare decoders --source train.de --target train.en --minutes 30 "
     "--out runs/decoders"
@@ -34,18 +34,19 @@ def compare_decoders(
     preset: PresetOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Train all of them in about this time: as many steps as fit into it."),
+        typer.Option(help="Time for all of them together; sets the number of steps."),
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Train models that write token by token and models that write in parallel, each on the targets
-    of the corpus and on those that the first of them writes (distilled), and compare them.
+    """Train models that decode token by token and models that decode in parallel, and compare them.
 
-    Prints one table: BLEU, chrF, how many words are repeated, passes of the decoder, milliseconds a
-    sentence, one at a time and 64 at once; decoders.png draws speed against quality. All are judged
-    on what is held out for validation.
+    Each is trained on the targets of the corpus and on the output of the first model (distilled).
 
-    Ctrl-C stops after the current step; the same command goes on from there.
+    Prints one table for the validation set: BLEU, chrF, the share of repeated words, passes of the
+    decoder, milliseconds per sentence, one at a time and 64 at once; decoders.png plots speed
+    against quality.
+
+    Ctrl-C stops after the current step; type the same command to continue.
     """
     from manyheads.cli.run_screen import show_progress
     from manyheads.decoders import (

@@ -22,15 +22,16 @@ def train_drafts(
     source: Annotated[
         Path | None,
         typer.Option(
-            help="Sources to translate, or texts to go on from, one a line.",
-            show_default="those that the run was trained on",
+            help="Texts to translate, or beginnings of texts to continue, one per line.",
+            show_default="from the training data of the run",
         ),
     ] = None,
-    minutes: Annotated[float, typer.Option(help="How long it may take.")] = 10.0,
+    minutes: Annotated[float, typer.Option(help="Time limit in minutes.")] = 10.0,
     device: DeviceOption = None,
 ) -> None:
-    """Train what guesses ahead for a model that writes token by token: a table and a small head,
-    made of what the model itself writes. Its own weights stay as they are.
+    """Train the drafters of a model for speculative decoding: a table and a small head.
+
+    They learn from the model's own output. Its weights do not change.
 
     Example: manyheads train drafts --model runs/de-en --out runs/de-en
 

@@ -20,14 +20,14 @@ def import_(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="It holds config.json, *.safetensors and tokenizer.json.", show_default=False
+            help="Folder with config.json, *.safetensors and tokenizer.json.", show_default=False
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder of the run: a new one.")],
+    out: Annotated[Path, typer.Option(help="New folder for the run.")],
 ) -> None:
     """Import a Hugging Face folder: GPT-2, Llama, Mistral, BERT, Marian, BART, mBART, Pegasus.
 
-    The result is a run like any other: use it, train on from it, export it.
+    The result is a run like any other: use it, fine-tune it, export it.
 
     Example: manyheads import ./hf-folder --out runs/imported
 
@@ -46,20 +46,20 @@ def import_(
 
 
 def export(
-    out: Annotated[
-        Path, typer.Argument(help="The folder to write: a new one.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Argument(help="New folder to write.", show_default=False)],
     model: ModelOption,
     to: Annotated[str, typer.Option(help="huggingface, ctranslate2 or onnx.")],
     quantization: Annotated[
-        str, typer.Option(help="For ctranslate2: int8, float16 and others; else 32 bits.")
+        str, typer.Option(help="For ctranslate2: int8, float16 and others; without it, float32.")
     ] = "",
     check: Annotated[
         Path | None,
-        typer.Option(help=f"Texts to compare on, one a line: the first {LINES}; else a few."),
+        typer.Option(
+            help=f"Texts to compare on, one per line (the first {LINES}); without it, a few."
+        ),
     ] = None,
 ) -> None:
-    """Write a model for other programs, and check that it gives the same results there.
+    """Export a model for other programs, and check that it gives the same results there.
 
     Example: manyheads export de-en-hf --model de-en --to huggingface
     """
@@ -82,7 +82,9 @@ def verify(
     model: ModelOption,
     check: Annotated[
         Path | None,
-        typer.Option(help=f"Texts to verify on, one a line: the first {LINES}; else a few."),
+        typer.Option(
+            help=f"Texts to verify on, one per line (the first {LINES}); without it, a few."
+        ),
     ] = None,
     device: DeviceOption = None,
 ) -> None:

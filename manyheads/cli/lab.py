@@ -11,18 +11,20 @@ import typer
 def lab(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Experiments to run, or all; without: the list."),
+        typer.Argument(
+            metavar="[NAME]...", help="Experiments to run, or all; without any, print the list."
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="The folder: each experiment has one of its own in it.")
+        Path, typer.Option(help="Folder for the results, with a subfolder for each experiment.")
     ] = Path("lab"),
-    seeds: Annotated[int, typer.Option(min=1, help="How often to run it.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds to run.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="In seconds, only to see that it works.")
+        bool, typer.Option("--quick", help="Run in seconds, only to see that it works.")
     ] = False,
 ) -> None:
-    """Show what a lecture on Transformers claims: small experiments, minutes each on a CPU.
+    """Test what lectures on Transformers claim: small experiments, minutes each on a CPU.
 
     Example: manyheads lab residuals --out lab
 

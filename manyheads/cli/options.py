@@ -17,11 +17,11 @@ from manyheads.catalog import complete_model, find_model
 ModelOption = Annotated[
     str,
     typer.Option(
-        help="A run's folder, or the name of a built-in model.", autocompletion=complete_model
+        help="Folder of a run, or name of a built-in model.", autocompletion=complete_model
     ),
 ]
 DeviceOption = Annotated[
-    str | None, typer.Option(help="cpu, cuda or cuda:1. Without it: the GPU, where there is one.")
+    str | None, typer.Option(help="cpu, cuda or cuda:1; without it, the GPU if there is one.")
 ]
 ThreadsOption = Annotated[
     int | None,

@@ -36,7 +36,7 @@ CHANGEABLE = (
     "best_by",
     "patience",
 )
-FILES, MODEL = "What to learn from", "What to learn with"
+FILES, MODEL = "Data", "Model"
 
 SettingsArgument = Annotated[
     list[str] | None,
@@ -48,12 +48,12 @@ SettingsArgument = Annotated[
 PresetOption = Annotated[
     str | None,
     typer.Option(
-        help="tiny, small or base. Without it: by the size of the corpus and the machine.",
+        help="tiny, small or base; without it, chosen by the size of the corpus and the machine.",
         rich_help_panel=MODEL,
     ),
 ]
 RunsOption = Annotated[
-    Path | None, typer.Option(help="The folder of the runs: a new one, or one to go on with.")
+    Path | None, typer.Option(help="Folder of the runs: a new one, or one to continue.")
 ]
 
 
@@ -142,7 +142,7 @@ def name_choices(option: Parameter, what: str) -> Parameter:
     recipe = find_recipe(what)
     if option.name == "preset":
         each = [f"{name}: {one.about}" for name, one in recipe.presets.items()]
-        said = " ".join([*each, "Without it: by the size of the corpus and the machine."])
+        said = " ".join([*each, "Without it, chosen by the size of the corpus and the machine."])
     else:
         said = f"{', '.join(recipe.networks)}."
     shown = typer.Option(help=said, rich_help_panel=MODEL)
@@ -179,18 +179,18 @@ def train_task(
     files: dict[str, Any],
     what: str,
     settings: SettingsArgument = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for the result: a new one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New folder for the run.")] = None,
     preset: PresetOption = None,
     network: Annotated[
         str | None,
         typer.Option(
-            help="The kind of network, such as transformer or recurrent.", rich_help_panel=MODEL
+            help="Kind of network, such as transformer or recurrent.", rich_help_panel=MODEL
         ),
     ] = None,
     start_from: Annotated[
         Path | None,
         typer.Option(
-            help="Begin with the weights of a run, or of an imported model.",
+            help="Fine-tune: start with the weights of a run or an imported model.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -198,25 +198,25 @@ def train_task(
         bool,
         typer.Option(
             "--settings",
-            help="List every setting and what it does; then stop.",
+            help="List every setting and what it does, then stop.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     device: DeviceOption = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Train for this long at most: as many steps as fit into the time."),
+        typer.Option(help="Time limit: train for as many steps as fit into this time."),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print the recipe, and the memory and time it takes; then stop."
+            "--dry-run", help="Print the recipe and the memory and time it needs, then stop."
         ),
     ] = False,
 ) -> None:
-    """Train a model from files. What is not given is chosen for you.
+    """Train a model from files. The command chooses every setting that you do not give.
 
-    Ctrl-C stops after the current step; `manyheads resume` goes on from there.
+    Ctrl-C stops after the current step; `manyheads resume` continues from there.
     """
     from manyheads.learn import Request, refuse_minutes, start_run
     from manyheads.tasks.table import task_names, trained_tasks
@@ -284,12 +284,12 @@ def resume(
         list[str] | None,
         typer.Argument(
             metavar="SETTING=VALUE",
-            help=f"What is to change from here on: training.{', '.join(CHANGEABLE)}.",
+            help=f"Settings to change from here on: training.{', '.join(CHANGEABLE)}.",
         ),
     ] = None,
     device: DeviceOption = None,
 ) -> None:
-    """Go on with a run as if it had never stopped.
+    """Continue a run as if it had never stopped.
 
     Example: manyheads resume runs/de-en
 

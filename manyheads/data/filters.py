@@ -20,10 +20,19 @@ CUT = 60  # characters of an example that are shown
 class Filters(Settings):
     """What is left out; a limit of 0 is no limit."""
 
-    longest_characters: int = setting(2000, "Pairs with a longer side are left out.", least=0)
-    ratio: float = setting(6.0, "How many times as long as the other one side may be.", least=0)
+    longest_characters: int = setting(
+        2000,
+        "Leave out pairs with more than this many characters on one side; 0: no limit.",
+        least=0,
+    )
+    ratio: float = setting(
+        6.0,
+        "Leave out pairs in which one side is more than this many times as long as the other; 0: "
+        "no limit.",
+        least=0,
+    )
     ratio_from: int = setting(
-        20, "Characters; of pairs whose sides are both shorter the ratio says nothing.", least=0
+        20, "Apply the ratio only to pairs with at least this many characters on one side.", least=0
     )
 
     def reason(self, example: Example) -> str:

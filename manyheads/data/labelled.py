@@ -59,9 +59,11 @@ class Tagged(NamedTuple):
 class Columns:
     """Which column is what: by its name in the first line, or by its number from 1 up."""
 
-    text: str = setting("", "The column of the text, by name or number; else it is found.")
-    label: str = setting("", "The column of the label.")
-    second: str = setting("", "The column of a second text, where texts come in pairs.")
+    text: str = setting(
+        "", "Column of the text, by name or number; without it, found automatically."
+    )
+    label: str = setting("", "Column of the label.")
+    second: str = setting("", "Column of the second text, if texts come in pairs.")
 
     def __post_init__(self) -> None:
         if bool(self.text) != bool(self.label):

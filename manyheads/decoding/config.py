@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from manyheads.config.declare import Settings, check_types, setting, with_default
 
-SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Writing in parallel"
+SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Parallel decoding"
 DRAFTERS = "again", "lookup", "heads"  # who guesses ahead, by name; any other is a model
 BEAM = 5  # as wide as a search is where nothing else was asked for
 
@@ -22,7 +22,7 @@ class Sampling(Settings):
 
     temperature: float = setting(
         1.0,
-        "0: take the likeliest token; above 0: sample, the higher the more varied.",
+        "0: take the likeliest token; above 0: sample; higher values give more varied output.",
         panel=CHANCE,
     )
     top_k: int = setting(
@@ -37,7 +37,7 @@ class Sampling(Settings):
     )
     min_p: float = setting(
         0.0,
-        "Leave out tokens below this share of the likeliest one's probability.",
+        "Leave out tokens below this share of the highest probability.",
         least=0,
         most=1,
         panel=CHANCE,
@@ -45,11 +45,11 @@ class Sampling(Settings):
     seed: int = setting(0, "The same seed gives the same result.", panel=CHANCE)
     draft: str = setting(
         "",
-        "Guess tokens ahead and check them together, for one text at a time; the text is the same "
-        "as with a beam of 1: again, lookup, heads, or a smaller model with the same vocabulary.",
+        "Speculative decoding, with the same output as a beam of 1: again, lookup, heads, or a "
+        "smaller model with the same vocabulary.",
     )
     strategy: str = setting(
-        "auto", "greedy, sample, beam or one that was added; auto: as the other options say."
+        "auto", "greedy, sample, beam or a strategy of your own; auto: chosen by the other options."
     )
 
     def __post_init__(self) -> None:
@@ -90,36 +90,35 @@ class DecodingConfig(Sampling):
     """Greedy unless a beam of more than 1 or a temperature is asked for."""
 
     temperature: float = with_default(Sampling, "temperature", 0.0)
-    beam: int = setting(
-        1, "Candidates of beam search; 1: no search.", least=1, most=1000, panel=SEARCH
-    )
+    beam: int = setting(1, "Beam width; 1: no beam search.", least=1, most=1000, panel=SEARCH)
     nbest: int = setting(1, "Write this many of the best candidates.", least=1, panel=SEARCH)
     length_penalty: float = setting(
         1.0,
-        "Candidates are ranked by log-probability / length ** this; 0 favours short ones.",
+        "Length penalty: rank by log-probability / length ** this; 0 favours short outputs.",
         least=0,
         panel=SEARCH,
     )
     # Otherwise a search may take as many steps as its longest sequence has tokens.
     early_stopping: bool = setting(
         True,
-        "Stop once as many candidates are complete as the beam has; else once none can get better.",
+        "Stop beam search when as many candidates are complete as the beam is wide; otherwise "
+        "when none can get better.",
         panel=SEARCH,
     )
     repetition_penalty: float = setting(
-        1.0, "Above 1: tokens that were there before become less likely.", above=0, panel=CHANCE
+        1.0, "Above 1: make tokens less likely that already occurred.", above=0, panel=CHANCE
     )
-    min_new_tokens: int = setting(0, "Fewest tokens to write.", least=0)
+    min_new_tokens: int = setting(0, "Minimum number of new tokens.", least=0)
     max_new_tokens: int = setting(
-        0, "Most tokens to write; 0: by the length of the source.", least=0
+        0, "Maximum number of new tokens; 0: set by the length of the source.", least=0
     )
 
     passes: int = setting(
-        10, "Passes over the text of a mask-predict model.", least=1, most=1000, panel=PARALLEL
+        10, "Decoding passes of a mask-predict model.", least=1, most=1000, panel=PARALLEL
     )
     lengths: int = setting(
         3,
-        "Lengths that a mask-predict model tries at once; the best stays.",
+        "Lengths that a mask-predict model tries; the best is kept.",
         least=1,
         panel=PARALLEL,
     )

@@ -28,25 +28,23 @@ EVERYTHING = "Everything()"
 class NetworkBase(Settings):
     """What all kinds have."""
 
-    kind: str = setting("", "What it is made of.")
-    width: int = setting(256, "Size of the vector of each token (d_model).", least=1, most=2**17)
+    kind: str = setting("", "Kind of network.")
+    width: int = setting(
+        256, "Width of the model: size of the vector of each token (d_model).", least=1, most=2**17
+    )
     depth: int | tuple[int, int] = setting(
         4,
-        "Layers; [12, 1] has 12 of the encoder and 1 of the decoder.",
+        "Number of layers; [12, 1]: 12 in the encoder and 1 in the decoder.",
         least=1,
         most=1000,
     )
-    dropout: float = setting(
-        0.3, "Dropout: share of the values set to zero in training.", least=0, below=1
-    )
-    tied: bool = setting(True, "Input and output embeddings share their weights.")
-    head_bias: bool = setting(False, "The output layer has a bias.")
-    scale_embeddings: bool = setting(
-        True, "Embeddings are multiplied by the square root of the width."
-    )
+    dropout: float = setting(0.3, "Dropout probability.", least=0, below=1)
+    tied: bool = setting(True, "Tie the input and output embeddings.")
+    head_bias: bool = setting(False, "Add a bias to the output layer.")
+    scale_embeddings: bool = setting(True, "Multiply embeddings by the square root of the width.")
     token_types: int = setting(
         0,
-        "Kinds of tokens with an embedding of their own, such as question and text, or voices.",
+        "Number of token types, each with its own embedding, such as question and text, or voices.",
         least=0,
         most=2**16,
     )
@@ -83,11 +81,13 @@ class NetworkBase(Settings):
 class TransformerConfig(NetworkBase):
     """Attention and feed-forward layers."""
 
-    kind: Literal["transformer"] = setting("transformer", "What it is made of.")
-    heads: int = setting(4, "Attention heads; their number divides the width.", least=1, most=2**12)
+    kind: Literal["transformer"] = setting("transformer", "Kind of network.")
+    heads: int = setting(
+        4, "Number of attention heads; it must divide the width.", least=1, most=2**12
+    )
     key_heads: int | None = setting(
         None,
-        "Heads of keys and values, shared by groups of heads; null: each has its own.",
+        "Number of key and value heads (grouped-query attention); null: as many as heads.",
         least=1,
         most=2**12,
     )
@@ -95,53 +95,53 @@ class TransformerConfig(NetworkBase):
     feed_forward: Literal["relu", "relu2", "gelu", "gelu-tanh", "silu", "swiglu", "geglu"] = (
         setting(
             "relu",
-            "Activation of the feed-forward layers; relu2 is relu squared, the last two are gated.",
+            "Activation of the feed-forward layers; relu2 is relu squared, swiglu and geglu are "
+            "gated.",
         )
     )
-    bias: bool = setting(
-        True, "A bias beside the weights of attention, feed-forward layers and norms."
-    )
+    bias: bool = setting(True, "Add a bias to attention, feed-forward layers and norms.")
     init: Literal["xavier", "gpt2", "zero"] = setting(
         "xavier",
-        "How weights begin: so that each layer keeps the size of what passes (xavier), small and "
-        "alike (gpt2), or so and with what layers add at zero (zero).",
+        "Initialisation: Xavier; small normal values as in GPT-2; or the same with zero output "
+        "projections.",
     )
-    qk_norm: bool = setting(
-        False, "Queries and keys of each head are brought to one size before they meet."
-    )
+    qk_norm: bool = setting(False, "Normalise the queries and keys of each head (QK-norm).")
     residual_scalars: bool = setting(
-        False, "Each layer reads a learned mix of what comes and of what entered the first."
+        False, "Each layer reads a learned mix of its input and of the input of the first layer."
     )
     value_embeddings: int = setting(
         0,
-        "So many of the first and of the last layers add a vector of the word to what attention "
-        "takes from it: the first and the last share a table, and so on; of what writes alone.",
+        "This many first and last layers add a token embedding to the values of attention; the "
+        "first and the last layer share a table, and so on. For decoder-only models.",
         least=0,
         most=1000,
     )
-    logit_cap: float = setting(
-        0.0, "Scores of words are bent so that none is larger than this; 0: they are not.", least=0
-    )
+    logit_cap: float = setting(0.0, "Soft cap of the logits; 0: none.", least=0)
     norm: Literal["layer", "rms"] = setting(
-        "layer", "LayerNorm (layer), or RMSNorm without a mean (rms)."
+        "layer", "Normalisation: LayerNorm (layer) or RMSNorm (rms)."
     )
-    norm_epsilon: float = setting(1e-5, "Small number that a norm adds before it divides.", above=0)
-    norm_position: NormPosition = setting("pre", "Norms before each part of a layer, or after it.")
-    embedding_norm: bool = setting(False, "One more norm, below the first layer.")
-    residual: bool = setting(True, "Each part of a layer adds its output to its input.")
-    attention_dropout: float = setting(0.0, "Dropout of the attention weights.", least=0, below=1)
+    norm_epsilon: float = setting(1e-5, "Epsilon of the norms.", above=0)
+    norm_position: NormPosition = setting(
+        "pre", "Norms before (pre) or after (post) each part of a layer."
+    )
+    embedding_norm: bool = setting(False, "Add a norm after the embeddings.")
+    residual: bool = setting(True, "Use residual connections.")
+    attention_dropout: float = setting(
+        0.0, "Dropout probability of the attention weights.", least=0, below=1
+    )
     pattern: PatternText = setting(
         EVERYTHING,
-        "Who may attend to whom, as in Window(64); a list is taken layer by layer, and begun again "
-        "where its length divides the depth. What is written never sees what is not yet written.",
+        "Attention pattern, such as Window(64). A list has one for each layer, and repeats if "
+        "its length divides the depth. Autoregressive decoders are always causal as well.",
     )
     position: str | None = setting(
         "Sinusoidal()",
-        "How places enter: added to the words (Sinusoidal(), Learned(1024), Concatenated()), or "
-        "in every layer, alone (Rotary(), RelativeBias(), RelativeContent(16)); null: not at all.",
+        "Position encoding: added to the embeddings (Sinusoidal(), Learned(1024), "
+        "Concatenated()), or in every layer (Rotary(), RelativeBias(), RelativeContent(16)); "
+        "null: none.",
     )
     relative: str | None = setting(
-        None, "One more position, in every layer, beside one below the first layer."
+        None, "A second position encoding, in every layer, if position is added to the embeddings."
     )
     packs: ClassVar[bool] = True
     builder = "manyheads.modules.build"
@@ -231,12 +231,12 @@ class RecurrentConfig(NetworkBase):
     """One token after another."""
 
     builder = "manyheads.modules.recurrent"
-    kind: Literal["recurrent"] = setting("recurrent", "What it is made of.")
-    cell: Literal["lstm", "gru"] = setting("lstm", "The recurrent cell.")
+    kind: Literal["recurrent"] = setting("recurrent", "Kind of network.")
+    cell: Literal["lstm", "gru"] = setting("lstm", "Recurrent cell.")
     score: str = setting(
         "additive",
-        "Attention score of the decoder: dot, multiplicative or additive; none: it sees only the "
-        "mean of the source.",
+        "Attention score of the decoder: dot, multiplicative or additive; none: the decoder sees "
+        "only the mean of the source.",
     )
 
     def misfits(self) -> Iterator[str]:
@@ -254,9 +254,9 @@ class ConvolutionalConfig(NetworkBase):
     """Each token and those beside it, layer by layer."""
 
     builder = "manyheads.modules.convolutional"
-    kind: Literal["convolutional"] = setting("convolutional", "What it is made of.")
+    kind: Literal["convolutional"] = setting("convolutional", "Kind of network.")
     dilations: tuple[int, ...] = setting(
-        (), "Dilation of each convolution, one a layer; all 1 unless given.", least=1, most=65_536
+        (), "Dilation of the convolution of each layer; empty: 1 for all.", least=1, most=65_536
     )
 
     def misfits(self) -> Iterator[str]:

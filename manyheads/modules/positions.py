@@ -37,7 +37,7 @@ class PositionValue(Settings):
 class SinusoidalValue(PositionValue):
     """Waves, added to the words."""
 
-    base: float = setting(10_000.0, "The slowest wave is so long.", above=1)
+    base: float = setting(10_000.0, "Length of the slowest wave.", above=1)
 
     def build(self, network: Any) -> Position:
         from manyheads.attention.positions import Sinusoidal
@@ -59,7 +59,7 @@ class ConcatenatedValue(SinusoidalValue):
 class LearnedValue(PositionValue):
     """A vector for each place, added to the words."""
 
-    places: int = setting(1024, "So many places are known.", least=1, most=2**24)
+    places: int = setting(1024, "Number of places that have a vector.", least=1, most=2**24)
 
     def build(self, network: Any) -> Position:
         from manyheads.attention.positions import Learned
@@ -71,7 +71,7 @@ class LearnedValue(PositionValue):
 class RotaryValue(PositionValue):
     """Queries and keys turned by their place."""
 
-    base: float = setting(10_000.0, "The slowest turn is so long.", above=1)
+    base: float = setting(10_000.0, "Length of the slowest rotation.", above=1)
     in_layers: ClassVar[bool] = True
 
     def build(self, network: Any) -> Relative:
@@ -99,8 +99,12 @@ class RelativeContentValue(PositionValue):
     (Shaw), or every one for each head, `RelativeContent(every=1024)` (Music Transformer).
     """
 
-    reach: int = setting(0, "Distances up to this are told apart, each way.", least=0, most=2**20)
-    every: int = setting(0, "All are, in sequences of up to so many.", least=0, most=2**24)
+    reach: int = setting(
+        0, "Distances up to this are distinguished, in each direction.", least=0, most=2**20
+    )
+    every: int = setting(
+        0, "Every distance is, in sequences of at most this many tokens.", least=0, most=2**24
+    )
     in_layers: ClassVar[bool] = True
 
     def misfits(self) -> Iterator[str]:

@@ -91,7 +91,7 @@ def walk_settings(
             default = "" if one.name in asked else default_of(own)
             if kinds[1:] and one.name == TAG:
                 hint = Literal[*map(tag_of, kinds)]
-            alone = f" Of {tag_of(kind)} networks alone." if kind is not kinds[0] else ""
+            alone = f" For {tag_of(kind)} networks only." if kind is not kinds[0] else ""
             yield Described(name, describe_kind(hint), default, help_of(one) + alone)
 
 
@@ -134,7 +134,7 @@ def write_page() -> str:
             families.setdefault(id(family), []).append(task)
     for first, *more in families.values():
         lines += [f"\n## {', '.join([first, *more])}\n"]
-        lines += ["| setting | where nothing is said | what it does |", "|---|---|---|"]
+        lines += ["| setting | default | what it does |", "|---|---|---|"]
         for one in settings_of(first):
             if one.default is None:
                 lines.append(f"| **{one.name}** | | **{one.about}** |")
@@ -148,7 +148,7 @@ def write_page() -> str:
 
 HEAD = """# Settings
 
-Every setting of a recipe, made from the declarations in the code by
-`python results/tables.py --write`; `manyheads train translation --settings` prints those of a task.
-One is given as `training.steps=20000` behind a command, or in a recipe. What is not said follows
-from the preset (`--preset tiny`, `small`, `base`), and that from corpus and machine."""
+Every setting of a recipe. `manyheads train translation --settings` prints the settings of a task;
+`python results/tables.py --write` makes this page from the code. Give a setting after a command, as
+in `training.steps=20000`, or in a recipe. The preset (`--preset tiny`, `small`, `base`) sets the
+rest, and the corpus and the machine choose the preset."""

@@ -19,7 +19,9 @@ from manyheads.modules.config import (
 from manyheads.training.config import Training
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-START_FROM = "Begin with the vocabulary, network and weights of a run or an imported model."
+START_FROM = (
+    "Fine-tune: start with the vocabulary, network and weights of a run or an imported model."
+)
 
 
 class Choice(NamedTuple):
@@ -273,15 +275,13 @@ class ContinuationRecipe(Recipe):
     judged: ClassVar[str]  # who is, in the sentences that refuse
     written: ClassVar[str]  # what is, by which networks
 
-    task: Any = setting(about="What is learned.")
-    data: Any = setting(about="Where it is learned from.")
-    codec: Any = setting(None, "How it becomes numbers.")
-    network: Any = setting(TransformerConfig(), "What learns it.")
-    training: Training = setting(
-        Training(best_by="loss"), "How long, how fast and on how much at a time."
-    )
+    task: Any = setting(about="The task.")
+    data: Any = setting(about="Training data.")
+    codec: Any = setting(None, "Tokenizer.")
+    network: Any = setting(TransformerConfig(), "Network.")
+    training: Training = setting(Training(best_by="loss"), "Training.")
     layout: Layout = setting(
-        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+        "packed", "Batch layout: several sequences in each row (packed), or one per row (padded)."
     )
     start_from: Path | None = setting(None, START_FROM)
 

@@ -44,33 +44,33 @@ RETIRED = ("inner", "order", "types", "scaled", "longest", "longest_wave", "reac
 
 # What `train` lists: a line for each that is trained.
 ABOUT = {
-    "translation": "A text in another language; learned from pairs of texts.",
-    "summarization": "A short text for a long one; learned from pairs of texts.",
+    "translation": "Translation, trained on pairs of texts.",
+    "summarization": "Summaries, trained on pairs of texts.",
     "answering": "An answer to a question about a text, written word by word.",
     "pointing": "An answer to a question about a text, as a span of the text.",
-    "language": "A language model: it writes on from a prompt.",
-    "masked": "An encoder that guesses hidden words, like BERT: for vectors, or to start from.",
+    "language": "A language model: continues a prompt.",
+    "masked": "An encoder trained on masked words, like BERT: for vectors, or for fine-tuning.",
     "classification": "A class for each text.",
     "regression": "A number for each text.",
     "labelling": "A tag for each word of a text.",
-    "music": "Music that goes on; learned from MIDI files.",
-    "graph": "Numbers or classes of molecules, or of the nodes of a graph.",
+    "music": "A model of music, trained on MIDI files.",
+    "graph": "Numbers or classes for molecules, graphs, or the nodes of a graph.",
     "image": "Images, drawn pixel by pixel.",
 }
 
 # The commands that models are for: what `manyheads` lists.
 VERBS = {
-    "translate": "Translate, summarize or answer: whatever the model has learned.",
+    "translate": "Translate, summarize or answer, as the model was trained to.",
     "generate": "Write text from a prompt, or music, or draw images.",
     "classify": "Give each text its class, its number, or a tag for each word.",
     "embed": "Make a vector for each text.",
     "score": "Measure how likely a text is for a language model: bits per byte, perplexity.",
-    "predict": "Say what is true of graphs; or use a model of a task that is installed beside.",
+    "predict": "Predict numbers or classes of graphs; or use a model of an installed task.",
     "evaluate": "Measure a model on a test set.",
-    "distill": "Write new targets for a corpus by a model, for another one to learn from.",
-    "compress": "Compress images, music or text without loss: what a model finds likely is short.",
-    "decompress": "Write what `compress` has compressed.",
-    "inspect": "Show what every head looks at, as a page for the browser.",
+    "distill": "Let a model write new targets for a corpus, to train another model on.",
+    "compress": "Compress images, music or text without loss, with the probabilities of a model.",
+    "decompress": "Restore what `compress` has compressed.",
+    "inspect": "Show what every head attends to, as a page for the browser.",
     "look": "Draw which notes, pixels or nodes of a graph a model attends to.",
 }
 MODELS = {"translate": "de-en", "inspect": "de-en"}  # for who names none
@@ -78,7 +78,7 @@ MODELS = {"translate": "de-en", "inspect": "de-en"}  # for who names none
 
 def trained_tasks() -> dict[str, str]:
     """Those that `train` knows, each with what it learns."""
-    others = dict.fromkeys(task_names(), "A task that is installed beside.")
+    others = dict.fromkeys(task_names(), "An installed task.")
     return {**ABOUT, **{name: about for name, about in others.items() if name not in TASKS}}
 
 

@@ -14,14 +14,12 @@ from manyheads.tasks.recipe import Options, Verb
 
 @dataclass(frozen=True)
 class PredictOptions(Options):
-    """Write one line for each line read, by a model of a task that is installed beside.
+    """Print one line for each line read, with a model of an installed task.
 
     Example: manyheads predict --model runs/sorting "3 1 2 4"
     """
 
-    texts: tuple[str, ...] = setting(
-        (), "What to read; without any, the lines of stdin.", argument="LINE"
-    )
+    texts: tuple[str, ...] = setting((), "Texts; without any, the lines of stdin.", argument="LINE")
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class ExamplesOptions(Options):
     Example: manyheads evaluate --model runs/labels --data test.tsv
     """
 
-    data: Path | None = setting(None, "Examples, in a file like the one for training.")
+    data: Path | None = setting(None, "Examples, in a file like the training file.")
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:
@@ -50,9 +48,9 @@ class PageOptions(Options):
     out: Path | None = setting(
         None, "Write the page to this .html file.", instead="live, on this machine alone"
     )
-    port: int | None = setting(None, "Of the live page.", instead="one that is free")
+    port: int | None = setting(None, "Port of the live page.", instead="one that is free")
     also: tuple[str, ...] = setting(
-        (), "Another model to choose on the live page; may be given again."
+        (), "Another model to choose on the live page; can be given several times."
     )
 
     def check_page(self, given: bool, sentence: str) -> None:
@@ -70,15 +68,17 @@ class PageOptions(Options):
 
 @dataclass(frozen=True)
 class InspectOptions(PageOptions):
-    """Show what every head looks at: a page in one file, or live where no file is named.
+    """Show what every head attends to, as a page in one file; live without --out.
 
     Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
     """
 
-    text: str | None = setting(None, "The text to look at.", argument="TEXT")
-    versus: str | None = setting(None, "Another text with as many words: show the difference.")
+    text: str | None = setting(None, "The text to inspect.", argument="TEXT")
+    versus: str | None = setting(
+        None, "Another text with the same number of words, to show the difference."
+    )
     versus_model: str | None = setting(
-        None, "Another model with as many heads, on the same text: show the difference."
+        None, "Another model with the same number of heads, to show the difference on this text."
     )
 
     page_of: ClassVar[str] = 'a text: manyheads inspect "Guten Tag."'
@@ -99,12 +99,12 @@ class InspectOptions(PageOptions):
 
 @dataclass(frozen=True)
 class InspectTextOptions(InspectOptions):
-    """Show what every head looks at in a text: a page in one file, or live where no file is named.
+    """Show what every head attends to in a text, as a page in one file; live without --out.
 
     Example: manyheads inspect --model runs/mlm "A lovely film." --out page.html
     """
 
-    tokens: str | None = setting(None, "Of a long text, show tokens FIRST:LAST one by one.")
+    tokens: str | None = setting(None, "In a long text, show the tokens FIRST:LAST one by one.")
 
 
 VERBS = {

@@ -55,77 +55,83 @@ def schedule_factor(schedule: str, step: int, warmup: int, steps: int) -> float:
 class Training(Settings):
     """How long, how fast and on how much at a time to learn."""
 
-    steps: int = setting(1000, "Steps of the optimizer, one batch each.", least=1)
+    steps: int = setting(1000, "Number of optimizer steps, one batch each.", least=1)
     tokens_per_batch: int = setting(
         4096,
-        "Tokens of a step, counted on its larger side, padding too, over all processes.",
+        "Batch size in tokens: of the longer side, with padding, over all processes.",
         least=1,
         most=10**9,
     )
     accumulate: int = setting(
         1,
-        "Parts that a batch is cut into where it does not fit into memory at once.",
+        "Gradient accumulation: parts that a batch is cut into to fit into memory.",
         least=1,
         most=10**6,
     )
 
     optimizer: str = setting(
         "adamw",
-        "The optimizer: adamw, adam with a decay that is part of the gradient, or muon for the "
-        "matrices of layers and adamw for the rest.",
+        "Optimizer: adamw; adam, with weight decay in the gradient; or muon for the matrices of "
+        "layers and adamw for the rest.",
     )
     matrix_rate: float = setting(
-        0.02, "Learning rate of muon; learning_rate is for all else.", above=0
+        0.02, "Learning rate of muon; learning_rate is for all other weights.", above=0
     )
     matrix_momentum: float = setting(0.95, "Momentum of muon.", least=0, below=1)
     learning_rate: float = setting(
         2e-3,
-        "Learning rate after the warm-up; a preset has one for each kind of network.",
+        "Peak learning rate, after the warm-up; a preset has one for each kind of network.",
         above=0,
     )
     schedule: Schedule = setting(
         "linear",
-        "How the rate falls after the warm-up: to zero on a line or a cosine, with the root of "
-        "the steps, or not at all before the last fifth.",
+        "Learning rate schedule after the warm-up: linear or cosine to zero, inverse square "
+        "root, or stable until the last fifth of the steps and then linear to zero.",
     )
     warmup_steps: int = setting(
-        100, "Steps in which the rate grows from zero; half of all at most.", least=0
+        100,
+        "Warm-up steps, in which the learning rate grows from zero; at most half of all steps.",
+        least=0,
     )
-    weight_decay: float = setting(0.01, "Weight decay of the matrices.", least=0)
-    betas: tuple[float, float] = setting(
-        (0.9, 0.98), "The two decay rates of AdamW.", least=0, below=1
-    )
-    clip_norm: float = setting(1.0, "Gradients are clipped to this norm; 0: not at all.", least=0)
+    weight_decay: float = setting(0.01, "Weight decay, for matrices only.", least=0)
+    betas: tuple[float, float] = setting((0.9, 0.98), "Betas of AdamW.", least=0, below=1)
+    clip_norm: float = setting(1.0, "Clip gradients to this norm; 0: no clipping.", least=0)
     label_smoothing: float = setting(
-        0.0, "Label smoothing: share of a label that is spread over all others.", least=0, below=1
+        0.0, "Label smoothing: probability that is spread over all classes.", least=0, below=1
     )
 
-    precision: Precision = setting("float32", "Precision of the computation; weights stay float32.")
+    precision: Precision = setting(
+        "float32", "Precision of the computation (mixed precision); weights stay float32."
+    )
     compile: bool = setting(False, "Compile the network block by block with torch.compile.")
     cuda_graph: bool = setting(
         False,
-        "On CUDA, record a step once and play it back for every batch of the same layout.",
+        "On CUDA, record a step as a CUDA graph and replay it for batches of the same shape.",
     )
-    seed: int = setting(0, "Seed of all that is random: weights, order, dropout.", least=0)
+    seed: int = setting(0, "Random seed: weights, order of the data, dropout.", least=0)
 
     validate_every: int = setting(500, "Steps between validations.", least=1)
-    checkpoint_every: int = setting(500, "Steps between checkpoints to go on from.", least=1)
-    log_every: int = setting(50, "Steps between lines of the log.", least=1)
+    checkpoint_every: int = setting(500, "Steps between checkpoints.", least=1)
+    log_every: int = setting(50, "Steps between log lines.", least=1)
     best_by: Literal["score", "loss", "last"] = setting(
         "score",
-        "Which number of a validation says which weights are the best; last: none, the last are.",
+        "Metric that chooses the best weights: the score or the loss of validation; last: take "
+        "the last weights.",
     )
     patience: int = setting(
-        0, "Stop after this many validations without a better one; 0: never.", least=0
+        0,
+        "Early stopping: stop after this many validations without improvement; 0: never.",
+        least=0,
     )
     ema: float = setting(
         0.0,
-        "Decay of a moving average of the weights, which is then the result; 0: none.",
+        "Decay of the exponential moving average of the weights, which becomes the result; 0: "
+        "none.",
         least=0,
         below=1,
     )
     average: int = setting(
-        1, "The result is the mean of this many of the best weights.", least=1, most=1000
+        1, "Average this many of the best checkpoints as the result.", least=1, most=1000
     )
 
     def misfits(self) -> Iterator[str]:

@@ -275,7 +275,9 @@ def test_where_one_file_says_how_to_write_the_other_is_not_asked(tmp_path: Path)
     folder = folder_of("marian", tmp_path)
     change(folder / "config.json", bad_words_ids=[[7]], num_beams=6)
     assert read_folder(folder).model.special_tokens == SpecialTokens()
-    assert read_folder(folder).notes == ["max_length: 24 (--max-new-tokens counts what is new)"]
+    assert read_folder(folder).notes == [
+        "max_length: 24 (--max-new-tokens, which counts only new tokens)"
+    ]
     (folder / "generation_config.json").unlink()
     assert read_folder(folder).model.special_tokens.forbidden == (7,)
     assert read_folder(folder).notes == ["num_beams: 6 (--beam)"]

@@ -12,10 +12,10 @@ from manyheads.interop.huggingface.file_keys import (
 )
 from manyheads.interop.huggingface.keys import Field, Idle, Key, Keys, Left, Only, Read, Same
 
-LEARNING = Idle("only while it learns, which here has a dropout of its own")
-PLACES = Idle("an older version's; what there is, is as the family has it")
+LEARNING = Idle("used only in training, where this package has its own dropout")
+PLACES = Idle("from an older version; the family has one fixed form")
 
-PLACES_TOO, BOTH = "the places of its position, and the context", ", the same on both sides"
+PLACES_TOO, BOTH = "positions, and the context length", ", the same on both sides"
 
 # Theirs to ours; of several names for one, the last is written.
 ACTIVATIONS = {
@@ -31,18 +31,16 @@ GATES = {"gelu": "geglu", "swish": "swiglu", "silu": "swiglu"}
 EVERY: dict[str, Key] = {
     **WRITING,
     "model_type": Read("the family", "word"),
-    "architectures": Read("what it is for", "words", null=True),
-    "vocab_size": Read("rows of the table of words", "size"),
-    "tie_word_embeddings": Read("whether the table that reads words also scores them", "flag"),
-    "unk_token_id": Read("the sign of what is unknown", null=True),
-    "mask_token_id": Read("the sign of a hidden word", null=True),
-    **name_keys(
-        Idle("weights are read as 32 bits, whatever they are kept as"), "dtype torch_dtype"
-    ),
+    "architectures": Read("the model class", "words", null=True),
+    "vocab_size": Read("size of the vocabulary", "size"),
+    "tie_word_embeddings": Read("whether input and output embeddings are tied", "flag"),
+    "unk_token_id": Read("the unknown token", null=True),
+    "mask_token_id": Read("the mask token", null=True),
+    **name_keys(Idle("weights are always converted to float32"), "dtype torch_dtype"),
     **name_keys(AROUND, "sep_token_id cls_token_id"),
-    **name_keys(Idle("where it is from"), "_name_or_path name_or_path finetuning_task"),
+    **name_keys(Idle("origin of the model"), "_name_or_path name_or_path finetuning_task"),
     **name_keys(BACK, "return_dict use_return_dict torchscript output_past"),
-    **name_keys(Idle("the weights are given"), "initializer_range init_std initializer_factor"),
+    **name_keys(Idle("only for new weights"), "initializer_range init_std initializer_factor"),
     **name_keys(
         SPEED,
         """
@@ -51,9 +49,9 @@ EVERY: dict[str, Key] = {
         """,
     ),
     **name_keys(
-        Idle("it gives no labels"), "id2label label2id num_labels _num_labels problem_type"
+        Idle("the model has no labels"), "id2label label2id num_labels _num_labels problem_type"
     ),
-    "task_specific_params": Idle("what a pipeline asks for, by the name of a task"),
+    "task_specific_params": Idle("settings of pipelines"),
     "tokenizer_class": TOKENIZER_READ,
     "transformers.js_config": Idle("for another library"),
     "prefix": Left("put it before a text", (None, "")),
@@ -69,7 +67,7 @@ GPT2: dict[str, Key] = {
     **EVERY,
     "is_encoder_decoder": Only((False,)),
     "is_causal": Only((True,)),
-    "is_decoder": Idle("it is one"),
+    "is_decoder": Idle("it always is"),
     "n_embd": Field("width", "size", default=768),
     "n_layer": Field("depth", "layers", default=12),
     "n_head": Field("heads", "size", default=12),
@@ -82,14 +80,14 @@ GPT2: dict[str, Key] = {
     "embd_pdrop": LEARNING,
     "scale_attn_weights": Only((True,)),
     "scale_attn_by_inverse_layer_idx": Only((False,)),
-    "reorder_and_upcast_attn": Idle("in 32 bits the same"),
-    "n_ctx": Idle("an older version's; n_positions is read"),
+    "reorder_and_upcast_attn": Idle("the same in float32"),
+    "n_ctx": Idle("from an older version; n_positions is read"),
     "hidden_size": Same("n_embd"),
     "num_hidden_layers": Same("n_layer"),
     "num_attention_heads": Same("n_head"),
     "max_position_embeddings": Same("n_positions"),
     **name_keys(
-        Idle("of a head that is not this one"),
+        Idle("for another head"),
         """
         summary_type summary_use_proj summary_activation summary_proj_to_labels
         summary_first_dropout n_special predict_special_tokens
@@ -99,14 +97,14 @@ GPT2: dict[str, Key] = {
 
 ROTARY: dict[str, Key] = {
     **name_keys(Only((None, "default")), "rope_type type"),
-    "rope_theta": Read("the base of its position"),
+    "rope_theta": Read("the base of rotary positions"),
     "partial_rotary_factor": Only((None, 1.0)),
 }
 LLAMA: dict[str, Key] = {
     **EVERY,
     "is_encoder_decoder": Only((False,)),
     "is_causal": Only((True,)),
-    "is_decoder": Idle("it is one"),
+    "is_decoder": Idle("it always is"),
     "hidden_size": Field("width", "size"),
     "num_hidden_layers": Field("depth", "layers"),
     "num_attention_heads": Field("heads", "size"),
@@ -117,14 +115,14 @@ LLAMA: dict[str, Key] = {
     "rms_norm_eps": Field("norm_epsilon", default=1e-6),
     "max_position_embeddings": Read("the context", "span"),
     "attention_dropout": Field("attention_dropout", default=0.0),
-    "rope_theta": Read("the base of its position"),
-    "rope_parameters": Read("the base of its position", "object", null=True),
+    "rope_theta": Read("the base of rotary positions"),
+    "rope_parameters": Read("the base of rotary positions", "object", null=True),
     "rope_scaling": Read("as rope_parameters, which it must agree with", "object", null=True),
     "partial_rotary_factor": Only((None, 1.0)),
     "rope_interleaved": Only((False,)),
     "attention_bias": Field("bias", "flag", default=False),
     "mlp_bias": Read("refused unless it is attention_bias", "flag"),
-    **name_keys(Idle("of another program"), "max_sequence_length is_llama_config"),
+    **name_keys(Idle("for another program"), "max_sequence_length is_llama_config"),
 }
 MISTRAL: dict[str, Key] = {
     **LLAMA,
@@ -149,13 +147,13 @@ BERT: dict[str, Key] = {
     "position_embedding_type": Only(("absolute",)),
     "id2label": Read("the labels", "object", null=True),
     "label2id": Idle("id2label is read"),
-    "num_labels": Read("how many labels, where no names are said", "size", null=True),
+    "num_labels": Read("number of labels, if they have no names", "size", null=True),
     "_num_labels": Idle("num_labels is read"),
     "problem_type": Read("a class or a number", "word", null=True),
     "sbert_ce_default_activation_function": Left(
-        "scores are given as they are", (None, "torch.nn.modules.linear.Identity")
+        "scores are printed without an activation", (None, "torch.nn.modules.linear.Identity")
     ),
-    "sentence_transformers": Left("scores are given as they are"),
+    "sentence_transformers": Left("scores are printed without an activation"),
     **name_keys(
         PLACES,
         """
@@ -170,7 +168,7 @@ BART: dict[str, Key] = {
     "is_encoder_decoder": Only((True,)),
     "is_decoder": Only((False,)),
     "d_model": Field("width", "size"),
-    **name_keys(Read("depth, of each side", "layers"), "encoder_layers decoder_layers"),
+    **name_keys(Read("depth of each side", "layers"), "encoder_layers decoder_layers"),
     **name_keys(
         Field("heads", "size", more=BOTH), "encoder_attention_heads decoder_attention_heads"
     ),
@@ -194,12 +192,12 @@ BART: dict[str, Key] = {
         add_final_layer_norm add_bias_logits do_blenderbot_90_layernorm save_step
         """,
     ),
-    "force_bos_token_to_be_generated": Idle("an older version's; forced_bos_token_id is read"),
+    "force_bos_token_to_be_generated": Idle("from an older version; forced_bos_token_id is read"),
 }
 MARIAN: dict[str, Key] = {
     **BART,
     "share_encoder_decoder_embeddings": Read("one vocabulary, or two", "flag"),
-    "decoder_vocab_size": Read("rows of the second table", "size", null=True),
+    "decoder_vocab_size": Read("size of the second vocabulary", "size", null=True),
 }
 
 CONFIG_KEYS: dict[str, Keys] = {

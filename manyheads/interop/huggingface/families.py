@@ -45,16 +45,16 @@ FAMILIES: dict[str, Family] = {
 def document_keys() -> str:
     """Every key of every file and what becomes of it, as docs/interop.md has them."""
     files: dict[str, Keys] = {
-        "`generation_config.json`, and `config.json` where there is no such file": WRITING,
+        "`generation_config.json`, or `config.json` if there is no such file": WRITING,
         "`config.json` of every family": take_out(EVERY, WRITING),
         **{
             f"`config.json` of {name}": take_out(keys, EVERY)
             for name, keys in CONFIG_KEYS.items()
             if name not in ("bart", "mbart")
         },
-        "its `tokenizer_config.json`": TOKENIZING,
-        "its `special_tokens_map.json`": SPECIAL_TOKENS,
-        "`modules.json`, each": MODULES,
+        "`tokenizer_config.json`": TOKENIZING,
+        "`special_tokens_map.json`": SPECIAL_TOKENS,
+        "`modules.json`, each entry": MODULES,
         "`config_sentence_transformers.json`": SENTENCES,
         "`sentence_bert_config.json`": READING,
         "`1_Pooling/config.json`": POOLING,

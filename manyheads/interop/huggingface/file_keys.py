@@ -10,40 +10,42 @@ def name_keys(key: Key, names: str) -> dict[str, Key]:
     return dict.fromkeys(names.split(), key)
 
 
-BACK = Idle("what a call gives back beside the result")
-SPEED = Idle("faster, not other")
-AROUND = Idle("laid around a text as tokenizer.json says")
+BACK = Idle("additional outputs of a call")
+SPEED = Idle("speed only; the results are the same")
+AROUND = Idle("tokenizer.json says which tokens surround a text")
 TOKENIZER_READ = Idle("tokenizer.json is read")
 
 # What a call does unless told otherwise: generation_config.json, and config.json where there is
 # no such file.
 WRITING: dict[str, Key] = {
-    "pad_token_id": Read("the sign that fills a row", null=True),
-    "eos_token_id": Read("the sign that ends a text; several: each ends it", null=True),
+    "pad_token_id": Read("the padding token", null=True),
+    "eos_token_id": Read("the end token, or several end tokens", null=True),
     "bos_token_id": AROUND,
-    "decoder_start_token_id": Read("the sign that all writing begins with", null=True),
-    "forced_bos_token_id": Read("the sign that follows it", null=True),
-    "forced_eos_token_id": Idle("a text as long as it may be ends there"),
-    "bad_words_ids": Read("not written; of single tokens alone", "list", null=True),
-    "suppress_tokens": Read("not written", "list", null=True),
-    "max_length": Left("--max-new-tokens counts what is new", (None, 20)),
+    "decoder_start_token_id": Read("the first token of the decoder", null=True),
+    "forced_bos_token_id": Read("the token that follows it", null=True),
+    "forced_eos_token_id": Idle("a text of maximum length ends there anyway"),
+    "bad_words_ids": Read("tokens that are never written; single tokens only", "list", null=True),
+    "suppress_tokens": Read("tokens that are never written", "list", null=True),
+    "max_length": Left("--max-new-tokens, which counts only new tokens", (None, 20)),
     "max_new_tokens": Left("--max-new-tokens"),
-    "min_length": Left("--min-new-tokens counts what is new", (None, 0)),
+    "min_length": Left("--min-new-tokens, which counts only new tokens", (None, 0)),
     "min_new_tokens": Left("--min-new-tokens", (None, 0)),
-    "early_stopping": Left("a beam ends with as many texts as it is wide", (None, False, True)),
-    "do_sample": Left("--temperature draws", (None, False)),
+    "early_stopping": Left(
+        "beam search ends when as many texts are complete as the beam is wide", (None, False, True)
+    ),
+    "do_sample": Left("--temperature above 0 samples", (None, False)),
     "num_beams": Left("--beam", (None, 1)),
     "temperature": Left("--temperature", (None, 1.0)),
     "top_k": Left("--top-k", (None, 0, 50)),
     "top_p": Left("--top-p", (None, 1.0)),
     "min_p": Left("--min-p", (None, 0.0)),
     "repetition_penalty": Left("--repetition-penalty of `generate`", (None, 1.0)),
-    "no_repeat_ngram_size": Left("not done here: what is written may repeat itself", (None, 0)),
+    "no_repeat_ngram_size": Left("not supported: outputs may repeat n-grams", (None, 0)),
     "length_penalty": Left("--length-penalty", (None, 1.0)),
     "num_return_sequences": Left("--nbest or --count", (None, 1)),
     "stop_strings": Left("--stop"),
-    "max_time": Left("not done here"),
-    "renormalize_logits": Left("scores are the model's own", (None, False)),
+    "max_time": Left("not supported"),
+    "renormalize_logits": Left("scores are log-probabilities of the model", (None, False)),
     **name_keys(
         Only((None,)), "top_h exponential_decay_length_penalty watermarking_config dola_layers"
     ),
@@ -56,7 +58,7 @@ WRITING: dict[str, Key] = {
     "sequence_bias": Only((None, {}, [])),
     "token_healing": Only((None, False)),
     "num_beam_groups": Only((None, 1)),
-    "remove_invalid_values": Idle("weights that are no numbers are refused"),
+    "remove_invalid_values": Idle("weights that are NaN or infinite are refused"),
     **name_keys(
         SPEED,
         """
@@ -73,8 +75,8 @@ WRITING: dict[str, Key] = {
         "output_attentions output_hidden_states output_scores output_logits "
         "return_dict_in_generate",
     ),
-    **name_keys(Idle("where it came from"), "_from_model_config _commit_hash"),
-    "transformers_version": Idle("who wrote it"),
+    **name_keys(Idle("origin of the file"), "_from_model_config _commit_hash"),
+    "transformers_version": Idle("version that wrote the file"),
 }
 
 # ---- the tokenizer's files -------------------------------------------------------------------
@@ -82,31 +84,31 @@ WRITING: dict[str, Key] = {
 SIGN_NAMES = ("eos_token", "pad_token", "unk_token", "mask_token")
 
 SPECIAL_TOKENS: dict[str, Key] = {
-    **dict.fromkeys(SIGN_NAMES, Read("the sign, where no number is said", null=True)),
+    **dict.fromkeys(SIGN_NAMES, Read("the token, if no id is given", null=True)),
     **name_keys(AROUND, "bos_token cls_token sep_token"),
-    "additional_special_tokens": Read("each is in tokenizer.json", "list", null=True),
+    "additional_special_tokens": Read("each must be in tokenizer.json", "list", null=True),
 }
 
 AGREES = "refused unless tokenizer.json has the same"
 TOKENIZING: dict[str, Key] = {
     **SPECIAL_TOKENS,
-    "added_tokens_decoder": Read("each is in tokenizer.json by its number", "object"),
-    "extra_special_tokens": Read("each is in tokenizer.json", "list or object", null=True),
+    "added_tokens_decoder": Read("each must be in tokenizer.json under its id", "object"),
+    "extra_special_tokens": Read("each must be in tokenizer.json", "list or object", null=True),
     **name_keys(
         Read(AGREES, "flag", null=True),
         "do_lower_case strip_accents tokenize_chinese_chars add_prefix_space",
     ),
     "tokenizer_class": Read("whether add_bos_token and add_eos_token change it", null=True),
     **name_keys(Read(AGREES + ", of a Llama's", "flag", null=True), "add_bos_token add_eos_token"),
-    "clean_up_tokenization_spaces": Left("spaces are as tokenizer.json has them", (None, False)),
-    "chat_template": Read("how `generate --chat` lays out a prompt", null=True),
+    "clean_up_tokenization_spaces": Left("tokenizer.json decides about spaces", (None, False)),
+    "chat_template": Read("the template of `generate --chat`", null=True),
     "auto_map": Only((None,)),
     **name_keys(
-        Idle("how much is read at once is the model's"),
+        Idle("the model sets the context length"),
         "model_max_length max_len max_length padding truncation stride",
     ),
     **name_keys(
-        Idle("how a call lays out a batch or a text"),
+        Idle("format of the inputs of a call"),
         """
         padding_side truncation_side truncation_strategy pad_to_multiple_of pad_token_type_id
         model_input_names split_special_tokens spaces_between_special_tokens trim_offsets errors
@@ -114,7 +116,7 @@ TOKENIZING: dict[str, Key] = {
         """,
     ),
     **name_keys(
-        Idle("where it came from"),
+        Idle("origin of the file"),
         """
         name_or_path _name_or_path tokenizer_file special_tokens_map_file vocab_file merges_file
         source_spm target_spm target_vocab_file processor_class backend is_local local_files_only
@@ -135,26 +137,24 @@ TOKENIZING: dict[str, Key] = {
 # ---- sentence-transformers' files ------------------------------------------------------------
 
 MODULES: dict[str, Key] = {
-    "idx": Idle("they come in their order"),
+    "idx": Idle("modules come in order"),
     "name": Idle("a name"),
-    "path": Read("the folder of its settings", "word"),
+    "path": Read("folder of the module", "word"),
     "type": Read("Transformer, Pooling or Normalize", "word"),
     "kwargs": Only((None, [], {})),
 }
 SENTENCES: dict[str, Key] = {
-    "__version__": Idle("who wrote it"),
+    "__version__": Idle("version that wrote the file"),
     "model_type": Only((None, "SentenceTransformer")),
-    "prompts": Read("what stands before a text, by a name", "object", null=True),
-    "default_prompt_name": Read("which of them stands before every text", "word", null=True),
-    "truncate_dim": Read("so many numbers of a vector, the first", "size", null=True),
-    "similarity_fn_name": Left(
-        "two vectors are compared by whoever has them", (None, "cosine", "dot")
-    ),
+    "prompts": Read("prompts before a text, by name", "object", null=True),
+    "default_prompt_name": Read("the prompt before every text", "word", null=True),
+    "truncate_dim": Read("keep this many first numbers of a vector", "size", null=True),
+    "similarity_fn_name": Left("compare vectors as you like", (None, "cosine", "dot")),
 }
 PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 READING: dict[str, Key] = {
-    "max_seq_length": Read("tokens of a text that are read", "span", null=True),
-    "do_lower_case": Read("a text is read in small letters", "flag"),
+    "max_seq_length": Read("maximum number of tokens", "span", null=True),
+    "do_lower_case": Read("lower-case the text", "flag"),
     "transformer_task": Only((None, "feature-extraction")),
     "modality_config": Only((None, PLAIN_TEXT)),
     "module_output_name": Only((None, "token_embeddings")),
@@ -180,7 +180,7 @@ POOLING: dict[str, Key] = {
         Read("the one that is true", "flag"), "pooling_mode_cls_token pooling_mode_mean_tokens"
     ),
     **name_keys(
-        Read("refused where it is true", "flag"),
+        Read("refused if it is true", "flag"),
         """
         pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens
         pooling_mode_weightedmean_tokens pooling_mode_lasttoken

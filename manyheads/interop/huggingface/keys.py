@@ -233,12 +233,13 @@ def describe_key(key: Key) -> str:
     if isinstance(key, Read):
         return f"read: {key.what}{key.more if isinstance(key, Field) else ''}"
     if isinstance(key, Idle):
-        return f"without effect: {key.why}"
+        return f"no effect: {key.why}"
     if isinstance(key, Same):
-        return f"refused unless it is {key.name}"
+        return f"refused unless it equals {key.name}"
     if isinstance(key, Left):
-        return f"left to the call, told: {key.how}"
-    return f"refused unless {join_values(key.values)}: nothing else is computed here"
+        return f"not taken over, and reported; here: {key.how}"
+    values = " or ".join("null" if one is None else shorten_value(one) for one in key.values)
+    return f"refused unless {values}"
 
 
 def format_keys(keys: Keys) -> str:
@@ -247,4 +248,4 @@ def format_keys(keys: Keys) -> str:
     for name, key in keys.items():
         rows.setdefault(describe_key(key), []).append(f"`{name}`")
     lines = [f"| {', '.join(names)} | {what} |" for what, names in rows.items()]
-    return "\n".join(["| key | what becomes of it |", "|---|---|", *lines])
+    return "\n".join(["| key | what `import` does with it |", "|---|---|", *lines])

@@ -23,14 +23,16 @@ LabelKind = Literal["classification", "regression", "labelling"]
 class LabelledData(Settings):
     """Where texts with labels come from."""
 
-    data: Path | None = setting(None, "Texts with labels: .tsv, .csv, .jsonl; words: CoNLL.")
+    data: Path | None = setting(None, "Texts with labels: .tsv, .csv, .jsonl; CoNLL for tags.")
     valid_data: Path | None = setting(None, "The same, for validation.")
-    columns: Columns = setting(Columns(), "Which column is what, by name or number.")
+    columns: Columns = setting(Columns(), "Columns of the file, by name or number.")
     held_out: int = setting(
-        1000, "Texts to validate on, where no file for it is given; a tenth at most.", least=1
+        1000,
+        "Texts to hold out for validation if you give no validation file; at most a tenth.",
+        least=1,
     )
-    longest_tokens: int = setting(128, "Longer texts are cut at the end.", least=1, most=10**7)
-    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
+    longest_tokens: int = setting(128, "Truncate texts to this many tokens.", least=1, most=10**7)
+    imported: Path | None = setting(None, "Origin of an imported model.")
 
     def misfits(self) -> Iterator[str]:
         if not self.data and not self.imported:
@@ -41,7 +43,7 @@ class LabelledData(Settings):
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         transformer(128, 2, 4, 0.2),
         epochs=5,
         batch=2048,
@@ -83,14 +85,14 @@ class ClassificationRecipe(Recipe):
     )
     fine_tuning_epochs, has_new_head = 4, True
 
-    task: LabelKind = setting(about="What is learned.")
-    data: LabelledData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
+    task: LabelKind = setting(about="The task.")
+    data: LabelledData = setting(about="Training data.")
+    codec: TextCodec = setting(TextCodec(size=8000), "Tokenizer.")
+    network: NetworkConfig = setting(TransformerConfig(), "Network.")
     pooling: Pooling = setting(
-        "mean", "What stands for a text: the state of its first token, or the mean of all."
+        "mean", "Vector of a text: the state of its first token, or the mean over all tokens."
     )
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    training: Training = setting(Training(), "Training.")
     start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:

@@ -12,19 +12,17 @@ from manyheads.tasks.verbs import ExamplesOptions
 
 @dataclass(frozen=True)
 class ClassifyOptions(Options):
-    """Give each text its class and its probability, its number, or a tag for each word.
+    """Print the class of each text with its probability, its number, or a tag for each word.
 
-    One line is written for each line read, at once.
-    Where the model reads pairs of texts, a tab stands between the two.
+    The command prints one line for each line, as soon as it is read.
+    If the model reads pairs of texts, separate the two with a tab.
 
     Example: manyheads classify --model runs/labels "It was a joy to watch."
     """
 
-    texts: tuple[str, ...] = setting(
-        (), "What to read; without any, the lines of stdin.", argument="TEXT"
-    )
+    texts: tuple[str, ...] = setting((), "Texts; without any, the lines of stdin.", argument="TEXT")
     as_json: bool = setting(
-        False, "Write one JSON object a line, with all probabilities.", flag="--json"
+        False, "Print one JSON object per line, with all probabilities.", flag="--json"
     )
 
 

@@ -23,21 +23,27 @@ Goal = Literal["numbers", "labels", "classes"]
 class GraphData(Settings):
     """Where graphs come from: a table of molecules, JSON, or a table of nodes and one of edges."""
 
-    molecules: Path | None = setting(None, "Molecules, one a line: .csv or .tsv with a head.")
+    molecules: Path | None = setting(None, "Molecules, one per line: .csv or .tsv with a header.")
     valid_molecules: Path | None = setting(None, "The same, for validation.")
-    smiles: str = setting("smiles", "The column that holds a molecule, as SMILES.")
-    graphs: Path | None = setting(None, "Graphs of any kind, as JSON, one a line.")
+    smiles: str = setting("smiles", "Column of the molecules, as SMILES.")
+    graphs: Path | None = setting(None, "Graphs of any kind, as JSON, one per line.")
     valid_graphs: Path | None = setting(None, "The same, for validation.")
-    nodes: Path | None = setting(None, "Of one graph: its nodes, one a line, first their names.")
-    edges: Path | None = setting(None, "Its edges: two names of nodes, and a label if they have.")
-    target: tuple[str, ...] = setting((), "The column to learn; of molecules also several.")
+    nodes: Path | None = setting(
+        None, "Nodes of one graph, one per line; the first column is the name."
+    )
+    edges: Path | None = setting(
+        None, "Edges of that graph: two names of nodes, and a label if edges have labels."
+    )
+    target: tuple[str, ...] = setting(
+        (), "Column of the target; for molecules, can be given several times."
+    )
     split: str = setting(
-        "split", "The column of nodes that says train, valid or test, where there is one."
+        "split", "Column of the nodes that says train, valid or test, if there is one."
     )
     held_out: float | None = setting(
         None,
-        "Share to validate on, where no file or column says which; null: a twentieth of graphs, a "
-        "tenth of nodes.",
+        "Share to hold out for validation if no file or column says which; null: a twentieth of "
+        "the graphs, a tenth of the nodes.",
         above=0,
         below=1,
     )
@@ -138,53 +144,57 @@ class GraphRecipe(Recipe):
         least_between=20,
     )
 
-    task: Literal["graph"] = setting(about="What is learned.")
-    data: GraphData = setting(about="Where it is learned from.")
+    task: Literal["graph"] = setting(about="The task.")
+    data: GraphData = setting(about="Training data.")
     goal: Goal | None = setting(
-        None, "Numbers, yes or no (labels), or one of several (classes); null: as the data has it."
+        None,
+        "Kind of target: numbers, yes or no (labels), or one of several classes; null: found "
+        "in the data.",
     )
     relations: Relations = setting(
         "both",
-        "What attention knows of two nodes: the edges between them on the shortest path (hops), "
-        "the label of their own edge (edges), both or none.",
+        "What attention knows about two nodes: the length of the shortest path (hops), the label "
+        "of their edge (edges), both or none.",
     )
-    hops: int = setting(6, "Hops that are told apart; farther ones are alike.", least=1, most=100)
+    hops: int = setting(6, "Largest number of hops that is distinguished.", least=1, most=100)
     distance: Distance = setting(
         "hops",
-        "How far two nodes are apart: the edges on the shortest path, or how rarely a random walk "
-        "of up to so many hops comes from one to the other (walks).",
+        "Distance of two nodes: the length of the shortest path (hops), or how rarely a random "
+        "walk of at most that many hops goes from one to the other (walks).",
     )
     readout: Readout = setting(
         "node",
-        "What stands for a graph: the mean or the sum of its nodes, or a node of its own that is "
-        "joined to all.",
+        "Vector of a graph: the mean or the sum of its nodes, or an extra node that is joined to "
+        "all.",
     )
     rounds: int = setting(
         0,
-        "In the place of layers, so many rounds of attention without matrices: for one graph with "
-        "few labels; 0: layers as network says.",
+        "Use this many rounds of attention without weight matrices instead of layers, for one "
+        "graph with few labels; 0: use layers.",
         least=0,
         most=100,
     )
     drop_nodes: float = setting(
-        0.0, "Share of the nodes that are empty at a step of training.", least=0, below=1
+        0.0, "Share of the nodes that are set to zero in each training step.", least=0, below=1
     )
     consistency: float = setting(
         0.0,
-        "How much it counts in training that what is said of a node, labelled or not, is the same "
-        "whatever is dropped; of classes alone.",
+        "Weight of the loss term that makes predictions agree whichever nodes are dropped; for "
+        "classes only.",
         least=0,
     )
     members: int = setting(
         1,
-        "Networks that are trained side by side; what counts is the mean of what they say. By "
-        "itself 3 where molecules are few.",
+        "Ensemble: number of networks that are trained side by side and averaged; 3 by default "
+        "if molecules are few.",
         least=1,
         most=100,
     )
-    network: TransformerConfig = setting(small_network(64, 4, 8, 0.1), "What learns it.")
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
-    start_from: Path | None = setting(None, "A run: its network and its weights.")
+    network: TransformerConfig = setting(small_network(64, 4, 8, 0.1), "Network.")
+    training: Training = setting(Training(), "Training.")
+    start_from: Path | None = setting(
+        None, "Fine-tune: start with the network and weights of a run."
+    )
 
     def __post_init__(self) -> None:
         if self.network.position is not None or self.network.relative is not None:

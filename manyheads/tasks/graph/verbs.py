@@ -18,7 +18,7 @@ from manyheads.tasks.verbs import (
 
 @dataclass(frozen=True)
 class PredictGraphOptions(PredictOptions):
-    """Say what is true of each molecule, each graph, or each node of the graph that was learned.
+    """Predict numbers or classes for molecules, graphs, or nodes of the training graph.
 
     Example: manyheads predict --model runs/esol CCO "c1ccccc1"
     """
@@ -26,7 +26,7 @@ class PredictGraphOptions(PredictOptions):
 
 @dataclass(frozen=True)
 class LookGraphOptions(Options):
-    """Draw a graph with what its nodes attend to.
+    """Draw a graph with the attention of its nodes.
 
     Example: manyheads look --model runs/esol "CCO" --out molecule.png
     """
@@ -49,7 +49,7 @@ class LookGraphOptions(Options):
 
 @dataclass(frozen=True)
 class InspectGraphOptions(InspectOptions):
-    """Show what every node of a molecule or a graph looks at, as a page in one file, or live.
+    """Show what every node of a molecule or a graph attends to, as a page in one file, or live.
 
     Example: manyheads inspect --model runs/esol "CCO" --out page.html
     """

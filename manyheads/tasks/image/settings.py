@@ -30,31 +30,35 @@ class ImageData(Settings):
     """Where images come from, and what is made of them before they are learned from."""
 
     images: tuple[Path, ...] = setting(
-        (), "A folder of PNG and JPEG files, an .npz, or an IDX file as MNIST has; also several."
+        (),
+        "A folder of image files, an .npz, or an IDX file as in MNIST; can be given several times.",
     )
     valid_images: tuple[Path, ...] = setting((), "The same, for validation.")
     size: int | None = setting(
         None,
-        "Scale and crop all to so many rows and columns; null: all are of one size already.",
+        "Scale and crop all images to this many rows and columns; null: all have one size already.",
         least=2,
         most=1024,
     )
-    levels: int = setting(256, "Values that a channel can have: 256, or 2.", least=2, most=256)
-    grey: bool = setting(False, "Read colours as grey.")
+    levels: int = setting(256, "Number of values per channel: 256, or 2.", least=2, most=256)
+    grey: bool = setting(False, "Convert colours to grey.")
     classes: bool = setting(
-        False, "Learn what each class looks like: a subfolder each, or the labels of a file."
+        False, "Train with classes: one subfolder per class, or the labels of the file."
     )
     upscale: str | None = setting(
-        None, "Learn to make large images of small ones: 8:32 makes 32 x 32 pixels of 8 x 8."
+        None, "Train super-resolution: 8:32 turns 8 x 8 pixels into 32 x 32."
     )
     binarize: Literal["threshold", "sample"] = setting(
         "threshold",
-        "Of 2 levels: white from the middle up (threshold), or as likely as it is bright (sample), "
-        "drawn anew in each epoch.",
+        "With 2 levels: white from the middle up (threshold), or sampled with the brightness as "
+        "probability, again in each epoch (sample).",
     )
-    flip: bool = setting(False, "Learn from each image and its mirror image, left and right.")
+    flip: bool = setting(False, "Data augmentation: mirror images, left and right.")
     held_out: float = setting(
-        0.1, "Share to validate on, where valid_images has no others.", above=0, below=1
+        0.1,
+        "Share of the images to hold out for validation if you give no valid_images.",
+        above=0,
+        below=1,
     )
 
     def misfits(self) -> Iterator[str]:
@@ -104,21 +108,21 @@ class PixelSettings:
 
     head: Head | None = setting(
         None,
-        "How likely a value is: a number for each (categorical), or a mixture of logistics for a "
-        "whole pixel (mixture), which makes sequences of colours three times shorter; null: a "
-        "mixture for colours.",
+        "Output distribution: a softmax over the values of a channel (categorical), or a mixture "
+        "of logistics for a whole pixel (mixture), which takes a third of the tokens for "
+        "colours; null: mixture for colours.",
     )
-    mixtures: int = setting(10, "Logistics of a mixture.", least=1, most=1000)
+    mixtures: int = setting(10, "Number of logistics in the mixture.", least=1, most=1000)
     neighbours: int = setting(
         0,
-        "A pixel reads all that are drawn within so many rows and columns of it; 0: the last one.",
+        "Each token reads the drawn pixels within this many rows and columns; 0: only the last "
+        "pixel.",
         least=0,
         most=8,
     )
     tile: int = setting(
         0,
-        "Draw tile by tile, each of so many rows and columns, so that a tile's pixels lie side by "
-        "side; 0: row by row.",
+        "Draw in tiles of this many rows and columns; 0: row by row.",
         least=0,
         most=1024,
     )
@@ -174,7 +178,7 @@ def image_network(
 
 PRESETS = {
     "tiny": Preset(
-        "For small images on a laptop: minutes.",
+        "For small images: minutes on a laptop.",
         image_network(96, 4, 4, 0.0),
         epochs=4,
         batch=8192,
@@ -189,7 +193,7 @@ PRESETS = {
         training={"ema": 0.999, "matrix_rate": 0.01},
     ),
     "base": Preset(
-        "For more images, or for longer.",
+        "For more images, or longer training.",
         image_network(512, 16, 8, 0.1),
         epochs=40,
         batch=131072,
@@ -229,16 +233,17 @@ class ImageRecipe(Recipe):
     )
     many_tokens = 200_000_000
 
-    task: Literal["image"] = setting(about="What is learned.")
-    data: ImageData = setting(about="Where it is learned from.")
+    task: Literal["image"] = setting(about="The task.")
+    data: ImageData = setting(about="Training data.")
     network: ImageTransformerConfig | ImageRecurrentConfig | ImageConvolutionalConfig = setting(
-        ImageTransformerConfig(), "What learns it."
+        ImageTransformerConfig(), "Network."
     )
-    training: Training = setting(
-        Training(best_by="loss"), "How long, how fast and on how much at a time."
-    )
+    training: Training = setting(Training(best_by="loss"), "Training.")
     drawn: int = setting(
-        16, "Images that each validation draws into samples.png; 0: none.", least=0, most=1024
+        16,
+        "Number of images that each validation draws into samples.png; 0: none.",
+        least=0,
+        most=1024,
     )
     start_from: Path | None = setting(None, START_FROM)
 

@@ -29,24 +29,24 @@ class ImageSampling(Sampling):
 
 @dataclass(frozen=True)
 class DrawOptions(ImageSampling, Options):
-    """Draw images into one sheet, or complete one of which the first rows are there.
+    """Draw images into one sheet, or complete an image from its first rows.
 
     Example: manyheads generate --model runs/img --count 64 --class 3 --out sheet.png
 
     Example: manyheads generate --model runs/img --complete half.png --count 4 --out whole.png
     """
 
-    count: int = setting(16, "How many images to draw.", least=1)
+    count: int = setting(16, "Number of images to draw.", least=1)
     of_class: str | None = setting(
         None,
-        "Draw images of this class; of one to complete, the likeliest class is taken.",
+        "Class to draw; without it, --complete takes the likeliest class.",
         flag="--class",
         instead="all classes in turn",
     )
     complete: Path | None = setting(
-        None, "A picture with the first rows of an image: draw the rest of it."
+        None, "An image file with the first rows of an image; draw the rest."
     )
-    upscale: Path | None = setting(None, "A small picture: make it large.")
+    upscale: Path | None = setting(None, "A small image to make large.")
     out: Path | None = setting(None, "The .png file to write.")
     gif: Path | None = setting(None, "A .gif file that shows how the images are drawn.")
 
@@ -63,7 +63,7 @@ class DrawOptions(ImageSampling, Options):
 
 @dataclass(frozen=True)
 class EvaluateImagesOptions(Options):
-    """Measure how likely a model finds images: bits for a value, by class.
+    """Measure how likely images are for a model: bits per value, by class.
 
     Example: manyheads evaluate --model runs/img --images test_folder
 
@@ -71,12 +71,12 @@ class EvaluateImagesOptions(Options):
     """
 
     images: tuple[Path, ...] = setting(
-        (), "A folder of pictures, an .npz or an IDX file; may be given again."
+        (), "A folder of images, an .npz or an IDX file; can be given several times."
     )
     samples: int = setting(
         0,
-        "Draw so many images, and judge them by a small classifier of the images learned from: how "
-        "far they are from the test images, and whether they are of the class asked for.",
+        "Draw this many images and judge them with a small classifier trained on the training "
+        "images: their distance to the test images, and whether they have the class asked for.",
         least=0,
     )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
@@ -92,22 +92,22 @@ class EvaluateImagesOptions(Options):
 
 @dataclass(frozen=True)
 class LookAtPixelOptions(Options):
-    """Draw what a pixel looks at while it is drawn, for each layer and head; without a pixel, which
-    parts of the picture are found alike: the strongest looks that go far.
+    """Draw what a pixel attends to while it is drawn, for each layer and head; without a pixel, the
+    strongest attention over long distances.
 
     Example: manyheads look --model runs/img picture.png --pixel 12,20 --out seen.png
 
     Example: manyheads look --model runs/img picture.png --out alike.png
     """
 
-    image: Path | None = setting(None, "The picture.", argument="PICTURE")
+    image: Path | None = setting(None, "The image.", argument="PICTURE")
     pixel: str | None = setting(
         None, "Row and column of the pixel, from 0, as in 12,20.", instead="what is alike"
     )
     layer: int | None = setting(None, "The layer, counted from 0.", instead="all of them")
     head: int | None = setting(None, "The head, counted from 0.", instead="all of them")
     of_class: str | None = setting(
-        None, "The class that the picture is of.", flag="--class", instead="the likeliest"
+        None, "Class of the image.", flag="--class", instead="the likeliest"
     )
     out: Path | None = setting(None, "Write a picture to this .png file.")
 
@@ -130,16 +130,16 @@ class LookAtPixelOptions(Options):
 
 @dataclass(frozen=True)
 class InspectImageOptions(PageOptions):
-    """Show what each pixel of a picture was drawn from, as a page in one file, or live.
+    """Show what each pixel of an image was drawn from, as a page in one file, or live.
 
     Example: manyheads inspect --model runs/img picture.png --out page.html
     """
 
     image: Path | None = setting(
-        None, "The picture.", argument="PICTURE", instead="the model draws one"
+        None, "The image.", argument="PICTURE", instead="the model draws one"
     )
     of_class: str | None = setting(
-        None, "The class that the picture is of.", flag="--class", instead="the likeliest"
+        None, "Class of the image.", flag="--class", instead="the likeliest"
     )
 
     def __post_init__(self) -> None:
@@ -152,14 +152,12 @@ class InspectImageOptions(PageOptions):
 
 @dataclass(frozen=True)
 class CompressOptions(Options):
-    """Compress images without loss, by a model that finds them likely.
+    """Compress images without loss, with the probabilities of a model.
 
     Example: manyheads compress folder/ --model digits --out digits.mh
     """
 
-    files: tuple[Path, ...] = setting(
-        (), "Folders of pictures, .npz or IDX files.", argument="FILES"
-    )
+    files: tuple[Path, ...] = setting((), "Folders of images, .npz or IDX files.", argument="FILES")
     out: Path | None = setting(None, "The .mh file to write.")
 
     @classmethod
@@ -175,13 +173,13 @@ class CompressOptions(Options):
 
 @dataclass(frozen=True)
 class DecompressOptions(Options):
-    """Write the images that a file was made of, bit for bit; it says itself by which model.
+    """Restore compressed images, bit for bit; the file names its model.
 
     Example: manyheads decompress digits.mh --out folder/
     """
 
-    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
-    out: Path | None = setting(None, "A folder for the pictures, or an .npz.")
+    file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
+    out: Path | None = setting(None, "A folder for the images, or an .npz.")
 
     @classmethod
     def of(cls, **typed: Any) -> Self:

@@ -14,16 +14,18 @@ class LanguageDecoding(DecodingConfig):
     """Drawn at random unless the temperature is 0: then the likeliest token, or a beam."""
 
     temperature: float = with_default(DecodingConfig, "temperature", 0.8)
-    max_new_tokens: int = setting(256, "Most tokens to write.", least=1)
-    stop: tuple[str, ...] = setting((), "Stop before this text; may be given again.")
+    max_new_tokens: int = setting(256, "Maximum number of new tokens.", least=1)
+    stop: tuple[str, ...] = setting((), "Stop before this text; can be given several times.")
     truncate: bool = setting(
-        False, "Of a prompt longer than the context, read the end. Without it: an error."
+        False,
+        "Read only the end of a prompt that is longer than the context; without it, that is "
+        "an error.",
     )
     special: bool = setting(
         False, "Read special tokens such as <|im_start|> in the prompt as tokens, not as text."
     )
     chat: bool = setting(
-        False, "Put the prompt into the model's own chat template, and write the answer."
+        False, "Put the prompt into the chat template of the model, and write the answer."
     )
 
     def misfits(self) -> Iterator[str]:

@@ -19,21 +19,24 @@ from manyheads.tasks.recipe import ContinuationRecipe, Preset, gated_layers
 class TextData(Settings):
     """Where running text comes from, and how much of it is read at a time."""
 
-    text: tuple[Path, ...] = setting((), "Text files, folders of them, .jsonl; may be given again.")
+    text: tuple[Path, ...] = setting(
+        (), "Text files, folders of text files, or .jsonl; can be given several times."
+    )
     valid_text: tuple[Path, ...] = setting((), "The same, for validation.")
     split: str = setting(
         "file",
-        "What a document is: a file, a line, what is between blank lines (blank), or between "
-        "separators, which are any other text, such as <|endoftext|>.",
+        "What a document is: a file, a line, the text between blank lines (blank), or the text "
+        "between separators; any other value is the separator, such as <|endoftext|>.",
     )
     held_out: float = setting(
         0.1,
-        "Share to validate on, the last of it, where no text for it is given.",
+        "Share of the text, from its end, to hold out for validation if you give no validation "
+        "text.",
         above=0,
         below=1,
     )
-    context: int = setting(256, "Tokens that are read at a time.", least=4, most=10**7)
-    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
+    context: int = setting(256, "Context length in tokens.", least=4, most=10**7)
+    imported: Path | None = setting(None, "Origin of an imported model.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,10 +51,8 @@ class TextData(Settings):
 class TextCodec(Settings):
     """How text becomes numbers."""
 
-    kind: VocabularyKind = setting(
-        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
-    )
-    size: int = setting(4000, "Size of the vocabulary, at most.", least=1, most=10**7)
+    kind: VocabularyKind = setting("bpe", "Kind of tokenizer; given: that of an imported model.")
+    size: int = setting(4000, "Maximum size of the vocabulary.", least=1, most=10**7)
 
 
 # ---- presets ---------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def modern_network(width: int, depth: int, heads: int) -> TransformerConfig:
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 4, 4, 0.1),
         epochs=4,
         batch=2048,
@@ -106,7 +107,7 @@ PRESETS = {
     ),
     # Read so often that it would know them by heart: weights decay fast (results/README.md).
     "small": Preset(
-        "For a book or a hundred of them.",
+        "For one book or a hundred books.",
         network(384, 6, 6, 0.2),
         epochs=40,
         batch=16384,
@@ -116,7 +117,7 @@ PRESETS = {
         training={"weight_decay": 1.5, "ema": 0.998},
     ),
     "base": Preset(
-        "For billions of tokens: the measures of the smallest GPT-2.",
+        "For billions of tokens: the size of the smallest GPT-2.",
         network(768, 12, 12, 0.0),
         epochs=1,
         batch=131072,
@@ -126,7 +127,7 @@ PRESETS = {
         training={"warmup_steps": 1000},  # sooner, the loss jumps up once
     ),
     "modern": Preset(
-        "The same measures, and fewer steps to the same loss: another optimizer and newer parts.",
+        "The size of base, with Muon and newer parts: fewer steps to the same loss.",
         modern_network(768, 12, 6),
         epochs=1,
         batch=131072,
@@ -160,7 +161,7 @@ class LanguageRecipe(ContinuationRecipe):
     fine_tuning_epochs = 4
     judged, written = "a language model", "a language model is"
 
-    task: Literal["language"] = setting(about="What is learned.")
-    data: TextData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec(), "How it becomes numbers.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
+    task: Literal["language"] = setting(about="The task.")
+    data: TextData = setting(about="Training data.")
+    codec: TextCodec = setting(TextCodec(), "Tokenizer.")
+    network: NetworkConfig = setting(TransformerConfig(), "Network.")

@@ -15,16 +15,16 @@ from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 @dataclass(frozen=True)
 class GenerateOptions(LanguageDecoding, Options):
-    """Write text that goes on from a prompt, shown while it is written.
+    """Continue a prompt, and print the text while it is written.
 
     Example: manyheads generate --model runs/lm --prompt "ROMEO:" --max-new-tokens 100 --seed 7
     """
 
-    prompt: str | None = setting(None, "The text to go on from. Without it: all of stdin.")
-    count: int = setting(1, "How many texts to write, each sampled anew.", least=1)
+    prompt: str | None = setting(None, "Text to continue; without it, all of stdin.")
+    count: int = setting(1, "Number of texts to sample.", least=1)
     keep_newline: bool = setting(False, "Keep the line break at the end of stdin.")
     as_json: bool = setting(
-        False, "Write one JSON object for each text: prompt, text, score.", flag="--json"
+        False, "Print one JSON object for each text: prompt, text, score.", flag="--json"
     )
     max_new_tokens: int = with_default(LanguageDecoding, "max_new_tokens", 200)
 
@@ -48,19 +48,16 @@ class ScoreOptions(Options):
     Example: manyheads score --model runs/lm < text.txt
     """
 
-    texts: tuple[str, ...] = setting(
-        (), "Texts, each by itself. Without any: stdin.", argument="TEXT"
-    )
-    lines: bool = setting(False, "Each line of stdin is a text of its own.")
+    texts: tuple[str, ...] = setting((), "Texts to score; without any, stdin.", argument="TEXT")
+    lines: bool = setting(False, "Score each line of stdin as a separate text.")
     stride: int = setting(
         0,
-        "For a text longer than the context, how far the window moves, in tokens; 0: half the "
-        "context.",
+        "Stride of the window, in tokens, for a text longer than the context; 0: half the context.",
     )
     context: str = setting("", "Text that comes before each text and is not scored.")
     as_json: bool = setting(
         False,
-        "Write one JSON object for each text, with the log-probability of each token.",
+        "Print one JSON object for each text, with the log-probability of each token.",
         flag="--json",
     )
 
@@ -78,7 +75,9 @@ class EvaluateTextOptions(Options):
     Example: manyheads evaluate --model runs/lm --text test.txt
     """
 
-    text: tuple[Path, ...] = setting((), "Text files, folders of them, .jsonl; may be given again.")
+    text: tuple[Path, ...] = setting(
+        (), "Text files, folders of text files, or .jsonl; can be given several times."
+    )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
     def __post_init__(self) -> None:
@@ -88,7 +87,7 @@ class EvaluateTextOptions(Options):
 
 @dataclass(frozen=True)
 class CompressTextOptions(Options):
-    """Compress a text without loss, by a language model that finds it likely.
+    """Compress a text without loss, with the probabilities of a language model.
 
     Example: manyheads compress book.txt --model runs/lm --out book.mh
     """
@@ -109,12 +108,12 @@ class CompressTextOptions(Options):
 
 @dataclass(frozen=True)
 class DecompressTextOptions(Options):
-    """Write the text that a file was made of; it says itself by which model.
+    """Restore a compressed text; the file names its model.
 
     Example: manyheads decompress book.mh --out book.txt
     """
 
-    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
+    file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
     out: Path | None = setting(None, "The text file to write.")
 
     @classmethod
@@ -131,8 +130,8 @@ COMMANDS = "manyheads.tasks.language.commands"
 
 @dataclass(frozen=True)
 class InspectLanguageOptions(InspectTextOptions):
-    """Show what every head looks at in a text, and in what the model writes after it: a page in one
-    file, or live where no file is named.
+    """Show what every head attends to in a text and in its continuation, as a page in one file;
+    live without --out.
 
     Example: manyheads inspect --model runs/lm "ROMEO:" --out page.html
     """

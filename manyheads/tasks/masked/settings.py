@@ -19,14 +19,15 @@ from manyheads.training.config import Training
 class Masking(Settings):
     """How much is hidden, and how: as BERT does, unless told."""
 
-    share: float = setting(0.15, "Share of the tokens that are hidden.", above=0, below=1)
-    masked: float = setting(0.8, "Share of the hidden tokens that become the mask token.", least=0)
+    share: float = setting(0.15, "Share of the tokens that are masked.", above=0, below=1)
+    masked: float = setting(0.8, "Share of the masked tokens that become the mask token.", least=0)
     changed: float = setting(
         0.1,
-        "Share of them that become another token; the rest stay, and are predicted too.",
+        "Share of the masked tokens that become a random token; the rest stay, and are predicted "
+        "too.",
         least=0,
     )
-    whole_words: bool = setting(False, "All pieces of a word are hidden at once.")
+    whole_words: bool = setting(False, "Mask all subwords of a word together (whole-word masking).")
 
     def misfits(self) -> Iterator[str]:
         if self.masked + self.changed > 1:
@@ -53,7 +54,7 @@ def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 3, 4, 0.1),
         epochs=4,
         batch=4096,
@@ -71,7 +72,7 @@ PRESETS = {
         context=128,
     ),
     "base": Preset(
-        "For billions: the measures of BERT-base.",
+        "For billions of words: the size of BERT-base.",
         network(768, 12, 12, 0.1),
         epochs=10,
         batch=131072,
@@ -99,12 +100,12 @@ class MaskedRecipe(Recipe):
     plan = TrainingPlan({"schedule": "linear", "best_by": "loss"}, warmup=(20, 4000, 10))
     many_tokens = 300_000_000
 
-    task: Literal["masked"] = setting(about="What is learned.")
-    data: TextData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
-    masking: Masking = setting(Masking(), "What is hidden, and how.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    task: Literal["masked"] = setting(about="The task.")
+    data: TextData = setting(about="Training data.")
+    codec: TextCodec = setting(TextCodec(size=8000), "Tokenizer.")
+    masking: Masking = setting(Masking(), "Masking.")
+    network: NetworkConfig = setting(TransformerConfig(), "Network.")
+    training: Training = setting(Training(), "Training.")
     start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:
@@ -124,17 +125,17 @@ class EmbeddingRecipe(Recipe):
     verbs = VERBS
     use = "embed"
 
-    task: Literal["embedding"] = setting(about="What is learned.")
-    data: TextData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec("given", 8000), "How it becomes numbers.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
+    task: Literal["embedding"] = setting(about="The task.")
+    data: TextData = setting(about="Training data.")
+    codec: TextCodec = setting(TextCodec("given", 8000), "Tokenizer.")
+    network: NetworkConfig = setting(TransformerConfig(), "Network.")
     pooling: Pooling = setting(
-        "mean", "What stands for a text: the state of its first token, or the mean of all."
+        "mean", "Vector of a text: the state of its first token, or the mean over all tokens."
     )
-    normalised: bool = setting(True, "Vectors are brought to length 1.")
-    prompt: str = setting("", "Stands before every text.")
-    dimensions: int = setting(0, "So many numbers of a vector, the first; 0: all.", least=0)
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    normalised: bool = setting(True, "Scale vectors to length 1.")
+    prompt: str = setting("", "Prompt that is put before every text.")
+    dimensions: int = setting(0, "Keep only this many first numbers of a vector; 0: all.", least=0)
+    training: Training = setting(Training(), "Training.")
     start_from: Path | None = setting(None, START_FROM)
 
     @classmethod

@@ -13,20 +13,18 @@ from manyheads.tasks.verbs import InspectTextOptions, refuse_unwritable
 
 @dataclass(frozen=True)
 class EmbedOptions(Options):
-    """Make a vector for each text. The dot product of two says how similar the texts are.
+    """Make a vector for each text. The dot product of two vectors says how similar the texts are.
 
     Example: manyheads embed --model runs/mlm < sentences.txt > vectors.npy
     """
 
-    texts: tuple[str, ...] = setting(
-        (), "What to read; without any, the lines of stdin.", argument="TEXT"
-    )
+    texts: tuple[str, ...] = setting((), "Texts; without any, the lines of stdin.", argument="TEXT")
     out: Path | None = setting(None, "The .npy file to write. Without it: stdout.")
     pooling: str | None = setting(
         None, "mean or first: the mean of all tokens, or the first token."
     )
     plain: bool = setting(False, "Do not scale the vectors to length 1.")
-    as_json: bool = setting(False, "Write one JSON list of numbers a line.", flag="--json")
+    as_json: bool = setting(False, "Print one JSON list of numbers per line.", flag="--json")
 
     def __post_init__(self) -> None:
         if self.pooling not in (None, "mean", "first"):

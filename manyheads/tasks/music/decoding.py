@@ -15,7 +15,9 @@ class MusicDecoding(Sampling):
     """What is left to chance; at temperature 0 the likeliest token is taken."""
 
     truncate: bool = setting(
-        False, "Of a --prime longer than the context, read the end. Without it: an error."
+        False,
+        "Read only the end of a --prime that is longer than the context; without it, that is "
+        "an error.",
     )
     voice_leading: float = setting(
         5.0,

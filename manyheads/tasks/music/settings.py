@@ -29,24 +29,34 @@ WHOLE = 2560  # tokens of the longest chorale
 class MusicData(Settings):
     """Where music comes from, how it is varied, and how much of it is read at a time."""
 
-    music: tuple[Path, ...] = setting((), "MIDI files and folders of them, or an .npz of chorales.")
+    music: tuple[Path, ...] = setting(
+        (), "MIDI files, folders of MIDI files, or an .npz of chorales."
+    )
     valid_music: tuple[Path, ...] = setting((), "The same, for validation.")
     held_out: float = setting(
         0.1,
-        "Share of the pieces to validate on, where neither an .npz nor valid_music has others.",
+        "Share of the pieces to hold out for validation if neither an .npz nor valid_music has "
+        "any.",
         above=0,
         below=1,
     )
-    context: int = setting(1024, "Tokens that are read at a time.", least=8, most=10**7)
+    context: int = setting(1024, "Context length in tokens.", least=8, most=10**7)
     augment: tuple[Augment, ...] | None = setting(
         None,
-        "How each piece is varied, in each epoch: transpose, stretch or both; null: as it can.",
+        "Data augmentation in each epoch: transpose, stretch or both; null: all that the codec "
+        "allows.",
     )
     semitones: int = setting(
-        3, "How far it is transposed, up and down, where a piece has room.", least=0, most=24
+        3,
+        "Largest transposition in semitones, up and down, if the piece has room.",
+        least=0,
+        most=24,
     )
     stretches: tuple[float, ...] = setting(
-        (0.95, 0.975, 1.0, 1.025, 1.05), "Factors of its lengths.", least=0.1, most=10
+        (0.95, 0.975, 1.0, 1.025, 1.05),
+        "Factors by which pieces are stretched in time.",
+        least=0.1,
+        most=10,
     )
 
     def misfits(self) -> Iterator[str]:
@@ -67,7 +77,8 @@ class MusicEncoding:
     """How music becomes numbers."""
 
     kind: Encoding = setting(
-        "performance", "Keys and time as played, four voices on a grid, or bars and beats."
+        "performance",
+        "Tokens of music: keys and time as played, four voices on a grid, or bars and beats.",
     )
 
     @property
@@ -117,7 +128,7 @@ def network(
 # Of performances; and of chorales, each read whole.
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         network(128, 4, 4, 0.1),
         epochs=4,
         batch=2048,
@@ -170,11 +181,11 @@ class MusicRecipe(ContinuationRecipe):
     starts_from = ("music",)
     judged, written = "what writes music", "music is written by"
 
-    task: Literal["music"] = setting(about="What is learned.")
-    data: MusicData = setting(about="Where it is learned from.")
-    codec: MusicEncoding = setting(MusicEncoding(), "How it becomes numbers.")
+    task: Literal["music"] = setting(about="The task.")
+    data: MusicData = setting(about="Training data.")
+    codec: MusicEncoding = setting(MusicEncoding(), "Tokenizer.")
     network: MusicTransformerConfig | RecurrentConfig | ConvolutionalConfig = setting(
-        MusicTransformerConfig(), "What learns it."
+        MusicTransformerConfig(), "Network."
     )
 
     def __post_init__(self) -> None:

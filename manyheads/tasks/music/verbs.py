@@ -27,16 +27,16 @@ def refuse_no_grids(music: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class ComposeOptions(MusicDecoding, Options):
-    """Write music into MIDI files, or as events onto the screen.
+    """Write music to MIDI files, or print it as events.
 
     Example: manyheads generate --model chorales --out bach.mid
 
     Example: manyheads generate --model chorales --harmonize melody.mid --out hymn.mid
     """
 
-    count: int = setting(1, "How many pieces to write, each sampled anew.", least=1)
-    prime: Path | None = setting(None, "A MIDI file to go on from.")
-    seconds: float = setting(30.0, "Length of the new music, if it does not end before.")
+    count: int = setting(1, "Number of pieces to sample.", least=1)
+    prime: Path | None = setting(None, "A MIDI file to continue.")
+    seconds: float = setting(30.0, "Length of the new music in seconds, if it does not end before.")
     harmonize: Path | None = setting(
         None, "A MIDI file with a melody: write the other three voices of a chorale."
     )
@@ -48,8 +48,8 @@ class ComposeOptions(MusicDecoding, Options):
     )
     out: Path | None = setting(
         None,
-        "A .mid file, or a folder for 001.mid, 002.mid, ...; beside each a .wav to hear and a "
-        ".png to see. Without it events are printed.",
+        "A .mid file, or a folder for 001.mid, 002.mid, ...; each gets a .wav and a .png. "
+        "Without it, events are printed.",
     )
     only_midi: bool = setting(False, "Write no .wav and no .png.")
     soundfont: Path | None = setting(None, "An .sf2 file for the .wav, played by fluidsynth.")
@@ -105,18 +105,18 @@ class ComposeOptions(MusicDecoding, Options):
 
 @dataclass(frozen=True)
 class EvaluateMusicOptions(Options):
-    """Measure how well a model predicts music, and compare what it writes with real music.
+    """Measure how well a model predicts music, and compare its samples with real music.
 
     Example: manyheads evaluate --model runs/piano --music test_folder
     """
 
     music: tuple[Path, ...] = setting(
-        (), "MIDI files, folders of them, or an .npz of chorales; may be given again."
+        (), "MIDI files, folders of MIDI files, or an .npz of chorales; can be given several times."
     )
-    split: str = setting("valid", "Which part of an .npz.")
-    count: int = setting(8, "Pieces to write, for the comparison.", least=1)
+    split: str = setting("valid", "Split of an .npz.")
+    count: int = setting(8, "Number of pieces to sample for the comparison.", least=1)
     seconds: float = setting(
-        30.0, "Length of each, and of the part of the real music that is compared."
+        30.0, "Length of each in seconds, and of the real music that is compared."
     )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
 
@@ -132,7 +132,7 @@ class EvaluateMusicOptions(Options):
 
 @dataclass(frozen=True)
 class LookOptions(Options):
-    """Draw which notes a model of music attends to.
+    """Draw which notes a music model attends to.
 
     Example: manyheads look --model chorales --music bach.mid --layer 1 --out arcs.png
     """
@@ -154,8 +154,8 @@ class LookOptions(Options):
 
 @dataclass(frozen=True)
 class InspectMusicOptions(PageOptions):
-    """Show what every note was written from, as a page in one file: notes with arcs, to be heard;
-    or live, where the model writes on.
+    """Show which notes every note attends to, as a page in one file that also plays the music; live
+    without --out, where the model can continue the piece.
 
     Example: manyheads inspect --model chorales --music bach.mid --out bach.html
 
@@ -163,7 +163,7 @@ class InspectMusicOptions(PageOptions):
     """
 
     music: Path | None = setting(None, "The piece, a MIDI file.", instead="the model writes one")
-    tokens: str | None = setting(None, "Of a long piece, show tokens FIRST:LAST one by one.")
+    tokens: str | None = setting(None, "In a long piece, show the tokens FIRST:LAST one by one.")
 
     def __post_init__(self) -> None:
         self.check_page(
@@ -173,17 +173,18 @@ class InspectMusicOptions(PageOptions):
 
 @dataclass(frozen=True)
 class CompressMusicOptions(Options):
-    """Compress music without loss, by a model that finds it likely.
+    """Compress music without loss, with the probabilities of a model.
 
     Example: manyheads compress hymns/ --model chorales --out hymns.mh
     """
 
     files: tuple[Path, ...] = setting(
-        (), "MIDI files, folders of them, or an .npz of chorales.", argument="FILES"
+        (), "MIDI files, folders of MIDI files, or an .npz of chorales.", argument="FILES"
     )
-    split: str = setting("valid", "Which part of an .npz.")
+    split: str = setting("valid", "Split of an .npz.")
     as_heard: bool = setting(
-        False, "Compress what the model hears, where it writes music more coarsely than it is."
+        False,
+        "Compress music even if the notation of the model changes it; keep what the model hears.",
     )
     out: Path | None = setting(None, "The .mh file to write.")
 
@@ -202,12 +203,12 @@ class CompressMusicOptions(Options):
 
 @dataclass(frozen=True)
 class DecompressMusicOptions(Options):
-    """Write the music that a file was made of, as MIDI; it says itself by which model.
+    """Restore compressed music, as MIDI; the file names its model.
 
     Example: manyheads decompress hymns.mh --out folder/
     """
 
-    file: tuple[Path, ...] = setting((), "What `manyheads compress` wrote.", argument="FILE")
+    file: tuple[Path, ...] = setting((), "The .mh file that `compress` wrote.", argument="FILE")
     out: Path | None = setting(None, "A folder for the MIDI files.")
 
     @classmethod

@@ -29,13 +29,15 @@ TYPES = 3  # of tokens: of the question, of the text, and of words of the text t
 class QuestionData(Settings):
     """Where questions, their texts and their answers come from: .jsonl, as SQuAD has them."""
 
-    pairs: Path | None = setting(None, "Questions, their texts and their answers, .jsonl.")
+    pairs: Path | None = setting(None, "Questions with their texts and answers, .jsonl.")
     valid_pairs: Path | None = setting(None, "The same, for validation.")
     held_out: int = setting(
-        500, "Questions to validate on, where no file for it is given; a tenth at most.", least=1
+        500,
+        "Questions to hold out for validation if you give no validation file; at most a tenth.",
+        least=1,
     )
     longest_tokens: int = setting(
-        512, "Of a longer question with its text the end is not read.", least=8, most=10**7
+        512, "Truncate question and text to this many tokens.", least=8, most=10**7
     )
 
     def misfits(self) -> Iterator[str]:
@@ -45,7 +47,7 @@ class QuestionData(Settings):
 
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         transformer(128, 3, 4, 0.1),
         epochs=6,
         batch=4096,
@@ -78,11 +80,11 @@ class PointingRecipe(Recipe):
     plan = TrainingPlan({"schedule": "linear", "ema": 0.995}, warmup=(50, 2000, 10))
     fine_tuning_epochs, has_new_head = 10, True
 
-    task: Literal["pointing"] = setting(about="What is learned.")
-    data: QuestionData = setting(about="Where it is learned from.")
-    codec: TextCodec = setting(TextCodec(size=8000), "How it becomes numbers.")
-    network: NetworkConfig = setting(TransformerConfig(), "What learns it.")
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    task: Literal["pointing"] = setting(about="The task.")
+    data: QuestionData = setting(about="Training data.")
+    codec: TextCodec = setting(TextCodec(size=8000), "Tokenizer.")
+    network: NetworkConfig = setting(TransformerConfig(), "Network.")
+    training: Training = setting(Training(), "Training.")
     start_from: Path | None = setting(None, START_FROM)
 
     def __post_init__(self) -> None:

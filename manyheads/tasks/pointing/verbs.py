@@ -27,8 +27,8 @@ class AnswerOptions(Options):
     precision: str = with_default(TranslateOptions, "precision", "float32")
     nbest: int = setting(
         0,
-        "Write this many of the best, each with the number of its question (from 1) and its "
-        "log-probability; tabs between.",
+        "Print this many of the best answers, each with the number of its question (from 1) and "
+        "its log-probability, separated by tabs.",
         instead="only the best, without number and score",
         least=0,
     )
@@ -46,7 +46,7 @@ class EvaluateAnswersOptions(Options):
     Example: manyheads evaluate --model runs/spans --pairs test.jsonl
     """
 
-    pairs: Path | None = setting(None, "Questions, their texts and their answers, .jsonl.")
+    pairs: Path | None = setting(None, "Questions with their texts and answers, .jsonl.")
     against: str | None = with_default(EvaluateOptions, "against", None)
     write_to: Path | None = with_default(EvaluateOptions, "write_to", None)
     as_json: bool = with_default(EvaluateOptions, "as_json", False)

@@ -46,29 +46,37 @@ class PairData(Settings):
     Two files of lines, or one of pairs: .tsv with a tab between, .jsonl with an object a line.
     """
 
-    source: Path | None = setting(None, "Texts to read, one a line.")
-    target: Path | None = setting(None, "The output wanted for each, one a line.")
-    valid_source: Path | None = setting(None, "Texts to read, for validation.")
-    valid_target: Path | None = setting(None, "The outputs wanted, for validation.")
-    pairs: Path | None = setting(None, "Both in one file, .tsv or .jsonl.")
-    valid_pairs: Path | None = setting(None, "Both in one file, for validation.")
+    source: Path | None = setting(None, "Source texts, one per line.")
+    target: Path | None = setting(None, "Target texts, one per line.")
+    valid_source: Path | None = setting(None, "Source texts for validation.")
+    valid_target: Path | None = setting(None, "Target texts for validation.")
+    pairs: Path | None = setting(None, "Source and target in one file, .tsv or .jsonl.")
+    valid_pairs: Path | None = setting(None, "Source and target in one file, for validation.")
     held_out: int = setting(
-        500, "Pairs to validate on, where no files for it are given; a tenth at most.", least=1
+        500,
+        "Pairs to hold out for validation if you give no validation files; at most a tenth.",
+        least=1,
     )
     longest_tokens: int = setting(
-        512, "Pairs with a longer side are not learned from.", least=2, most=10**7
+        512,
+        "Leave out training pairs with more than this many tokens on one side.",
+        least=2,
+        most=10**7,
     )
-    filters: Filters | None = setting(None, "Which pairs are left out; null: as suits the task.")
+    filters: Filters | None = setting(
+        None, "Filters that leave out bad pairs; null: the filters of the task."
+    )
     capitals: float = setting(
         0.05,
-        "Share of the pairs, drawn anew in each epoch, that are learned in ALL CAPS.",
+        "Share of the pairs to train in ALL CAPS, chosen again in each epoch.",
         least=0,
         most=1,
     )
     teacher: Path | None = setting(
-        None, "A model whose translations, by a beam of 5, are learned instead of the targets."
+        None,
+        "Distillation: train on the translations of this model (beam 5) instead of the targets.",
     )
-    imported: Path | None = setting(None, "Where a model came from that was not trained here.")
+    imported: Path | None = setting(None, "Origin of an imported model.")
 
     def misfits(self) -> Iterator[str]:
         yield from self.check_halves("source", "target", "pairs")
@@ -90,14 +98,13 @@ class PairData(Settings):
 class PairCodec(Settings):
     """How text becomes numbers."""
 
-    kind: VocabularyKind = setting(
-        "bpe", "What text is cut into; given: the vocabulary of a model from elsewhere."
-    )
-    size: int = setting(8000, "Size of a vocabulary, at most.", least=1, most=10**7)
-    joint: bool = setting(True, "One vocabulary for both sides, or one each.")
+    kind: VocabularyKind = setting("bpe", "Kind of tokenizer; given: that of an imported model.")
+    size: int = setting(8000, "Maximum size of each vocabulary.", least=1, most=10**7)
+    joint: bool = setting(True, "One vocabulary for both sides; false: one for each.")
     normalize: Normalize = setting(
         "nfkc",
-        "Before a text is cut: nfkc writes … as ... and ² as 2, nfc does not; both fold spaces.",
+        "Unicode normalisation: nfkc turns … into ... and ² into 2, nfc does not; both normalise "
+        "spaces.",
     )
 
 
@@ -106,7 +113,7 @@ class PairCodec(Settings):
 # Learning rates by kind of network: results/README.md says how they were found.
 PRESETS = {
     "tiny": Preset(
-        "For a first look on a laptop: minutes.",
+        "For a first look: minutes on a laptop.",
         TransformerConfig(width=128, depth=2, heads=4, dropout=0.1),
         epochs=10,
         batch=4096,
@@ -124,7 +131,7 @@ PRESETS = {
         codec=PairCodec(size=8000),
     ),
     "base": Preset(
-        "The Transformer as first published, for millions of pairs.",
+        "For millions of pairs: the size of the first published Transformer (base).",
         TransformerConfig(width=512, depth=6, heads=8, dropout=0.1),
         epochs=20,
         batch=25600,
@@ -161,16 +168,16 @@ class Seq2SeqRecipe(Recipe):
     # Packed rows need attention that knows documents, which on a CPU is slower than padding.
     packs_on_cpu = False
 
-    task: Kind = setting(about="What is learned.")
-    data: PairData = setting(about="Where it is learned from.")
-    codec: PairCodec = setting(PairCodec(), "How it becomes numbers.")
-    network: NetworkConfig | ParallelNetworkConfig = setting(TransformerConfig(), "What learns it.")
-    training: Training = setting(Training(), "How long, how fast and on how much at a time.")
+    task: Kind = setting(about="The task.")
+    data: PairData = setting(about="Training data.")
+    codec: PairCodec = setting(PairCodec(), "Tokenizer.")
+    network: NetworkConfig | ParallelNetworkConfig = setting(TransformerConfig(), "Network.")
+    training: Training = setting(Training(), "Training.")
     layout: Layout = setting(
-        "packed", "Sequences behind each other in full rows (packed), or one a row (padded)."
+        "packed", "Batch layout: several sequences in each row (packed), or one per row (padded)."
     )
     bleu_tokenizer: str | None = setting(
-        None, "How BLEU finds words, one of sacreBLEU's; null: by the script of the targets."
+        None, "Tokenizer of sacreBLEU for BLEU; null: chosen by the script of the targets."
     )
     start_from: Path | None = setting(None, START_FROM)
 

@@ -20,45 +20,43 @@ def refuse_both_inputs(typed: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class TranslateOptions(DecodingConfig, Options):
-    """Translate, summarize or answer: whatever the model has learned.
+    """Translate, summarize or answer, as the model was trained to.
 
-    One line is written for each line read, at once and in the same order.
-    A text of several lines, or a question with its text, is given with --records:
-    one JSON object a line, as in a .jsonl file.
+    The command prints one line for each line, as soon as it is read, in the same order.
+    For a text of several lines, or a question with its text, use --records: one JSON object per
+    line, as in a .jsonl file.
 
     Example: manyheads translate "Ich habe keine Zeit."
 
     Example: manyheads translate --model runs/de-en < in.txt > out.txt
     """
 
-    texts: tuple[str, ...] = setting(
-        (), "What to read; without any, the lines of stdin.", argument="TEXT"
-    )
+    texts: tuple[str, ...] = setting((), "Texts; without any, the lines of stdin.", argument="TEXT")
     records: bool = setting(
         False,
-        "Read one JSON object a line from stdin, with the same names as for train: a source, a "
-        "document, or a context with questions.",
+        "Read one JSON object per line from stdin, with the fields of the training file: a "
+        "source, a document, or a context with questions.",
     )
     as_json: bool = setting(
-        False, "Write one JSON object a line: text, score, word alignment.", flag="--json"
+        False, "Print one JSON object per line: text, score, word alignment.", flag="--json"
     )
-    prefix: str = setting("", "What each output begins with.")
+    prefix: str = setting("", "Beginning of each output.")
     long: str | None = setting(
         None,
-        "A line with several sentences, or one that is too long: split reads each sentence by "
-        "itself, truncate reads the beginning, refuse ends with an error.",
+        "For a line with several sentences, or one that is too long: split translates each "
+        "sentence alone, truncate reads the beginning, refuse ends with an error.",
         instead="split for translations, else truncate",
     )
     precision: str = setting(
         "float32",
-        "int8: products in 8 bits, which is faster on a CPU; bfloat16: all in 16 bits, which is "
-        "faster on a GPU. Either costs little.",
+        "int8: matrix products in 8 bits, faster on a CPU; bfloat16: faster on a GPU. Both cost "
+        "little quality.",
     )
     beam: int = with_default(DecodingConfig, "beam", BEAM)
     nbest: int = setting(
         0,
-        "Write this many of the best, each with the number of its source (from 1) and its "
-        "score, log-probability / length ** penalty; tabs between.",
+        "Print this many of the best outputs, each with the number of its source (from 1) and "
+        "its score (log-probability / length ** penalty), separated by tabs.",
         instead="only the best, without number and score",
         panel=SEARCH,
         least=0,
@@ -85,18 +83,20 @@ class TranslateOptions(DecodingConfig, Options):
 class EvaluateOptions(Options):
     """Measure a model on a test set, alone or against another.
 
-    By BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries, exact match and F1 for
-    answers.
+    Metrics: BLEU and chrF (sacreBLEU) for translations, ROUGE for summaries, exact match and F1
+    for answers.
 
     Example: manyheads evaluate --model runs/de-en --source test.de --reference test.en
     """
 
-    source: Path | None = setting(None, "Texts to read, one a line.")
-    reference: Path | None = setting(None, "The right output for each, one a line.")
-    pairs: Path | None = setting(None, "Or both in one file, .tsv or .jsonl.")
-    against: str | None = setting(None, "Another model to compare with, by paired bootstrap.")
+    source: Path | None = setting(None, "Source texts, one per line.")
+    reference: Path | None = setting(None, "Reference for each source, one per line.")
+    pairs: Path | None = setting(None, "Source and reference in one file, .tsv or .jsonl.")
+    against: str | None = setting(
+        None, "Another model to compare with, by a paired bootstrap test."
+    )
     write_to: Path | None = setting(
-        None, "Write the outputs of the model into this file.", flag="--write"
+        None, "Write the outputs of the model to this file.", flag="--write"
     )
     as_json: bool = setting(False, "Print the report as JSON.", flag="--json")
     beam: int = with_default(DecodingConfig, "beam", BEAM)
@@ -105,10 +105,10 @@ class EvaluateOptions(Options):
     lengths: int = with_default(DecodingConfig, "lengths", 3)
     tokenize: str | None = setting(
         None,
-        "How sacreBLEU splits words: 13a, zh, ja-mecab, char; none where they are split already.",
+        "Tokenizer of sacreBLEU: 13a, zh, ja-mecab, char; none if the texts are already tokenized.",
         instead="by the script of the references",
     )
-    metric: tuple[str, ...] = setting((), "One more metric; may be given several times.")
+    metric: tuple[str, ...] = setting((), "Another metric; can be given several times.")
 
     def __post_init__(self) -> None:
         files = {"--source": self.source, "--reference": self.reference, "--pairs": self.pairs}
@@ -129,15 +129,15 @@ class EvaluateOptions(Options):
 
 @dataclass(frozen=True)
 class DistillOptions(Options):
-    """Write what a model makes of the sources of a corpus: targets for another one to learn from.
+    """Let a model write new targets for the sources of a corpus, to train another model on.
 
     Example: manyheads distill --model runs/de-en --data train.tsv --out distilled.tsv
     """
 
-    data: Path | None = setting(None, "Pairs, .tsv or .jsonl.")
-    source: Path | None = setting(None, "Or texts to read, one a line.")
-    target: Path | None = setting(None, "With the targets that are there, one a line.")
-    out: Path | None = setting(None, "The pairs with their new targets: a .tsv or .jsonl file.")
+    data: Path | None = setting(None, "Sources and targets in one file, .tsv or .jsonl.")
+    source: Path | None = setting(None, "Or source texts, one per line.")
+    target: Path | None = setting(None, "With --source: the existing targets, one per line.")
+    out: Path | None = setting(None, "File to write, with the new targets: .tsv or .jsonl.")
     beam: int = with_default(DecodingConfig, "beam", BEAM)
 
     def __post_init__(self) -> None:
@@ -156,15 +156,17 @@ class DistillOptions(Options):
 
 @dataclass(frozen=True)
 class InspectTranslationOptions(InspectTextOptions):
-    """Show what every head looks at while the model writes: a page in one file, or live where no
-    file is named, to type, click and change.
+    """Show what every head attends to while the model writes, as a page in one file; live without
+    --out, to type, click and change.
 
     Example: manyheads inspect --model de-en "Ein Hund rennt über die Wiese." --out page.html
 
     Example: manyheads inspect --model de-en
     """
 
-    written: str | None = setting(None, "Look at this output.", instead="what the model writes")
+    written: str | None = setting(
+        None, "Inspect this output instead of the model's own.", instead="what the model writes"
+    )
 
     def look_at_output(self, wrote: str) -> Self:
         return replace(self, written=wrote)

@@ -34,17 +34,17 @@ class CTCConfig(ParallelConfig):
     what is written twice in a row counts once.
     """
 
-    kind: Literal["ctc"] = setting("ctc", "What it is made of.")  # type: ignore[assignment]
+    kind: Literal["ctc"] = setting("ctc", "Kind of network.")  # type: ignore[assignment]
     upsample: int = setting(
         2,
-        "States that each token of the source becomes: a target has no more tokens.",
+        "States for each source token; a target cannot have more tokens than states.",
         least=1,
         most=16,
     )
     glancing: float = setting(
         0.0,
-        "While it learns, show the decoder what is right at this share of the places that it got "
-        "wrong, and let it guess again; 0: it guesses once.",
+        "In training, show the decoder this many right tokens for each that it guessed wrong, "
+        "and let it guess again; 0: it guesses once.",
         least=0,
         most=1,
     )
@@ -60,11 +60,11 @@ class MaskPredictConfig(ParallelConfig):
     """A few passes: all tokens at once, then those that are least certain again."""
 
     kind: Literal["mask-predict"] = setting(  # type: ignore[assignment]
-        "mask-predict", "What it is made of."
+        "mask-predict", "Kind of network."
     )
     length_range: int = setting(
         64,
-        "Tokens by which a target is shorter or longer than its source, at most.",
+        "Largest difference between target and source length, in tokens.",
         least=1,
         most=4096,
     )
@@ -74,13 +74,17 @@ class MaskPredictConfig(ParallelConfig):
 class LatentConfig(ParallelConfig):
     """A shorter sequence of codes, written one after another, then decoded all at once."""
 
-    kind: Literal["latent"] = setting("latent", "What it is made of.")  # type: ignore[assignment]
-    compression: int = setting(3, "Tokens of a target that a code stands for.", least=1, most=64)
+    kind: Literal["latent"] = setting("latent", "Kind of network.")  # type: ignore[assignment]
+    compression: int = setting(3, "Target tokens per code.", least=1, most=64)
     levels: tuple[int, ...] = setting(
-        (8, 8, 8), "A code has so many numbers, each of so many levels.", least=2, most=64
+        (8, 8, 8), "Levels of each number of a code.", least=2, most=64
     )
     latent_depth: int = setting(
-        2, "Layers of what makes codes of a target, and of what writes them.", least=1, most=1000
+        2,
+        "Layers of the network that encodes a target into codes, and of the one that "
+        "predicts codes.",
+        least=1,
+        most=1000,
     )
 
     def misfits(self) -> Iterator[str]:
