@@ -5,6 +5,9 @@
     python bench/drafts.py ... --summaries runs/dialogsum --dialogues test.jsonl   what is copied
     python bench/drafts.py ... --pairs train.tsv    a base model and a small one that guesses for
                                                     it, both trained here, two minutes each
+    python bench/drafts.py ... --pieces 1000 --seconds 3 --chorales jsb16th_flat.npz --itself
+                                                    also greedy, from their first two bars; and the
+                                                    model guesses for itself: slow, never wrong
     python bench/drafts.py --sentences test.de --together --json results/drafts-together.json
                                                     several texts at once, with guesses and without
     python bench/drafts.py --quick                  toy sizes, to see that it runs
@@ -24,7 +27,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -34,12 +37,16 @@ import torch
 import manyheads
 from manyheads.data.sources import parse_records, read_lines
 from manyheads.models import load, set_precision
+from manyheads.tasks.draft_file import DRAFTS
 from manyheads.tasks.drafted import DraftedModel
+from manyheads.tasks.music.chorales import piece_of, read_grids
 from manyheads.tasks.music.model import Musician
+from manyheads.tasks.music.notes import Piece
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.writing import write_targets
 
+BARS = 32  # steps: two bars of four beats
 DRAWN = {"temperature": 1.0, "seed": 1}
 GREEDY = {"temperature": 0.0}
 SMALL: dict[str, Any] = {"width": 256, "depth": [6, 1], "ffn_width": 512, "heads": 4}
@@ -116,10 +123,29 @@ def of_music(model: Musician, seconds: float) -> Write:
     return lambda seed, draft: model.compose(seconds=seconds, seed=seed, draft=draft)[0].ids
 
 
+def of_beginning(model: Musician, seconds: float) -> Write:
+    return lambda piece, draft: model.compose(piece, seconds, draft=draft, **GREEDY)[0].ids
+
+
+def read_beginnings(path: Path, count: int) -> list[Piece]:
+    """Two bars each: the first of every chorale, then the next ones."""
+    grids = [grid for split in read_grids(path).values() for grid in split]
+    cut = (grid[i : i + BARS] for i in range(0, 640, BARS) for grid in grids)
+    return [*islice((piece_of(part) for part in cut if len(part) == BARS), count)]
+
+
 def opened(name: str, asked: Any) -> Any:
     model = load(name, asked.device)
     set_precision(model, asked.precision)
     return model
+
+
+def list_drafters(model: Any, asked: Any) -> list[str]:
+    """Those that it has; itself, where that is asked for."""
+    if asked.itself:
+        model.add_drafter("itself", opened(model.name, asked))
+    heads = (model.task.folder / DRAFTS).exists()
+    return ["again", "lookup", *["heads"] * heads, *["itself"] * asked.itself]
 
 
 def measure_text(asked: Any) -> list[dict[str, Any]]:
@@ -127,8 +153,8 @@ def measure_text(asked: Any) -> list[dict[str, Any]]:
     texts = (
         [*read_lines(asked.sentences)][: asked.count] if asked.sentences else ["Ich weiß es nicht."]
     )
+    names = list_drafters(model, asked)
     for name, how in (("greedy", GREEDY), ("drawn", DRAWN)):
-        names = ["again", "lookup", "heads"]
         rows += compare(f"de-en, {name}", model, texts, of_text(model, how), names, asked.turns)
     return rows
 
@@ -165,10 +191,15 @@ def write_groups(model: Translator, groups: Sequence[Any], draft: str) -> tuple[
 
 
 def measure_music(asked: Any) -> list[dict[str, Any]]:
-    model = cast(Musician, opened("chorales", asked))
-    seeds, title = range(asked.pieces), f"chorales, {asked.seconds:g} s, drawn"
-    write, names = of_music(model, asked.seconds), ["again", "lookup"]
-    return compare(title, model, seeds, write, names, 1 if asked.pieces > 20 else asked.turns)
+    model = cast(Musician, opened(asked.musician, asked))
+    names, turns = list_drafters(model, asked), 1 if asked.pieces > 20 else asked.turns
+    title, write = f"chorales, {asked.seconds:g} s", of_music(model, asked.seconds)
+    rows = compare(f"{title}, drawn", model, range(asked.pieces), write, names, turns)
+    if asked.chorales:
+        begun = read_beginnings(asked.chorales, asked.pieces)
+        write = of_beginning(model, asked.seconds)
+        rows += compare(f"{title}, greedy", model, begun, write, names, turns)
+    return rows
 
 
 def measure_summaries(asked: Any) -> list[dict[str, Any]]:
@@ -199,9 +230,14 @@ def measure_models(asked: Any) -> list[dict[str, Any]]:
         model = cast(Translator, opened(f"{folder}/base", asked))
         small = f"{folder}/small"
         model.add_drafter(small, opened(small, asked))
-        return compare(
-            "base, small", model, texts, of_text(model, GREEDY), [small, "lookup"], asked.turns
-        )
+        ways, names = (("greedy", GREEDY), ("drawn", DRAWN)), [small, "lookup"]
+        return [
+            row
+            for name, how in ways
+            for row in compare(
+                f"base, {name}", model, texts, of_text(model, how), names, asked.turns
+            )
+        ]
 
 
 def main() -> None:
@@ -213,6 +249,11 @@ def main() -> None:
     options.add_argument("--pieces", type=int, default=4, help="of music")
     options.add_argument("--seconds", type=float, default=15, help="of each piece")
     options.add_argument("--turns", type=int, default=3, help="of which the best counts")
+    options.add_argument("--musician", default="chorales", help="a model of chorales")
+    options.add_argument(
+        "--chorales", type=Path, help="an .npz of chorales to go on from, greedily"
+    )
+    options.add_argument("--itself", action="store_true", help="each model guesses for itself, too")
     options.add_argument("--device", default="cpu")
     options.add_argument("--precision", default="float32")
     options.add_argument("--summaries", help="a model of summaries")
