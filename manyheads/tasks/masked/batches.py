@@ -80,7 +80,7 @@ class Hiding:
         special = codec.special_tokens.all
         self.how, self.mask = how, codec.special_tokens.mask
         self.words = np.array([i for i in range(codec.size) if i not in special])
-        self.may = np.isin(np.arange(codec.size), self.words)  # (V) all but special tokens
+        self.may = np.isin(np.arange(codec.size), self.words)  # (V) no special tokens
         self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
 
     def choose_hidden(

@@ -125,7 +125,7 @@ def network(
     )
 
 
-# PRESETS are for performances, CHORALES for chorales, each of which is read whole.
+# PRESETS are for performances, CHORALES for chorales, which are read whole.
 PRESETS = {
     "tiny": Preset(
         "For a first look: minutes on a laptop.",
