@@ -1,4 +1,4 @@
-"""What goes on: trained on windows of long sequences, judged by how likely they are.
+"""Tasks that continue sequences: trained on windows of them, scored by their likelihood.
 
 R rows, T tokens.
 """
@@ -29,7 +29,7 @@ Codec = TypeVar("Codec")
 
 
 class Author(NamedTuple, Generic[Codec]):
-    """Who writes on: a network with its codec, which sees `context` tokens at most."""
+    """A network with its codec, to generate with; it sees at most `context` tokens."""
 
     network: Any
     codec: Codec
@@ -37,11 +37,11 @@ class Author(NamedTuple, Generic[Codec]):
 
 
 class ContinuationTask(CodecTask):
-    """The task with its codec."""
+    """A task whose models continue sequences, with its codec."""
 
     @property
     def context(self) -> int:
-        """Tokens that the network sees at most."""
+        """Maximum number of tokens that the network sees."""
         context: int = self.recipe.data.context
         return context
 
@@ -49,7 +49,7 @@ class ContinuationTask(CodecTask):
         return Author(network, self.codec, self.context)
 
     def loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Of all tokens that are wanted; smoothed while it is trained."""
+        """Return the summed loss of all target tokens, with label smoothing in training."""
         return {"loss": sum_losses(network(batch.tokens), batch.wanted, self.smoothing(network))}
 
     @cached_property
@@ -58,14 +58,14 @@ class ContinuationTask(CodecTask):
 
     @torch.no_grad()
     def add_up(self, network: nn.Module, measure: Callable[[Batch], tuple[float, ...]]) -> Any:
-        """The sums of what is measured of all that is held out, in windows that do not overlap."""
+        """Sum a measure over the validation set, in windows that do not overlap."""
         device, pad = next(network.parameters()).device, self.codec.special_tokens.pad
         plan = Windows(self.held_out, self.context, self.at_once, self.recipe.layout, pad=pad)
         each = self.world.map(lambda rows: measure(plan.batch(rows).to(device)), plan.whole())
         return reduce(lambda one, two: tuple(map(operator.add, one, two)), each)
 
     def validate(self, network: nn.Module) -> Validation:
-        """A run is not lost because all that is held out does not fit into memory at once."""
+        """Measure and sample; halve the batch if it does not fit into memory, so no run is lost."""
         network.eval()
         return self.halve_until_it_fits(
             lambda: Validation(self.measure(network), self.samples(network)), self.context
@@ -73,15 +73,15 @@ class ContinuationTask(CodecTask):
 
     @abstractmethod
     def measure(self, network: nn.Module) -> dict[str, float]:
-        """Of what is held out: scores, of which the first counts."""
+        """Return scores on the validation set; the first one counts."""
 
     @abstractmethod
     def samples(self, network: nn.Module) -> list[Sample]:
-        """What is written after some of it."""
+        """Return continuations of parts of the validation set."""
 
 
 class ContinuationModel(DraftedModel):
-    """One that writes on from a beginning, or from nothing."""
+    """A model that continues a beginning, or writes from nothing."""
 
     task: Any  # a ContinuationTask
 
@@ -100,7 +100,7 @@ class ContinuationModel(DraftedModel):
 
 
 def score_tokens(nats: float, tokens: int) -> dict[str, float]:
-    """What so many nats of so many tokens mean for one."""
+    """Return perplexity and loss per token, from the nats of all tokens."""
     loss = nats / tokens
-    # A network that has learned nothing yet may be as perplexed as no number can say.
+    # The perplexity of an untrained network may overflow a float.
     return {"perplexity": math.exp(min(loss, 700)), "loss": loss}

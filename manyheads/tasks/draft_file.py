@@ -1,6 +1,6 @@
-"""What guesses ahead for a model, in a file beside its weights.
+"""The draft file of a model, beside its weights: what speculative decoding guesses with.
 
-B batch, T tokens, S tokens that were read before, D model width.
+B batch, T tokens, S source tokens, D model width.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from manyheads.decoding.draft_table import NO_TABLE, DraftTable, Ids
 from manyheads.training.files import WEIGHTS, read_tensors, write_tensors
 
 DRAFTS = "drafts.safetensors"
-Pairs = list[tuple[Ids, list[int]]]  # a source, and what was written for it
+Pairs = list[tuple[Ids, list[int]]]  # a source, and what the model wrote for it
 
 
 class WrittenStates(NamedTuple):
-    """What a model has written, read by it once more."""
+    """The states of a model over text that it wrote itself."""
 
-    ids: Tensor  # (B, T): start and text, then some to spare
-    lengths: Tensor  # (B,): without those
-    states: Tensor  # (B, T, D): that the next token is chosen by
-    memory: Tensor | None = None  # (B, S, D): what it read before
-    hidden: Tensor | None = None  # (B, 1, S): where that is padding
+    ids: Tensor  # (B, T): start tokens and text, then spare tokens
+    lengths: Tensor  # (B,): without the spare tokens
+    states: Tensor  # (B, T, D): from which the next token is predicted
+    memory: Tensor | None = None  # (B, S, D): the encoded source
+    hidden: Tensor | None = None  # (B, 1, S): True where the source is padding
 
 
 class DraftFile(NamedTuple):
-    """What a file of drafts holds."""
+    """The content of a draft file: a table and a head."""
 
     table: DraftTable = NO_TABLE
     head: DraftHead | None = None
@@ -41,7 +41,7 @@ def hash_weights(folder: Path) -> str:
 
 
 def write_drafts(folder: Path, made: DraftFile) -> None:
-    """Beside the weights that they are of."""
+    """Write drafts beside the weights that they were made for."""
     assert made.head is not None
     tensors = {f"table.{name}": one for name, one in made.table.tensors().items()}
     for name, one in made.head.state_dict().items():
@@ -52,7 +52,7 @@ def write_drafts(folder: Path, made: DraftFile) -> None:
 
 
 def read_drafts(folder: Path) -> DraftFile:
-    """Nothing where there is no file; one of other weights is refused."""
+    """Read the drafts of a model: empty without a file; raise if they are for other weights."""
     if not (folder / DRAFTS).exists():
         return DraftFile()
     tensors, note = read_tensors(folder / DRAFTS)

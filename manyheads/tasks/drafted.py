@@ -1,4 +1,4 @@
-"""Models that others may guess for: who guesses is found by its name, and kept."""
+"""Models with speculative decoding: drafters are found by name and kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from manyheads.tasks.model import Model
 
 
 class DraftedModel(Model):
-    """One that writes token by token."""
+    """A model that writes token by token, and may use a drafter."""
 
-    reads = False  # a source, before it writes
-    written_at_once = 64  # texts, while drafts are made
+    reads = False  # whether it reads a source before it writes
+    written_at_once = 64  # texts in a batch while drafts are made
 
     @property
     def beat(self) -> int:
-        """Tokens after which the same voice comes again."""
+        """Number of tokens after which the same voice comes again; 1 if there are no voices."""
         return 1
 
     @property
@@ -36,13 +36,13 @@ class DraftedModel(Model):
         return {}
 
     def find_drafter(self, name: str) -> Drafter | None:
-        """Who guesses ahead: kept, so that it knows what was written before."""
+        """Return the drafter with this name; it is kept, because it remembers what was written."""
         if name and name not in self.drafters:
             self.drafters[name] = self.make_drafter(name)
         return self.drafters.get(name)
 
     def make_drafter(self, name: str) -> Drafter:
-        """With what was made for this model, where its folder has it."""
+        """Make a drafter, with the draft file of this model if there is one."""
         folder = self.task.folder
         known = DraftFile() if folder is None or name == "again" else read_drafts(folder)
         if name != "heads":
@@ -65,27 +65,27 @@ class DraftedModel(Model):
         self.drafters[name] = Smaller(other.begin_draft, lambda: other.device)
 
     def vocabularies(self) -> list[Any]:
-        """What tokens mean: equal where those of two models mean the same."""
+        """Return the vocabularies: equal if the tokens of two models mean the same."""
         raise NotImplementedError
 
     def begin_draft(self, source: Sequence[int]) -> tuple[RewindableStep, list[int]]:
-        """A step that has read nothing yet, and the tokens that writing starts from."""
+        """Return a step that has read nothing yet, and the tokens to start from."""
         raise NotImplementedError
 
-    # ---- what drafts are made of -----------------------------------------------------------------
+    # ---- data to make drafts from ----------------------------------------------------------------
 
     def stops(self) -> Ids:
-        """Tokens after which nothing is written."""
+        """Return the end tokens."""
         raise NotImplementedError
 
     def find_sources(self, path: Path | None) -> Sequence[Ids]:
-        """What it is to write for, or on from: the lines of a file, or what it was trained on."""
+        """Return sources or prompts to write for: lines of a file, or the training data."""
         raise NotImplementedError
 
     def write_for(self, sources: Sequence[Ids], first: int) -> list[list[int]]:
-        """What it writes for each by itself, the stop too; `first` is the number of the first."""
+        """Write for each source, end token included; `first` is the number of the first source."""
         raise NotImplementedError
 
     def read_written(self, pairs: Pairs, spare: int) -> WrittenStates:
-        """What it has written, with so many tokens to spare after each."""
+        """Return the states over what the model wrote, with `spare` more tokens after each text."""
         raise NotImplementedError

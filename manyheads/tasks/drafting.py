@@ -1,4 +1,4 @@
-"""A table and a head that guess for a model, made of what it writes itself.
+"""Make drafts for a model, a table and a head, from what the model writes itself.
 
 B batch, T tokens, D model width, N words that a head knows.
 """
@@ -21,17 +21,17 @@ from manyheads.tasks.draft_file import DraftFile, Pairs
 from manyheads.tasks.drafted import DraftedModel
 
 SOURCES = 100_000  # at most
-WRITING = 0.35  # of the time is for what the model writes, at most
-WORDS = 1024  # that a head knows: most of what is written is of a few
-BATCH, TOKENS = 128, 8192  # sequences at most, and tokens of them
-RATE, WARM_UP = 3e-3, 100  # the highest learning rate, and the steps until then
-AHEAD = (1.0, 0.6, 0.4)  # tokens that a head learns to guess, and how much each counts
+WRITING = 0.35  # largest share of the time in which the model writes
+WORDS = 1024  # vocabulary of a head: most text uses few words
+BATCH, TOKENS = 128, 8192  # largest number of sequences and of tokens in a batch
+RATE, WARM_UP = 3e-3, 100  # the highest learning rate, and the steps to reach it
+AHEAD = (1.0, 0.6, 0.4)  # loss weight of each token that a head guesses ahead
 
 
 def make_drafts(
     model: DraftedModel, sources: Sequence[Ids], minutes: float, say: Callable[[str], None]
 ) -> DraftFile:
-    """In about so many minutes."""
+    """Make a draft table and train a draft head, in about `minutes` minutes."""
     if (kind := model.task.recipe.network.kind) != "transformer":
         raise ValueError(f"drafts are trained for a transformer, {model.name} is a {kind} network")
     began = time.monotonic()
@@ -59,7 +59,7 @@ def write_some(
 def train_head(
     model: DraftedModel, pairs: Pairs, until: float, say: Callable[[str], None]
 ) -> DraftHead:
-    """By what the model wrote, its own weights untouched."""
+    """Train a draft head on what the model wrote; the weights of the model do not change."""
     torch.manual_seed(0)
     often = Counter(token for _, ids in pairs for token in ids).most_common(WORDS)
     words = torch.tensor(sorted(token for token, _ in often), device=model.device)
@@ -85,7 +85,7 @@ def train_head(
 
 
 def draft_loss(model: DraftedModel, head: DraftHead, pairs: Pairs) -> Tensor:
-    """How unlikely the head finds what the model wrote, one token ahead and more."""
+    """Return the loss of the head on what the model wrote, one to three tokens ahead."""
     with torch.no_grad():
         ids, lengths, states, memory, hidden = model.read_written(pairs, len(AHEAD))
         every = model.decoder.embedding(ids).float()  # (B, T, D)
@@ -94,7 +94,7 @@ def draft_loss(model: DraftedModel, head: DraftHead, pairs: Pairs) -> Tensor:
     known[head.words] = torch.arange(len(head.words), device=ids.device)
     count, total = ids.shape[1] - len(AHEAD) - 1, states.new_zeros(())
     states, at = states[:, :count], torch.arange(count, device=ids.device)
-    # Before the first token there is nothing: a beat back is further than that at first.
+    # Zeros stand for the tokens one beat before the first beat, which do not exist.
     back = F.pad(every, (0, 0, head.beat, 0))
     for i, share in enumerate(AHEAD, start=1):
         word, seen = every[:, i : i + count], None

@@ -1,6 +1,6 @@
-"""One pass of a network over some tokens, as a page: what the tasks that read text share.
+"""Attention pages from one forward pass: the part that the tasks share.
 
-V vocabulary, T tokens that are wanted.
+V vocabulary, T target tokens.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from manyheads.tasks.words import HALF, words_of_pieces
 START, STOP = "▸", "■"
 UNSEEN = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 CANDIDATES = 6
-AT_ONCE = 4096  # tokens of copies, each without one head
-# The name of a layer -> its part, whose tokens ask, whose answer, the first query
+AT_ONCE = 4096  # tokens in a batch of copies, each without one head
+# The name of a layer -> its part, the row of its queries, the row of its keys, the first query
 Place = Callable[[str], tuple[str, str, str, int]]
 
 
 class AnyPass(Protocol):
-    """A network over copies of the same input, and what it says of it."""
+    """A network that is run on copies of one input."""
 
     @property
     def network(self) -> nn.Module: ...
 
     @property
     def tokens(self) -> int:
-        """Of one copy."""
+        """Number of tokens in one copy."""
 
     @property
     def wanted(self) -> Sequence[Any]:
-        """What heads are ranked by, T of them; none: they are not."""
+        """The T targets that heads are ranked by; if empty, heads are not ranked."""
 
     def tell(self) -> dict[str, Any]:
-        """What the page says of the output, by one pass over one copy."""
+        """Run one copy, and return what the page shows of the output."""
 
     def score(self, copies: int) -> Tensor:
-        """How likely each that is wanted is, or how large: (copies, T)"""
+        """Return the log-probability of each target, or its value: (copies, T)"""
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A network that says how likely each wanted token is."""
+    """A network that predicts tokens: heads are ranked by the log-probability of the targets."""
 
     network: nn.Module
     run: Callable[[int], Tensor]  # copies -> log-probabilities (copies, T, V)
     wanted: Sequence[int]
-    name: Callable[[int], str]  # of a token
+    name: Callable[[int], str]  # name of a token
     tokens: int
 
     def tell(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Pass:
 def list_candidates(
     logs: Tensor, wanted: Sequence[int], name: Callable[[int], str]
 ) -> list[dict[str, Any]]:
-    """For each wanted token its probability, and those that are likeliest there; (T, V)"""
+    """List for each target its probability and the likeliest tokens there; logs are (T, V)."""
     best = logs.exp().topk(min(CANDIDATES, logs.shape[-1]))
     each = zip(wanted, logs, best.values.tolist(), best.indices.tolist(), strict=True)
     return [
@@ -92,10 +92,10 @@ def list_candidates(
 
 @dataclass(frozen=True, eq=False)
 class NumberPass:
-    """A network that says numbers: heads are ranked by how far these move without them."""
+    """A network that predicts numbers: heads are ranked by how far these move without them."""
 
     network: nn.Module
-    run: Callable[[int], Tensor]  # copies -> numbers (copies, T), in deviations of the learned ones
+    run: Callable[[int], Tensor]  # copies -> numbers (copies, T), in standard deviations
     wanted: Sequence[str]
     tokens: int
 
@@ -116,9 +116,9 @@ def inspect_pass(
     edits: Sequence[Intervention] = (),
     apart: Tensor | None = None,
 ) -> AttentionPage:
-    """What every head looked at, and what the output loses without it.
+    """Return a page of what every head attends to, and of what the output loses without it.
 
-    Where `apart` says how far each query is from each key, heads are described by that.
+    If `apart` gives the distance of each query from each key, heads are described by it.
     """
     with intervening(one.network, edits):
         with recording(one.network) as seen:
@@ -136,7 +136,7 @@ def inspect_pass(
 
 
 def record_attention(model: Any, *inputs: Any) -> list[Seen]:
-    """What each layer of a model looks at while it reads these."""
+    """Run a model on these inputs, and return the attention of each layer."""
     with recording(model.network) as seen:
         model.network(*inputs)
     if not seen:
@@ -146,15 +146,15 @@ def record_attention(model: Any, *inputs: Any) -> list[Seen]:
 
 
 def choose_numbers(what: str, asked: int | None, count: int) -> list[int]:
-    """The one layer or head that was asked for, or all of so many."""
+    """Return the layer or head that was asked for, or all `count` of them."""
     if asked is not None and not 0 <= asked < count:
         raise ValueError(f"{what}s are numbered 0 to {count - 1}, {asked} was asked for")
     return [*range(count)] if asked is None else [asked]
 
 
 def read_by_layer(one: AnyPass) -> list[list[list[Any]]]:
-    """Where only the first layers are there, what is likeliest at each place, how likely that is,
-    and how likely what was wanted is: from no layer to all but the last.
+    """Predict from the first layers only, from no layer to all but the last (logit lens). Return
+    for each place the likeliest token, its probability, and the probability of the target.
     """
     stack = find_last_stack(one.network)
     found = []
@@ -167,7 +167,7 @@ def read_by_layer(one: AnyPass) -> list[list[list[Any]]]:
 
 
 def map_layers(seen: Sequence[Seen], place: Place, apart: Tensor | None = None) -> list[LayerMap]:
-    """Layers of a part are counted by themselves."""
+    """Return the attention map of each layer; layers are numbered within their part."""
     counts: dict[str, int] = {}
     found = []
     for one in seen:
@@ -182,7 +182,7 @@ def map_layers(seen: Sequence[Seen], place: Place, apart: Tensor | None = None) 
 def make_row(
     label: str, codec: Text, ids: Sequence[int], before: int = 0, after: int = 0
 ) -> TokenRow:
-    """The pieces of a text, with so many signs at its start and at its end."""
+    """Return the tokens of a text, with `before` start tokens and `after` end tokens."""
     words, names = words_of_pieces(codec, ids)
     pieces = [name_piece(piece) for piece in codec.pieces(ids)]
     parts = {word for word, piece in zip(words, pieces, strict=True) if HALF in piece and word >= 0}
@@ -196,8 +196,8 @@ def make_row(
 
 
 def name_piece(piece: str) -> str:
-    """Spaces are seen where there is nothing else; a line break is no line break, and what would
-    turn the text around it is shown as a sign.
+    """Return a token as it is shown: spaces alone as "␣", a line break as "↵", and control
+    characters, also those that change the direction of text, as a replacement character.
     """
     return UNSEEN.sub(HALF, piece.strip(" ").replace("\n", "↵")) or "␣"
 
@@ -207,12 +207,12 @@ def round_rows(table: Tensor) -> list[list[float]]:
 
 
 def describe_page(model: Any, read: str, wrote: str, **more: Any) -> dict[str, Any]:
-    """What a page says of itself: whose it is, and of what."""
+    """Return what a page says about itself: its model, task, input and output."""
     return {"model": model.name, "task": model.kind, "read": read, "wrote": wrote, **more}
 
 
 def note_cut(*sides: Sequence[int], most: int = MOST_TOKENS) -> dict[str, str]:
-    """What a reader should know of a page that does not show all."""
+    """Return a note for the reader if the page does not show all tokens."""
     longest = max(map(len, sides))
     if longest <= most:
         return {}

@@ -1,4 +1,4 @@
-"""What a user gets: a trained network with all that it needs to be used."""
+"""Models as a user gets them: a trained network with all that it needs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from manyheads.training.files import RECIPE, WEIGHTS, write_tensors, write_text
 from manyheads.training.weights import weights_of
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-Texts = TypeVar("Texts", str, list[str])  # one in gives one, a list gives a list
+Texts = TypeVar("Texts", str, list[str])  # a text gives a text, a list gives a list
 
 
 class Model:
-    """A trained network with its task, under the name or the folder it was loaded by."""
+    """A trained network with its task; `name` is the name or folder it was loaded from."""
 
-    task: Any  # a Task, which knows of this class
+    task: Any  # a Task, whose module imports this one
     network: Any
     asks = "text"  # what the live page asks a person for; "": nothing
 
@@ -46,7 +46,7 @@ class Model:
         return self
 
     def inspect_live(self, asked: str, what_if: Sequence[Any] = (), *_: Any, **how: Any) -> Any:
-        """The page of what was typed."""
+        """Return the page for what a person typed on the live page."""
         inspect = getattr(self, "inspect", None)
         if inspect is None:
             raise ValueError(f"{self.name} is a model for {self.kind}, which no page shows")
@@ -63,11 +63,11 @@ class Model:
         for path in [*source.glob("*.json"), *source.glob("README.md")]:
             shutil.copyfile(path, folder / path.name)
         write_tensors(folder / WEIGHTS, weights_of(self.network), {})
-        write_text(folder / RECIPE, write(self.task.recipe))  # last: then it is a model
+        write_text(folder / RECIPE, write(self.task.recipe))  # last: it makes the folder a model
 
 
 class Predictor(Model):
-    """A model of a task that has no class of its own for it."""
+    """The model of a task that has no model class of its own."""
 
     @torch.no_grad()
     def predict(self, lines: Texts) -> Texts:
@@ -89,7 +89,7 @@ def as_list(texts: str | Sequence[str]) -> list[str]:
 
 
 def show_options(config: Any, options: Any) -> Callable[[Method], Method]:
-    """Let `help` of a method that takes `**options` of a config list them, with their defaults."""
+    """Let `help` of a method with `**options` list the options of a config and their defaults."""
 
     def decorate(method: Method) -> Method:
         signature = inspect.signature(method)

@@ -1,9 +1,9 @@
-"""What a model finds likely takes few bytes: what is shared by all that is compressed.
+"""Lossless compression with the probabilities of a model: the part that all tasks share.
 
-Both ways the same step computes the same numbers: the same weights, as many sequences at a time,
-the same kind of device, one thread. What comes out otherwise is refused by its checksum.
+Both directions compute the same numbers: with the same weights, batch size and kind of device, and
+with one thread. A checksum finds any difference.
 
-B sequences that are written together, V values of a symbol.
+B sequences in a batch, S symbols, V values of a symbol.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from manyheads.decoding.range_coding import RangeDecoder, RangeEncoder, count_sy
 from manyheads.tasks.model import Model
 from manyheads.training.files import WEIGHTS
 
-Told = Callable[[float], None]  # is told of what is done
+Told = Callable[[float], None]  # is called with the amount of work done
 
 
 class CodeSymbols(Protocol):
-    """What is asked for the next symbol of each sequence."""
+    """Encodes or decodes the next symbol of each sequence."""
 
     def __call__(self, logs: Tensor) -> Tensor:
         """Log-probabilities (B, V) -> symbols (B,)"""
 
 
 class SymbolWriter:
-    """Symbols that are known, (B, S): written as they come."""
+    """Encodes known symbols (B, S), one place per call."""
 
     def __init__(self, symbols: Tensor):
         self.symbols, self.place, self.coder = symbols, 0, RangeEncoder()
@@ -46,7 +46,7 @@ class SymbolWriter:
 
 
 class SymbolReader:
-    """Symbols that are read from bytes."""
+    """Decodes symbols from bytes."""
 
     def __init__(self, data: bytes):
         self.coder = RangeDecoder(data)
@@ -55,11 +55,11 @@ class SymbolReader:
         return self.coder.decode(count_symbols(logs)).to(logs.device)
 
 
-# ---- what has to be the same on both sides ----------------------------------------------------
+# ---- what must be equal in both directions ----------------------------------------------------
 
 
 def describe_machine(model: Model) -> dict[str, Any]:
-    """The head of a file: by what it was compressed."""
+    """Return the header of a file: the model, device and torch version that compressed it."""
     weight = next(model.network.parameters())
     weights = (model.task.held_in() / WEIGHTS).read_bytes()
     return {
@@ -72,9 +72,9 @@ def describe_machine(model: Model) -> dict[str, Any]:
 
 
 def open_packed(model: Model, path: Path) -> tuple[dict[str, Any], list[PackedPart]]:
-    """The head and the parts of a file that this model has compressed."""
+    """Read the header and the parts of a file that this model compressed."""
     head, parts = read_packed(path)
-    refuse_another(model, head)  # the head of another task has other fields
+    refuse_another(model, head)  # the header of another task has other fields
     return head, parts
 
 
@@ -94,7 +94,7 @@ def refuse_another(model: Model, head: dict[str, Any]) -> None:
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write all of them; none, where one would replace a file that holds something else."""
+    """Write all files; write none and raise if one would replace a file with other content."""
     for path, data in files.items():
         if path.exists() and (path.is_dir() or path.read_bytes() != data):
             raise ValueError(
@@ -107,7 +107,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def note_payoff(model: Model, saved: int, count: int, what: str) -> list[str]:
-    """From how many on the weights are paid for, where `count` of them save so many bytes."""
+    """Say how many items save more bytes than the weights take, if `count` items save `saved`."""
     if saved <= 0:
         return []
     weights = (model.task.held_in() / WEIGHTS).stat().st_size

@@ -1,4 +1,4 @@
-"""A model as others know it: all that an export, an import and a check know of one.
+"""The description of a model by which it is exported, imported and verified.
 
 B batch, T tokens, V vocabulary.
 """
@@ -22,10 +22,10 @@ from manyheads.modules.config import NetworkConfig, Pooling
 from manyheads.modules.transformer import Tokens
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
-Row = tuple[list[int], ...]  # a text with its special, or a source and what is written for it
-TOKENS = 64  # of each text that is compared, and as many are written
-CONTEXT = 1024  # tokens, of what was made for no length in particular
-AT_ONCE = 50  # texts that are compared together
+Row = tuple[list[int], ...]  # a text with its special tokens, or a source and its target
+TOKENS = 64  # of each text to compare, and as many new ones
+CONTEXT = 1024  # tokens, for a model without a maximum length
+AT_ONCE = 50  # texts in a batch
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class VectorSettings:
     """How a text becomes a vector."""
 
     pooling: Pooling = "mean"
-    normalised: bool = True  # brought to length 1
+    normalised: bool = True  # scaled to length 1
     prompt: str = ""  # before every text
-    dimensions: int = 0  # so many numbers of it, the first; 0: all
-    context: int = 0  # tokens that are read; 0: as many as the model reads
+    dimensions: int = 0  # keep only this many first numbers; 0: all
+    context: int = 0  # maximum number of tokens; 0: that of the model
 
 
 @dataclass(frozen=True, eq=False)
 class Portable:
-    """What a model says of itself."""
+    """The description of a model."""
 
     architecture: Architecture
-    kind: str  # what it is for
+    kind: str  # its task
     design: NetworkConfig
-    codecs: tuple[Text, ...]  # one, or that of what is read and that of what is written
-    context: int  # tokens that it was made for
-    network: Any = None  # of these settings; None where its weights lie elsewhere
+    codecs: tuple[Text, ...]  # one, or those of source and target
+    context: int  # maximum number of tokens
+    network: Any = None  # built from `design`; None if the weights are elsewhere
     name: str = ""
     labels: tuple[str, ...] = ()
-    pooling: Pooling | None = None  # of a head that speaks of a whole text
-    vectors: VectorSettings | None = None  # of what was made for vectors, and what makes them
+    pooling: Pooling | None = None  # of a head for whole texts
+    vectors: VectorSettings | None = None  # of an embedding model; `embed` computes them
     embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
-    chat: Any = None  # how a conversation is written down for it
+    chat: Any = None  # its chat template
 
     @property
     def writes(self) -> bool:
@@ -62,14 +62,14 @@ class Portable:
 
     @property
     def special_tokens(self) -> SpecialTokens:
-        """Of what is written, or read where nothing is."""
+        """The special tokens of the target, or of the only tokenizer."""
         return self.codecs[-1].special_tokens
 
     def rows(self, texts: Sequence[str]) -> list[Row]:
-        """Texts with the signs around them; of a source the target is what the network writes."""
+        """Encode texts with special tokens; the target of a source is what the network writes."""
         special, encoded = self.codecs[0].special_tokens, self.codecs[0].encode_all(list(texts))
         if self.architecture == "decoder":
-            most = min(TOKENS, max(1, self.context // 2))  # so that it can go on
+            most = min(TOKENS, max(1, self.context // 2))  # so that there is room to continue
             begun = [[*special.bos, *ids][:most] for ids in encoded]
             return [(row,) for row in begun if row]
         most = min(TOKENS, self.context) - len(special.encoder_bos) - 1
@@ -83,7 +83,7 @@ class Portable:
         return [(row[0], [*starts, *ids]) for row, ids in zip(read, written, strict=True)]
 
     def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
-        """What the network reads of them."""
+        """Pad rows to the inputs of the network."""
         pads = [self.codecs[0].special_tokens.pad, self.special_tokens.pad]
         sides = zip(zip(*rows, strict=True), pads, strict=False)
         return tuple(Tokens.padded(side, pad).to(self.device) for side, pad in sides)
@@ -95,29 +95,29 @@ class Portable:
         longest: int = TOKENS,
         step: Callable[[Row], Step] | None = None,
     ) -> list[list[int]]:
-        """Greedily for each source, or on from each text; by the network, or by another `step`."""
+        """Decode greedily for each source, or on from each text, by the network or by `step`."""
         make = step or self.step
         return [greedy(make(row), *self.begin(row, longest))[0].ids for row in rows]
 
     def begin(self, row: Row, longest: int) -> tuple[Tensor, Bounds]:
-        """What is written on from, and how far."""
+        """Return the tokens to start from, (1, T), and the bounds of decoding."""
         start, special = self.start(row), self.special_tokens
         bounds = Bounds(special.all_eos, longest=self.room(start, longest), never=special.never)
         return torch.tensor([start], device=self.device), bounds
 
     def step(self, row: Row) -> CachedStep:
-        """To write with, the source read."""
+        """Return a decoding step, with the source already encoded."""
         if self.architecture == "decoder":
             return CachedStep(self.network)
         memory = self.network.encode(Tokens.padded(row[:1]).to(self.device))
         return CachedStep(self.network.decoder, memory)
 
     def start(self, row: Row) -> list[int]:
-        """What is written on from."""
+        """Return the tokens to start from."""
         return row[0] if self.architecture == "decoder" else list(self.special_tokens.bos)
 
     def room(self, start: Sequence[int], longest: int = TOKENS) -> int:
-        """So many tokens at most: a learned position knows only so many places."""
+        """Return the maximum number of new tokens: learned positions have a last place."""
         places = self.design.places
         return min(longest, places - len(start)) if places is not None else longest
 
@@ -134,8 +134,8 @@ def describe(
     codecs: tuple[Text, ...] = (),
     **more: Any,
 ) -> Portable:
-    """What a model of a task says of itself; where nothing else is said, by its network's places
-    and its one codec.
+    """Describe the model of a task; by default, its context is the number of places of its network
+    and it has one codec.
     """
     task, design = model.task, model.task.recipe.network
     known = context or design.places or CONTEXT
@@ -150,7 +150,7 @@ def chunks(rows: Sequence[Row]) -> list[Sequence[Row]]:
 
 
 def require_portable(model: Any) -> Portable:
-    """What a model says of itself; refused where it says nothing."""
+    """Return the description of a model; raise if its task gives none."""
     if isinstance(model, Portable):
         return model
     describe = getattr(model, "portable", None)

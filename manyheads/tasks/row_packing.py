@@ -1,7 +1,7 @@
-"""Sequences of tokens in as few bytes as a model finds them likely.
+"""Compress sequences of tokens with the probabilities of a model.
 
-Each row begins with the signs that the model knows a beginning by; rows are read side by side, the
-longest first, so that those that have ended are the last.
+The model reads its start tokens before each row. Rows are read in batches, the longest first, so
+that the rows that have ended are the last ones.
 
 R rows, T tokens.
 """
@@ -29,14 +29,14 @@ from manyheads.tasks.packing import (
     refuse_another,
 )
 
-LANES = 16  # rows that are read together
+LANES = 16  # rows in a batch
 Row = Sequence[int]
 
 
 def compress_rows(
     model: Any, rows: Sequence[Row], told: Told
 ) -> tuple[dict[str, Any], list[PackedPart]]:
-    """A head and parts for `write_packed`; of rows that are no longer than the context."""
+    """Return a header and parts for `write_packed`; no row may be longer than the context."""
     if not model.task.codec.special_tokens.bos:
         raise ValueError("a model with a start sign compresses, and this one has none")
     lengths = [*map(len, rows)]
@@ -70,7 +70,7 @@ def decompress_rows(
 
 
 def sort_rows(lengths: Sequence[int]) -> list[int]:
-    """[3, 5, 3] -> [1, 0, 2]"""
+    """Return the row numbers, the longest row first: [3, 5, 3] -> [1, 0, 2]"""
     return sorted(range(len(lengths)), key=lambda i: -lengths[i])
 
 
@@ -89,7 +89,7 @@ def check_rows(rows: Sequence[Row]) -> int:
 def read_rows(
     model: Model, lanes: int, lengths: Sequence[int], code: CodeSymbols, told: Told
 ) -> Tensor:
-    """Rows token by token, (R, T); lanes that none is in, or none any more, do as the first."""
+    """Code rows token by token, return them (R, T); free and ended lanes repeat the first row."""
     task: Any = model.task
     signs = torch.tensor(task.codec.special_tokens.bos, device=model.device)
     new, written = signs.expand(lanes, -1), torch.zeros(len(lengths), lengths[0], dtype=torch.long)

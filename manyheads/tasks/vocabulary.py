@@ -1,4 +1,4 @@
-"""The codec of a task: learned from texts or brought by another run, and opened from a folder."""
+"""The tokenizer of a task: trained on texts, taken from another run, or loaded from a folder."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from manyheads.codecs.text import Text
 from manyheads.tasks.task import Task
 
 TOKENIZER = "tokenizer.json"  # in the folder of a run
-CHARACTERS_A_TOKEN = 4  # about, where a token is more than a character
+CHARACTERS_A_TOKEN = 4  # roughly, if tokens are longer than a character
 
 
 def choose_codec(recipe: Any, texts: Iterable[str], masked: bool = True) -> Text:
-    """That of the run it starts from, else one learned from these texts."""
+    """Load the tokenizer of the run in `start_from`, or train one on these texts."""
     if recipe.start_from is not None:
         return Text.load(recipe.start_from / TOKENIZER)
     return Text.train(texts, recipe.codec.kind, recipe.codec.size, masked)
 
 
 class CodecTask(Task):
-    """A task with its codec, which is one of text unless a task opens another."""
+    """A task with a codec: a text tokenizer, unless a subclass opens another."""
 
     def __init__(self, recipe: Any, codec: Any, folder: Path | None = None):
         super().__init__(recipe, folder)

@@ -1,4 +1,4 @@
-"""Which word each piece of a text is of."""
+"""Map the tokens of a text to its words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import accumulate, pairwise
 from manyheads.codecs.text import Text
 from manyheads.metrics.bleu import fitting_tokenizer
 
-HALF = "\ufffd"  # of a character, as it is shown
-SPACED = "13a"  # what fits a text with spaces between its words
+HALF = "\ufffd"  # shown for a part of a character
+SPACED = "13a"  # the tokenizer for texts with spaces between words
 Ids = Sequence[int]
 
 
 def words_of_pieces(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
-    """The number of the word that each piece is of, and the words."""
+    """Return the word number of each token, and the words."""
     text = codec.tokenizer.decode(list(ids), skip_special_tokens=False)
     if fitting_tokenizer([text]).tokenizer == SPACED:
         return words_of(text_of_each(codec, ids)), text.split()
@@ -22,7 +22,7 @@ def words_of_pieces(codec: Text, ids: Ids) -> tuple[list[int], list[str]]:
 
 
 def text_of_each(codec: Text, ids: Ids, without: str = "") -> list[str]:
-    """What each number adds to the text, spaces too, which a whole word by itself has none of."""
+    """Return what each token adds to the text, with its spaces, which it loses if decoded alone."""
     decode = codec.tokenizer.decode
     grown = [
         decode(list(ids[:i]), skip_special_tokens=False).rstrip(without or "\0")
@@ -32,16 +32,16 @@ def text_of_each(codec: Text, ids: Ids, without: str = "") -> list[str]:
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """The number of the word that each piece ends in: ["Ein", " Hu", "nd"] -> [0, 1, 1]
+    """Return the number of the word in which each piece ends: ["Ein", " Hu", "nd"] -> [0, 1, 1]
 
-    Words are what spaces part, as `str.split` counts them; a piece before any word has -1.
+    Words are split at spaces, as by `str.split`; a piece before the first word gets -1.
     """
     ends = accumulate(pieces)
     return [len(text.split()) - 1 for text in ends]
 
 
 def pieces_of(pieces: Sequence[str]) -> tuple[list[int], list[str]]:
-    """Pieces as they are, for a script without spaces: what adds nothing is a part of a character
+    """Take pieces as words, for a script without spaces: an empty piece is a part of a character
     that the next one completes. ["猫", "", "が"] -> [0, 1, 1], ["猫", "が"]
     """
     names = [piece for piece in pieces if piece]

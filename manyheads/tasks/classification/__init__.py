@@ -1,1 +1,1 @@
-"""What is said about a text: classes, numbers, tags."""
+"""Text classification: classes or numbers of texts, tags of words."""

@@ -1,4 +1,4 @@
-"""From labelled texts to batches of them.
+"""Batches of labelled texts.
 
 B rows, T tokens.
 """
@@ -21,17 +21,17 @@ from manyheads.tasks.classification.frames import Framer
 
 
 class LabelledBatch(NamedTuple):
-    """Texts, and what is to be said about them."""
+    """Texts and their labels."""
 
     tokens: Tokens
-    wanted: Tensor  # (B) or (B, T) classes, NOTHING where nothing is; or (B) numbers, then NaN
+    wanted: Tensor  # (B) or (B, T) classes, or NOTHING; for regression (B) numbers, or NaN
 
     def to(self, device: torch.device | str) -> LabelledBatch:
         return LabelledBatch(self.tokens.to(device), send(self.wanted, device))
 
 
 class LabelledBatches(PlannedBatches):
-    """Batches of texts; what counts are texts, or words that have a tag."""
+    """Batches of texts; a text counts as one, or by its tagged words."""
 
     unit = "texts"
 
@@ -44,7 +44,7 @@ class LabelledBatches(PlannedBatches):
         super().__init__(held.texts.lengths[:, None], weights, Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> LabelledBatch:
-        """Where there are no rows, it is one row of which nothing is wanted."""
+        """Make a batch; without rows, it is one row without a label."""
         framer, held, chosen = self.framer, self.held, [row[0] for row in rows]
         if not chosen:
             none = math.nan if framer.kind == "regression" else NOTHING

@@ -16,7 +16,7 @@ from manyheads.tasks.verbs import ExamplesOptions
 
 
 def classify(model: Classifier, options: ClassifyOptions) -> None:
-    cut = str if model.kind == "labelling" else cut_at_tab  # words have a tag each, tabs or not
+    cut = str if model.kind == "labelling" else cut_at_tab  # words to tag, tabs or not
     for some in read_chunks(options.texts):
         found = model.classify([*map(cut, some)])
         if over := sum(bool(one.cut) for one in found):
@@ -38,7 +38,7 @@ def cut_at_tab(text: str) -> str | tuple[str, str]:
 
 
 def format_prediction(predicted: AnyPrediction) -> str:
-    """The label and its probability with a tab between; or a number; or tags."""
+    """Return the label, a tab and its probability; or a number; or tags."""
     if isinstance(predicted, Prediction):
         return f"{predicted.label}\t{predicted.probability:.4f}"
     return str(predicted)

@@ -1,4 +1,4 @@
-"""From files of labelled texts to the numbers of a run.
+"""Labelled corpora: read labelled texts, hold some out, encode them for a run.
 
 N examples.
 """
@@ -30,7 +30,7 @@ from manyheads.training.files import read_tensors, write_tensors
 
 @dataclass(frozen=True)
 class LabelledCorpus:
-    """Examples to train on and to validate on, and the files they are from."""
+    """Examples for training and validation, and the files they are from."""
 
     train: list[LabelledExample]
     valid: list[LabelledExample]
@@ -43,7 +43,7 @@ class LabelledCorpus:
         return told + tell_seen(train, valid)
 
     def lines(self) -> Iterator[str]:
-        """What a vocabulary is learned from."""
+        """Yield the texts on which a vocabulary is trained."""
         for one in self.train:
             yield from [" ".join(one.words)] if isinstance(one, Tagged) else one.texts
 
@@ -88,7 +88,7 @@ def gather(recipe: ClassificationRecipe) -> LabelledCorpus:
 
 
 def find_spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Iterator[int]:
-    """Those whose labels training still meets without them: others could not be judged."""
+    """Yield examples that may be held out: the training set keeps each of their labels."""
     left = Counter(tag for one in examples for tag in set(one.tags))
     for i in order:
         tags = set(examples[i].tags)
@@ -97,16 +97,16 @@ def find_spare(examples: Sequence[LabelledExample], order: Sequence[int]) -> Ite
             yield i
 
 
-# ---- as numbers ------------------------------------------------------------------------------
+# ---- encoded ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledShard:
-    """Texts as they are read, and what is wanted of each; or of each token, end to end."""
+    """Encoded texts, and the label of each text; for tagging, of all tokens end to end."""
 
     texts: Shard
     turns: NDArray[np.int64]  # (N)
-    wanted: NDArray[Any]  # (N), or of every token: NOTHING where it begins no word
+    wanted: NDArray[Any]  # (N), or of every token: NOTHING if it does not begin a word
 
     @staticmethod
     def load(path: Path) -> LabelledShard:
@@ -132,7 +132,7 @@ def write_labelled(
     framer: Framer,
     labels: Labels,
 ) -> int:
-    """Examples read from `source` as numbers on disk; gives how many were too long and cut."""
+    """Encode examples read from `source` to disk; return how many were too long and cut."""
     wanted = torch.cat(encode_labels(framer.kind, labels, examples, source))
     frames = framer.frames([one.texts for one in examples])
     write_shard(path, (frame.ids for frame in frames), framer.codec.size)
@@ -148,7 +148,7 @@ def write_labelled(
 def encode_labels(
     kind: LabelKind, labels: Labels, examples: Sequence[LabelledExample], source: Path | str
 ) -> list[Tensor]:
-    """Of each example one number, or one for each of its words."""
+    """Return one number for each example, or one for each of its words."""
     check_examples(kind, examples)
     number = labels.scale_number if kind == "regression" else labels.number
     dtype = torch.float32 if kind == "regression" else torch.long
@@ -159,7 +159,7 @@ def encode_labels(
 
 
 def word_starts(frames: Sequence[Frame]) -> NDArray[np.int64]:
-    """Where the words of all frames begin, if the frames lie end to end."""
+    """Return where the words of all frames begin, with the frames end to end."""
     ends = np.cumsum([len(frame.ids) for frame in frames])
     starts = [
         ends[i] - len(frame.ids) + np.array(frame.words, int) for i, frame in enumerate(frames)

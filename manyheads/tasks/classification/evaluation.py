@@ -1,4 +1,4 @@
-"""How often a model says what people said about texts."""
+"""Evaluate a classifier on labelled texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evaluate_labels(
     examples: Sequence[LabelledExample],
     progress: Callable[[int], object] = lambda more: None,
 ) -> dict[str, Any]:
-    """How often a model says what was said before it; `progress` is told how many more are read."""
+    """Return a report of the scores; `progress` is called with the number of texts just read."""
     began = time.perf_counter()
     given = model.classify([one.texts for one in examples], progress)
     measured = measure(model.task.kind, given, examples)
@@ -32,7 +32,7 @@ def evaluate_labels(
 
 
 def count_unseen(model: Classifier, examples: Sequence[LabelledExample]) -> dict[str, int]:
-    """How often each label is met that the model does not know, and so never says."""
+    """Count the labels that the model does not know, and so never predicts."""
     known = model.task.labels.names
     met = Counter(tag for one in examples for tag in one.tags if tag not in known)
     return {} if model.kind == "regression" else dict(met)

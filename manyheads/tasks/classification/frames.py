@@ -1,4 +1,4 @@
-"""A text to say something about, as a network reads it."""
+"""Texts to classify, encoded as a network reads them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Readable = str | tuple[str, str] | Sequence[str]  # a text, two, or words
 
 
 class Frame(NamedTuple):
-    """A text as it is read, its signs around it."""
+    """An encoded text with its special tokens."""
 
     ids: list[int]
-    turn: int  # where the second text begins; the end where there is none
-    text: int  # the number of the text it is of, or is a part of
-    words: tuple[int, ...] = ()  # where the first token of each word stands, where words are tagged
-    cut: int = 0  # tokens that were too many
+    turn: int  # where the second text begins; the length if there is none
+    text: int  # the number of its text; several frames may share a text
+    words: tuple[int, ...] = ()  # place of the first token of each word, for tagging
+    cut: int = 0  # number of tokens cut off
 
 
 @dataclass(frozen=True, eq=False)
 class Framer:
-    """How texts become rows of numbers: of longer ones than there is room for the end is cut."""
+    """Encodes texts as rows of token ids; the end of a text that is too long is cut."""
 
     kind: LabelKind
     codec: Text
-    room: int  # tokens of a text with its signs
-    types: int = 0  # of token that the network tells apart
+    room: int  # maximum number of tokens, special tokens included
+    types: int = 0  # number of token types of the network
 
     def __post_init__(self) -> None:
         if self.room < self.added + 1:
@@ -43,11 +43,11 @@ class Framer:
 
     @property
     def added(self) -> int:
-        """Those around a text."""
+        """Number of special tokens around a text."""
         return len(self.codec.special_tokens.encoder_bos) + 1
 
     def frames(self, read: Sequence[Readable]) -> list[Frame]:
-        """One for each text; several for a text of so many words that they do not fit into one."""
+        """Return a frame for each text; for tagging, several if the words do not fit into one."""
         if isinstance(read, str):
             raise ValueError("texts come as a list, got one text; [text] would do")
         if self.kind == "labelling":
@@ -62,7 +62,7 @@ class Framer:
         ]
 
     def frame(self, i: int, first: list[int], second: list[int] | None) -> Frame:
-        """[*opens, first, stop, second, stop]: of two texts too long, the longer gives way."""
+        """Return [*start, first, end, second, end]; if two texts do not fit, cut the longer one."""
         special = self.codec.special_tokens
         if second is None:
             kept = first[: self.room - self.added]
@@ -76,7 +76,7 @@ class Framer:
         return Frame(ids, len(ids) - len(after) - 1, i, cut=cut)
 
     def frame_words(self, sentences: Sequence[Sequence[str]]) -> Iterator[Frame]:
-        """Words are read as they would be in a text, but each has tokens of its own."""
+        """Encode words as in running text, but each word as tokens of its own."""
         special = self.codec.special_tokens
         spaced = [f" {w}" if i else w for words in sentences for i, w in enumerate(words)]
         pieces = iter(self.codec.encode_all(spaced))
@@ -85,9 +85,9 @@ class Framer:
         for i, words in enumerate(sentences):
             ids, starts, cut = list(special.encoder_bos), list[int](), 0
             for _ in words:
-                word = next(pieces) or [nothing]  # a word of characters that a codec leaves out
+                word = next(pieces) or [nothing]  # a word whose characters the codec drops
                 word, cut = word[:most], cut + len(word[most:])
-                if len(ids) + len(word) >= self.room:  # the stop takes room too
+                if len(ids) + len(word) >= self.room:  # leave room for the end token
                     yield Frame([*ids, special.eos], len(ids) + 1, i, tuple(starts), cut)
                     ids, starts, cut = list(special.encoder_bos), [], 0
                 starts.append(len(ids))
@@ -95,7 +95,7 @@ class Framer:
             yield Frame([*ids, special.eos], len(ids) + 1, i, tuple(starts), cut)
 
     def lay_out(self, rows: Sequence[Any], turns: Sequence[int]) -> Tokens:
-        """Framed texts as a batch; which tokens are of a second text only if the network asks."""
+        """Pad framed texts to a batch; with token types, mark the tokens of second texts."""
         tokens = Tokens.padded(rows, self.codec.special_tokens.pad)
         if self.types < 2:
             return tokens

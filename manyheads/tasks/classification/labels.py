@@ -1,4 +1,4 @@
-"""What is said about texts: the names of classes or tags, or a measure of numbers."""
+"""Labels of texts: the names of classes or tags, or the scale of numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LabelledExample = Labelled | Tagged
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of the classes in sorted order; or, for numbers, their mean and spread."""
+    """The sorted names of the classes; or, for numbers, their mean and standard deviation."""
 
     names: tuple[str, ...] = ()
     mean: float = 0.0
@@ -30,7 +30,7 @@ class Labels:
 
     @staticmethod
     def of(kind: LabelKind, examples: Sequence[LabelledExample], source: Path | str) -> Labels:
-        """What the examples of training are labelled with."""
+        """Collect the labels of the training examples."""
         check_examples(kind, examples)
         if kind == "regression":
             values = np.array(
@@ -54,7 +54,7 @@ class Labels:
         return {name: i for i, name in enumerate(self.names)}
 
     def number(self, label: str, where: str) -> int:
-        """The class of this name."""
+        """Return the number of the class with this name."""
         if label not in self.numbers:
             raise ValueError(
                 f"{where}: label {label!r} was never seen in training; "
@@ -63,11 +63,11 @@ class Labels:
         return self.numbers[label]
 
     def scale_number(self, label: str, where: str) -> float:
-        """A number as the network is to say it."""
+        """Scale a number for the network."""
         return (parse_number(label, where) - self.mean) / self.spread
 
     def value(self, scaled: float) -> float:
-        """A number as the network says it, in the measure of the texts."""
+        """Scale an output of the network back to a number."""
         return scaled * self.spread + self.mean
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What says something about a text: its class, its number, the tags of its words."""
+"""A classifier: predict the class or number of a text, or the tags of its words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Classifier(EncoderModel):
-    """It has learned to say something about a text."""
+    """A trained classifier of texts."""
 
     task: ClassificationTask
 
@@ -37,9 +37,9 @@ class Classifier(EncoderModel):
         texts: str | Sequence[Any],
         progress: Callable[[int], object] = lambda more: None,
     ) -> AnyPrediction | list[AnyPrediction]:
-        """model.classify("A lovely film.") -> Prediction("positive", 0.98, ...); of a list, a list.
+        """model.classify("A lovely film.") -> Prediction("positive", 0.98, ...)
 
-        In a list there may be pairs of texts, and texts that are lists of words.
+        A list gives a list; it may contain pairs of texts, and texts as lists of words.
         """
         several = as_list(texts)
         refuse_no_texts(several)

@@ -1,4 +1,4 @@
-"""What a network says about a text, and how right it is.
+"""Predictions for texts, and their scores.
 
 C classes.
 """
@@ -39,7 +39,7 @@ class Prediction(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The number that a text is given."""
+    """The predicted number of a text."""
 
     value: float
     cut: int = 0
@@ -65,8 +65,8 @@ AnyPrediction = Prediction | Value | Tags
 def predict(
     kind: LabelKind, labels: Labels, frames: Sequence[Frame], logits: Sequence[Tensor]
 ) -> list[AnyPrediction]:
-    """One for each text, of (1, C) or (words, C) for each frame; the parts of a text that was too
-    long for one frame are put together.
+    """Return a prediction for each text, from logits (1, C) or (words, C) for each frame; frames of
+    the same text are joined.
     """
     names, found = labels.names, list[AnyPrediction]()
     for frame, row in zip(frames, logits, strict=True):
@@ -90,7 +90,7 @@ def predict(
 def measure(
     kind: LabelKind, outputs: Sequence[AnyPrediction], references: Sequence[LabelledExample]
 ) -> dict[str, Measured]:
-    """The one that counts first."""
+    """Return the scores; the first one counts."""
     if kind == "regression":
         said = [one.value for one in outputs if isinstance(one, Value)]
         meant = [float(one.tags[0]) for one in references]

@@ -1,4 +1,4 @@
-"""What is said about a text: settings, and good ones for those who give none."""
+"""Settings and presets of text classification."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class ClassificationRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """The recipe of a classifier: data, tokenizer, network and training."""
 
     implementation = "manyheads.tasks.classification.task:ClassificationTask"
     files = ("data", "valid_data")
@@ -105,6 +105,6 @@ class ClassificationRecipe(Recipe):
             recipe = replace(recipe, pooling=getattr(choice.start, "pooling", "mean"))
         if task != "regression":
             return recipe
-        # A number has more digits than bfloat16 keeps: rounding alone moves the squared error.
+        # bfloat16 is too coarse for a number: rounding alone changes the squared error.
         training = replace(recipe.training, label_smoothing=0.0, precision="float32")
         return replace(recipe, training=training)

@@ -1,4 +1,4 @@
-"""What is said about a text: classes, numbers and tags are one task with three losses.
+"""The classification task: classes, numbers and tags are one task with three losses.
 
 B rows, T tokens, C classes.
 """
@@ -45,11 +45,11 @@ from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
 
-AT_ONCE = 16384  # tokens
+AT_ONCE = 16384  # tokens in a batch
 
 
 class ClassificationTask(CodecTask):
-    """A task of this kind with its vocabulary and its labels."""
+    """The classification task with its tokenizer and labels."""
 
     Recipe = ClassificationRecipe
 
@@ -66,7 +66,7 @@ class ClassificationTask(CodecTask):
 
     @property
     def room(self) -> int:
-        """For a text with its signs: of longer ones the end is not read."""
+        """Maximum number of tokens of a text, special tokens included; the rest is cut."""
         longest = self.recipe.data.longest_tokens
         return min(longest, self.recipe.network.places or longest)
 
@@ -84,7 +84,7 @@ class ClassificationTask(CodecTask):
         Labels.of(recipe.task, gathered.train, source).save(folder / LABELS)
         task = cls.open(recipe, folder)
         cut = write_labelled(numbers / "train", gathered.train, source, task.framer, task.labels)
-        encode_labels(recipe.task, task.labels, gathered.valid, gathered.valid_source)  # or refuse
+        encode_labels(recipe.task, task.labels, gathered.valid, gathered.valid_source)  # may raise
         write_text(numbers / "valid.jsonl", "".join(f"{o}\n" for o in as_lines(gathered.valid)))
         took = "" if recipe.task == "labelling" else describe_columns(source, recipe.data.columns)
         told = f"{gathered}{took and f'; {took}'}\n"
@@ -116,11 +116,11 @@ class ClassificationTask(CodecTask):
         return LabelledBatches(self.framer, held, training.tokens_per_batch, training.seed)
 
     def loss(self, network: Any, batch: LabelledBatch) -> dict[str, Tensor]:
-        """Of texts, or of words that have a tag; smoothed while it is trained."""
+        """Return the summed loss of texts or of tagged words, with label smoothing in training."""
         return {"loss": self.loss_of(network(batch.tokens), batch.wanted, self.smoothing(network))}
 
     def loss_of(self, logits: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Of (..., C) where (...) is wanted, summed; for a number, the squared distance."""
+        """Return the summed loss of logits (..., C) for labels (...); squared error for numbers."""
         if self.kind != "regression":
             return sum_losses(logits, wanted, smoothing)
         said = logits[..., 0].float()
@@ -136,12 +136,12 @@ class ClassificationTask(CodecTask):
         tokens: int = AT_ONCE,
         progress: Callable[[int], object] = lambda more: None,
     ) -> list[AnyPrediction]:
-        """What the network says about each, in their order; about so many `tokens` at once.
+        """Return the prediction for each text, in order; a batch has about `tokens` tokens.
 
-        `progress` is told how many more have been read.
+        `progress` is called with the number of texts just read.
 
-        A text, or two as (text, second); where words are tagged, a list of words or a text to
-        split.
+        A text may be a pair (text, second); for tagging, a list of words, or a text to split at
+        spaces.
         """
         frames = self.framer.frames(texts)
         logits = self.logits(network, frames, tokens, progress)
@@ -155,7 +155,7 @@ class ClassificationTask(CodecTask):
         tokens: int = AT_ONCE,
         progress: Callable[[int], object] = lambda more: None,
     ) -> list[Tensor]:
-        """Of each frame (1, C), or (words, C)."""
+        """Return the logits of each frame, (1, C) or (words, C)."""
         network.eval()
         device, work = next(network.parameters()).device, work_of(network)
 
@@ -177,7 +177,7 @@ class ClassificationTask(CodecTask):
 
     @cached_property
     def held_out(self) -> tuple[list[LabelledExample], list[Frame], Tensor]:
-        """Examples, as they are read, and what is wanted of them or of their words."""
+        """The validation examples, their frames, and the labels of the texts or of their words."""
         examples = read_examples(self.kind, self.held_in() / "data" / "valid.jsonl")
         wanted = encode_labels(self.kind, self.labels, examples, "the texts to validate on")
         frames = self.framer.frames([one.texts for one in examples])

@@ -1,4 +1,4 @@
-"""What a model that judges texts is for, as commands."""
+"""The commands of a classifier, and their options."""
 
 from __future__ import annotations
 

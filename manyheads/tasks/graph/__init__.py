@@ -1,1 +1,1 @@
-"""Graphs: molecules, and nodes of one graph."""
+"""Predictions for graphs: molecules and other graphs, or the nodes of one graph."""

@@ -1,4 +1,4 @@
-"""Graphs as numbers in a file, and batches of them.
+"""Encoded graphs in a file, and batches of them.
 
 B graphs, T nodes.
 """
@@ -31,7 +31,7 @@ PARTS = [one.name for one in fields(EncodedGraph)]
 
 
 def write_graphs(path: Path, graphs: Sequence[EncodedGraph]) -> None:
-    """Each part of all graphs end to end, and how long it is of each."""
+    """Write each part of all graphs end to end, and its length in each graph."""
     held: dict[str, Any] = {}
     for name in PARTS:
         parts = [getattr(one, name) for one in graphs]
@@ -48,7 +48,7 @@ def read_graphs(path: Path) -> list[EncodedGraph]:
 
 
 class GraphBatches(PlannedBatches):
-    """Batches of graphs of like sizes; what counts is what has a target."""
+    """Batches of graphs of similar sizes; a graph counts by the number of its known targets."""
 
     unit = "targets"
 
@@ -65,7 +65,7 @@ class GraphBatches(PlannedBatches):
         super().__init__(lengths[:, None], weights, Padding(room), seed)
 
     def of(self, graphs: Sequence[EncodedGraph]) -> GraphBatches:
-        """Of other graphs, laid out as these."""
+        """Return batches of other graphs, with the same layout."""
         return GraphBatches(graphs, self.recipe, 1)
 
     def batch(self, rows: Sequence[Row]) -> GraphBatch:
@@ -77,7 +77,7 @@ class GraphBatches(PlannedBatches):
         width = int(sizes.max()) + self.hub
         words = [one.words + np.array([i * width, 0]) for i, one in enumerate(some)]
         at, degrees = self.place_edges(some, width) if self.near else self.place(numbers, width)
-        beyond = torch.arange(width) - sizes[:, None]  # from 0 on it is no node of the graph
+        beyond = torch.arange(width) - sizes[:, None]  # 0 or more: no node of the graph
         degrees = degrees.masked_fill(beyond >= 0, PADDING)
         return GraphBatch(
             pad_parts([one.nodes for one in some], width),
@@ -90,7 +90,7 @@ class GraphBatches(PlannedBatches):
         )
 
     def place(self, numbers: Sequence[int], width: int) -> tuple[Graph, Tensor]:
-        """How far apart any two nodes are, and how many edges each has, (B, T)."""
+        """Return the distances of all pairs of nodes, and the degree of each node, (B, T)."""
         hops = torch.full((len(numbers), width, width), self.recipe.hops + 1)
         labels, degrees = torch.zeros_like(hops), torch.zeros_like(hops[:, 0])
         for row, number in enumerate(numbers):
@@ -103,7 +103,7 @@ class GraphBatches(PlannedBatches):
         return Graph(hops, labels), degrees
 
     def join(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Of a graph how far its nodes are apart and its edges' labels, (T, T), and degrees."""
+        """Return the distances and edge labels of a graph, (T, T) each, and its degrees."""
         one, steps = self.graphs[number], self.recipe.hops
         labels = torch.zeros(len(one), len(one), dtype=torch.long)
         for i, j, label in one.edges.tolist():
@@ -116,7 +116,7 @@ class GraphBatches(PlannedBatches):
         return walk_distances(joined.float(), steps) if walks else hops[0], labels, joined.sum(1)
 
     def place_edges(self, some: Sequence[EncodedGraph], width: int) -> tuple[Graph, Tensor]:
-        """The same by their edges alone."""
+        """Return the same as `place` from the edges only, without tables of all pairs."""
         parts = [np.insert(one.edges, 0, row, axis=1) for row, one in enumerate(some)]
         edges = np.concatenate(parts)
         degrees = count_neighbours(neighbours(torch.from_numpy(edges), width, len(some)))
@@ -127,7 +127,7 @@ class GraphBatches(PlannedBatches):
 
 
 def count_neighbours(at: Graph) -> Tensor:
-    """(B, T)"""
+    """Return the number of neighbours of each node, (B, T)."""
     assert isinstance(at.hops, PairTable)
     b, q, _ = at.hops.pairs
     rows, width, _ = at.hops.shape
@@ -136,8 +136,8 @@ def count_neighbours(at: Graph) -> Tensor:
 
 
 def walk_distances(joined: Tensor, steps: int) -> Tensor:
-    """How rarely a walk of up to so many steps gets from node to node: 0 for itself, 1 where it
-    does every other time or more, one more for each half of that; (T, T)
+    """Return how rarely a random walk of `steps` steps is at another node: 0 for the node itself, 1
+    for more than half of the time, and one more each time this share halves; (T, T)
     """
     onward = joined / joined.sum(1, keepdim=True).clamp(min=1)
     at, met = onward, onward.clone()
@@ -149,13 +149,13 @@ def walk_distances(joined: Tensor, steps: int) -> Tensor:
 
 
 def sees_neighbours(network: TransformerConfig) -> bool:
-    """Whether no layer looks farther than along an edge: then edges are all there is to know."""
+    """Whether no layer attends beyond neighbours: then the edges are enough."""
     patterns = read_patterns(network)
     return all(any(part in NEAR for part in pattern.parts()) for pattern in patterns)
 
 
 def pad_parts(parts: Sequence[Array], width: int) -> Tensor:
-    """(T, F) each -> (B, T, F)"""
+    """Pad parts (T, F) to a batch (B, T, F)."""
     filled = np.zeros((len(parts), width, parts[0].shape[1]), parts[0].dtype)
     for row, part in enumerate(parts):
         filled[row, : len(part)] = part

@@ -1,4 +1,4 @@
-"""Whether a graph is the same however its nodes are numbered, and whatever lies beside it.
+"""Check that node numbers and the other graphs of a batch do not change the result.
 
 B graphs, T nodes, D width.
 """
@@ -22,7 +22,7 @@ Difference = tuple[str, float]
 
 @torch.no_grad()
 def compare_ways(network: GraphNetwork, batches: GraphBatches) -> Iterator[Difference]:
-    """The largest difference between ways to say the same of these graphs."""
+    """Yield the largest difference between ways to compute the same states of these graphs."""
     network.eval()
     some, device = [*range(len(batches.graphs))], next(network.parameters()).device
     together = network.states(batches.lay_out(some).to(device))
@@ -33,7 +33,7 @@ def compare_ways(network: GraphNetwork, batches: GraphBatches) -> Iterator[Diffe
     said = network.states(batches.of(turned).lay_out(some).to(device))
     back = [said[i, torch.from_numpy(to)] for i, to in enumerate(order)]
     yield "renumbered = as it was", largest_difference(together, back)
-    if not batches.hub:  # that node is one of a row
+    if not batches.hub:  # packing has no hub for each graph
         packed = network.states(pack(batches).to(device))[0]
         yield (
             "packed = padded",
@@ -47,7 +47,7 @@ def largest_difference(together: Tensor, each: Sequence[Tensor]) -> float:
 
 
 def renumber(graph: EncodedGraph, to: Array) -> EncodedGraph:
-    """Node i is called to[i]."""
+    """Renumber the nodes: node i becomes to[i]."""
     back, words, edges = np.argsort(to), graph.words.copy(), graph.edges.copy()
     words[:, 0], edges[:, :2] = to[words[:, 0]], to[edges[:, :2]]
     nodes = {"nodes": graph.nodes[back], "numbers": graph.numbers[back]}
@@ -55,7 +55,7 @@ def renumber(graph: EncodedGraph, to: Array) -> EncodedGraph:
 
 
 def pack(batches: GraphBatches) -> GraphBatch:
-    """All graphs in one row, kept apart."""
+    """Pack all graphs into one row; a mask keeps them apart."""
     sizes = [len(one) for one in batches.graphs]
     begins = np.cumsum([0, *sizes[:-1]])
     shifted = [

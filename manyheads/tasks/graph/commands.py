@@ -24,7 +24,7 @@ from manyheads.tasks.verbs import ExamplesOptions, PredictOptions
 
 
 def predict_graphs(model: Predictor, options: PredictOptions) -> None:
-    """A line for each line; of stdin, one that is no graph is told of and has an empty line."""
+    """Print a line for each line; a wrong line of stdin prints an error and an empty line."""
     read = 0
     for some in read_chunks(options.texts):
         wrong = {} if options.texts else find_wrong(model, some)
@@ -39,7 +39,7 @@ def predict_graphs(model: Predictor, options: PredictOptions) -> None:
 
 
 def find_wrong(model: Predictor, lines: Sequence[str]) -> dict[int, str]:
-    """What is no graph, by its place, and why."""
+    """Return {index: reason} of the lines that are no graph."""
     found: dict[int, str] = {}
     for i, line in enumerate(lines):
         try:
@@ -78,7 +78,7 @@ def look(model: Predictor, options: LookGraphOptions) -> None:
 
 @torch.no_grad()
 def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
-    """A graph with the attention of a layer and a head, or the mean over all."""
+    """Draw a graph with the attention of a layer and a head, or the mean over all."""
     task, (text,) = model.task, options.graph
     if task.of_nodes:
         raise ValueError(
@@ -112,7 +112,7 @@ def draw_graph(model: Predictor, options: LookGraphOptions) -> GraphPicture:
 
 
 def choose_weights(weights: Tensor, options: LookGraphOptions) -> Tensor:
-    """(L, H, T, T) -> (T, T)"""
+    """Choose or average layers and heads: (L, H, T, T) -> (T, T)"""
     for name, asked, count in zip(
         ("layer", "head"), (options.layer, options.head), weights.shape[:2], strict=True
     ):

@@ -1,4 +1,4 @@
-"""Graphs to learn from and graphs to validate on."""
+"""Graph corpora: read graphs, and split them into training and validation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from manyheads.tasks.graph.schema import RawGraph
 from manyheads.tasks.graph.settings import GraphData, GraphRecipe
 from manyheads.tasks.graph.sources import LeftOut, read_molecules, read_nodes
 
-GRAPHS_HELD_OUT, NODES_HELD_OUT = 0.05, 0.1  # shares, where none is said
+GRAPHS_HELD_OUT, NODES_HELD_OUT = 0.05, 0.1  # default shares
 WANTED = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
 
 
 @dataclass
 class GraphCorpus:
-    """Graphs to learn from and to validate on; of one graph both are it, with other targets."""
+    """Graphs for training and validation; for node tasks, the same graph with other targets."""
 
     train: list[RawGraph]
     valid: list[RawGraph]
-    names: list[str] = field(default_factory=list)  # of the nodes of one graph
+    names: list[str] = field(default_factory=list)  # of the nodes, for a node task
     left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
@@ -36,7 +36,7 @@ class GraphCorpus:
 
     @property
     def seen(self) -> list[str]:
-        """What graphs are called that were learned from or validated on."""
+        """Names of all graphs for training and validation."""
         return sorted({one.name for one in (*self.train, *self.valid) if one.name})
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class GraphCorpus:
 
 
 def gather_graphs(recipe: GraphRecipe) -> GraphCorpus:
-    """Of many graphs: those to validate on are not learned from."""
+    """Read many graphs; those of the validation set are removed from the training set."""
     data, left_out = recipe.data, LeftOut()
     train = read_many(Path(data.molecules or data.graphs or ""), data, left_out)
     other = data.valid_molecules or data.valid_graphs
@@ -61,7 +61,7 @@ def gather_graphs(recipe: GraphRecipe) -> GraphCorpus:
 
 
 def read_many(path: Path, data: GraphData, left_out: LeftOut) -> list[RawGraph]:
-    """Graphs as JSON, or a table of molecules."""
+    """Read graphs as JSON, or a table of molecules."""
     if kind_of(path) == ".jsonl":
         return read_graph_file(path, data.target)
     return read_molecules(path, data.smiles, data.target, left_out)
@@ -70,7 +70,7 @@ def read_many(path: Path, data: GraphData, left_out: LeftOut) -> list[RawGraph]:
 def leave_out(
     graphs: Sequence[RawGraph], known: set[str], reason: str, left_out: LeftOut
 ) -> list[RawGraph]:
-    """Without those that are known by name: a molecule's is the same however it is written."""
+    """Drop graphs with a known name; a molecule has one name for all ways to write it."""
     for one in graphs:
         if one.name in known:
             left_out.add(reason, one.name)
@@ -93,7 +93,7 @@ def split_graphs(
 
 
 def gather_nodes(recipe: GraphRecipe) -> GraphCorpus:
-    """One graph twice, with the labels to learn from and with those to validate on."""
+    """Read one graph; return it twice, with the training labels and the validation labels."""
     data = recipe.data
     whole, names = read_nodes(Path(data.nodes or ""), Path(data.edges or ""), data.target[0])
     split = whole.columns.pop(data.split, None) or draw_split(whole, data, recipe.training.seed)
@@ -121,6 +121,6 @@ def draw_split(whole: RawGraph, data: GraphData, seed: int) -> list[str]:
 
 
 def keep_targets(whole: RawGraph, split: Sequence[str], of: str) -> RawGraph:
-    """The graph with the targets of one part of it."""
+    """Keep only the targets of one split."""
     both = zip(whole.targets, split, strict=True)
     return replace(whole, targets=[t if s in WANTED[of] else "" for t, s in both])

@@ -1,4 +1,4 @@
-"""What the nodes of a graph look at, as a page.
+"""The attention page of a graph model: which nodes each node attends to.
 
 T nodes, K targets.
 """
@@ -33,7 +33,7 @@ ANSWERS = ("no", "yes")
 def inspect_graph(
     model: GraphModel, given: str | RawGraph, what_if: Sequence[Intervention] = ()
 ) -> AttentionPage:
-    """One pass over a graph; of networks side by side, the first."""
+    """Inspect one forward pass over a graph; of an ensemble, by its first network."""
     task = model.task
     if task.of_nodes:
         raise ValueError(
@@ -46,7 +46,7 @@ def inspect_graph(
     batches, member = task.encode([graph]), model.network.members[0]
 
     def run(copies: int) -> Tensor:
-        """(copies, K)"""
+        """Return the outputs (copies, K)."""
         return member(batches.lay_out([0] * copies).to(model.device)).float()
 
     with intervening(member, what_if):
@@ -87,7 +87,7 @@ def inspect_graph(
 def choose_graph_pass(
     model: GraphModel, member: Any, run: Any, said: Tensor, tokens: int
 ) -> AnyPass:
-    """By what is said: numbers, yes or no of each target, or one class."""
+    """Choose the pass by the goal: numbers, yes or no for each target, or one class."""
     schema = model.task.schema
     if schema.goal == "numbers":
         return NumberPass(member, run, schema.targets, tokens)
@@ -110,7 +110,7 @@ def choose_graph_pass(
 
 
 def tell_answers(model: GraphModel, said: Tensor) -> str:
-    """What networks say of a graph together: (M, 1, K) -> "solubility -0.7716" """
+    """Return the answer of an ensemble as text: (M, 1, K) -> "solubility -0.7716" """
     schema, (answer,) = model.task.schema, model.task.combine(said)
     if schema.goal == "labels":
         yes = [name for name, one in zip(schema.targets, answer.tolist(), strict=True) if one > 0.5]
@@ -120,8 +120,8 @@ def tell_answers(model: GraphModel, said: Tensor) -> str:
 
 
 def count_hops(graph: RawGraph, batches: GraphBatches) -> Tensor:
-    """How many edges lie between any two nodes, (T, T); pieces are one farther apart than any two
-    nodes of one, and all are one from the node that stands for the graph.
+    """Return the hops between all nodes, (T, T). Unconnected nodes are one hop further apart than
+    any connected ones; the node that stands for the graph is one hop from all.
     """
     size = len(graph)
     found = join_nodes([(i, j) for i, j, _ in graph.edges], size).hops

@@ -1,4 +1,4 @@
-"""How good answers are: one number each, the mean over targets where there are several.
+"""Scores of predictions: each is one number, the mean over targets if there are several.
 
 T nodes, K targets.
 """
@@ -17,7 +17,7 @@ from manyheads.tasks.graph.schema import Array, EncodedGraph, Schema
 def measure_answers(
     schema: Schema, answers: Sequence[Tensor], graphs: Sequence[EncodedGraph]
 ) -> dict[str, float]:
-    """Over all that is known: answers (K) or (T, classes) each."""
+    """Score the answers, (K) or (T, classes) each, over all known targets."""
     wanted = np.concatenate([one.wanted.reshape(-1, len(schema.targets)) for one in graphs])
     if not np.isfinite(wanted).any():
         raise ValueError("no target has a value: there is nothing to measure by")
@@ -38,7 +38,7 @@ def measure_answers(
 
 
 def measure_target(schema: Schema, said: Array, wanted: Array) -> dict[str, float]:
-    """Nothing where none is known, or where all are no or all are yes while others are not."""
+    """Score a target; {} without values, or if it is one of several and all labels are equal."""
     known = np.isfinite(wanted)
     both = said[known].tolist(), wanted[known].tolist()
     if schema.goal == "numbers":

@@ -1,4 +1,4 @@
-"""What says something about graphs, and shows what its nodes look at."""
+"""A graph model: predict properties of graphs or nodes, and inspect graphs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class GraphModel(Predictor):
     task: GraphTask
 
     def predict(self, graphs: Any) -> Any:
-        """model.predict("CCO") -> "-0.31"; of a list, a list.
+        """model.predict("CCO") -> "-0.31"; a list gives a list.
 
-        A graph is a molecule as SMILES, JSON, or what `from_networkx` and `from_pyg` make; of a
-        model for the nodes of one graph, it is the name of a node.
+        A graph is a molecule as SMILES, JSON, or what `from_networkx` and `from_pyg` make; for a
+        model of the nodes of one graph, give names of nodes.
         """
         if isinstance(graphs, RawGraph):
             return super().predict([graphs])[0]  # type: ignore[type-var]
@@ -43,9 +43,9 @@ class GraphModel(Predictor):
     def inspect(
         self, graph: str | RawGraph, *, what_if: Sequence[Intervention] = ()
     ) -> AttentionPage:
-        """What every head looks at, as a page: a notebook shows it, `.save("page.html")` keeps it.
+        """Return a page of what every head attends to, for a notebook or `.save("page.html")`.
 
-        The graph is a molecule as SMILES, or JSON; `what_if` says what is to be otherwise, as
-        `Off("2.self", 5)` does.
+        The graph is a molecule as SMILES, or JSON; `what_if` lists interventions such as
+        `Off("2.self", 5)`.
         """
         return inspect_graph(self, graph, what_if)

@@ -1,4 +1,4 @@
-"""Attention between nodes: an edge's label in the place of a distance.
+"""A transformer over graphs: attention between nodes, with relations by hops and edge labels.
 
 B graphs, T nodes, D width, F columns, K outputs.
 """
@@ -28,17 +28,17 @@ from manyheads.modules.stack import Stack
 from manyheads.tasks.graph.schema import Schema
 from manyheads.tasks.graph.settings import GraphRecipe
 
-DEGREES = 32  # edges of a node that are told apart
-PADDING, HUB = -1, -2  # in the place of a degree: no node, and one that stands for its graph
+DEGREES = 32  # number of degrees with a vector of their own
+PADDING, HUB = -1, -2  # instead of a degree: padding, and the node that stands for its graph
 
 
 class GraphBatch(NamedTuple):
-    """Graphs side by side, short ones filled up."""
+    """A padded batch of graphs."""
 
     nodes: Tensor  # (B, T, F)
     numbers: Tensor  # (B, T, N)
-    words: Tensor  # (W, 2): a node, counted over all rows, one after the other, and a word
-    degrees: Tensor  # (B, T), or what is no node of a graph
+    words: Tensor  # (W, 2): the node, counted over all rows of the batch, and the word
+    degrees: Tensor  # (B, T), PADDING or HUB for what is no node of a graph
     at: Graph
     seen: Pattern
     wanted: Tensor  # (B, K) or (B, T)
@@ -49,8 +49,8 @@ class GraphBatch(NamedTuple):
 
 
 class NodeEmbedding(nn.Module):
-    """What a node is: the sum of what each of its columns says, and how many edges it has; beside
-    words, of which each has its say, that would be too loud."""
+    """Embeds a node as the sum of its columns and its degree; with columns of words, without the
+    degree, which would be too strong beside the words."""
 
     def __init__(self, schema: Schema, width: int):
         super().__init__()
@@ -67,7 +67,7 @@ class NodeEmbedding(nn.Module):
             nn.init.xavier_uniform_(self.words)
 
     def forward(self, batch: GraphBatch, dropout: float) -> Tensor:
-        """(B, T, D)"""
+        """Return the embeddings (B, T, D)."""
         parts = [table(batch.nodes[..., i]) for i, table in enumerate(self.columns)]
         if self.degree is not None:
             parts.append(self.degree(batch.degrees.clamp(0, DEGREES - 1)))
@@ -78,7 +78,7 @@ class NodeEmbedding(nn.Module):
         return torch.where((batch.degrees == HUB)[..., None], self.hub, sum_tensors(parts))
 
     def add_words(self, batch: GraphBatch, dropout: float) -> Tensor:
-        """The mean of the vectors of a node's words; some words are left out while it learns."""
+        """Return the mean vector of the words of each node; in training, some words are dropped."""
         assert self.words is not None
         (rows, width), (nodes, words) = batch.degrees.shape, batch.words.T.contiguous()
         one = torch.ones_like(nodes)
@@ -90,10 +90,10 @@ class NodeEmbedding(nn.Module):
 
 
 class Rounds(nn.Module):
-    """Attention without matrices: each node takes from those it sees, again and again, and ends
-    with the mean over all rounds.
+    """Attention without weight matrices: in each round, a node takes a weighted mean of the nodes
+    it sees; the result is the mean over all rounds.
 
-    How much, the relations say, and nothing else: few labels leave little to learn by heart.
+    Only the relations give the weights: with few labels, few parameters do not overfit.
     """
 
     def __init__(self, config: TransformerConfig, rounds: int, relative: Relative | None):
@@ -112,7 +112,7 @@ class Rounds(nn.Module):
         return F.relu(total.transpose(1, 2).flatten(2) / (self.rounds + 1))
 
     def attend(self, value: Tensor, pairs: Pairs, pattern: Pattern) -> Callable[[Tensor], Tensor]:
-        """From values to what is taken of them, by weights that stay."""
+        """Return a function that mixes values by attention weights, which stay the same."""
         asked = torch.zeros_like(value)
         biases, kinds = self.relative.biases(asked), self.relative.kinds()
         work = Work(pattern, pairs, dtype=value.dtype, channels=value.shape[-1], kinds=kinds)
@@ -124,7 +124,7 @@ class Rounds(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """Nodes look at nodes, and know how they are joined; then one answer each, or one for all."""
+    """Nodes attend to nodes and know their relations; one output for each node or for a graph."""
 
     def __init__(self, recipe: GraphRecipe, schema: Schema, of_nodes: bool):
         super().__init__()
@@ -141,51 +141,51 @@ class GraphNetwork(nn.Module):
         init_normal(self.head)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """(B, K), or (B, T, K) where each node has an answer."""
+        """Return outputs (B, K), or (B, T, K) for a node task."""
         states = self.states(batch)
         if not self.of_nodes:
             states = self.read_out(states, batch.degrees)
         return self.head(F.dropout(states, self.dropout, self.training))
 
     def states(self, batch: GraphBatch) -> Tensor:
-        """(B, T, D)"""
+        """Return the states of all nodes (B, T, D)."""
         x = self.embedding(batch, self.dropout)
         if self.training and self.drop_nodes:
             x = x * F.dropout(x.new_ones(*x.shape[:2], 1), self.drop_nodes)
         if not isinstance(self.stack, Rounds):
             return self.stack(x, batch.at, batch.seen)
-        # What has many neighbours says less to each of them, and hears more: as in GCN.
+        # As in GCN: a node with many neighbours gives less to each, and what it gets is scaled up.
         heard = (batch.degrees.clamp(min=0) + 1).sqrt()[..., None].to(x.dtype)
         return heard * self.stack(x / heard, batch.at, batch.seen)
 
     def read_out(self, states: Tensor, degrees: Tensor) -> Tensor:
-        """(B, T, D) -> (B, D)"""
+        """Pool the states of nodes: (B, T, D) -> (B, D)"""
         counted = degrees == HUB if self.readout == "node" else degrees >= 0
         summed = (states * counted[..., None]).sum(1)
         return summed / counted.sum(1, keepdim=True) if self.readout == "mean" else summed
 
 
 class SideBySide(nn.Module):
-    """Networks that learn the same from different beginnings, and what each of them says."""
+    """An ensemble: networks with different initial weights, trained side by side."""
 
     def __init__(self, members: Iterable[GraphNetwork]):
         super().__init__()
         self.members = nn.ModuleList(members)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """(M, B, K), or (M, B, T, K)"""
+        """Return the outputs of all networks (M, B, K), or (M, B, T, K)."""
         return torch.stack([member(batch) for member in self.members])
 
 
 def build_relations(recipe: GraphRecipe, schema: Schema) -> Relative | None:
-    """What attention knows of two nodes."""
+    """Build what attention knows about two nodes: hops, edge labels or both."""
     heads, channels = recipe.network.heads, recipe.network.width // recipe.network.heads
     parts: list[Relative] = []
     if recipe.relations in ("hops", "both"):
         parts.append(RelativeBias(heads, Clipped(recipe.hops)))
     if recipe.relations in ("edges", "both"):
         labels = Edges(len(schema.edges) + 1)
-        if recipe.rounds:  # queries that say nothing meet no embedding of a label
+        if recipe.rounds:  # without queries, the embedding of a label would have no effect
             parts.append(RelativeBias(heads, labels))
         else:
             parts.append(RelativeContent(channels, labels, values=True))

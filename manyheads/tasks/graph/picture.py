@@ -1,4 +1,4 @@
-"""A graph with what its nodes attend to.
+"""Draw a graph with the attention of its nodes.
 
 H heads, T nodes, E edges.
 """
@@ -21,8 +21,8 @@ from manyheads.tasks.graph.sources import import_rdkit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BOND = 1.5  # the length of one as RDKit draws it
-SHOWN = 8  # pairs that are told, and pairs without an edge that are drawn
+BOND = 1.5  # length of a bond as RDKit draws it
+SHOWN = 8  # pairs to print, and pairs without an edge to draw
 COLOURS = {
     "O": "#d62828",
     "N": "#1d4ed8",
@@ -38,18 +38,18 @@ INK, PAPER = "#1f2933", "#ffffff"
 
 @dataclass(frozen=True, eq=False)
 class GraphPicture(Picture):
-    """Edges are the darker and wider the more their two nodes attend to each other; the strongest
-    pairs that no edge joins are bows."""
+    """A picture of a graph: the more two nodes attend to each other, the darker and wider is their
+    edge; the strongest pairs without an edge are dashed curves."""
 
     labels: Sequence[str]
     spots: Array  # (T, 2)
     edges: Sequence[tuple[int, int]]
-    weights: Tensor  # (T, T) from each node to each
+    weights: Tensor  # (T, T) attention from each node to each
     title: str = ""
 
     @property
     def pairs(self) -> list[tuple[float, int, int]]:
-        """The mean of both directions of each two nodes, the strongest first."""
+        """The mean attention of both directions for each pair of nodes, the strongest first."""
         both = ((self.weights + self.weights.T) / 2).tolist()
         size = len(self.labels)
         found = [(both[i][j], i, j) for i in range(size) for j in range(i + 1, size)]
@@ -139,20 +139,20 @@ class GraphPicture(Picture):
 
 
 def place_nodes(given: str | RawGraph, hops: Array) -> Array:
-    """As chemists draw a molecule; of other graphs by how far nodes are apart; (T, 2)"""
+    """Place molecules as chemists draw them, other graphs by the hops between nodes; (T, 2)"""
     if not isinstance(given, str) or not is_smiles(given):
         return spread_out(hops)
     molecule = import_rdkit().MolFromSmiles(given)
     import_module("rdkit.Chem.rdDepictor").Compute2DCoords(molecule)
     spots: Array = molecule.GetConformer().GetPositions()[:, :2] / BOND
-    if len(hops) > len(spots):  # the node that stands for all of it
+    if len(hops) > len(spots):  # the node that stands for the graph
         beside = [[spots[:, 0].min() - 1.5, spots[:, 1].mean()]]
         spots = np.concatenate([spots, beside])
     return spots
 
 
 def spread_out(hops: Array, rounds: int = 300) -> Array:
-    """Spots whose distances are as the hops are, as far as a plane allows (SMACOF): (T, 2)"""
+    """Place nodes so that distances match the hops as well as possible (SMACOF): (T, 2)"""
     size = len(hops)
     turn = 2 * np.pi * np.arange(size) / max(1, size)
     spots = np.stack([np.cos(turn), np.sin(turn)], 1) * max(1.0, size / 6)

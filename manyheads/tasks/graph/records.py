@@ -1,4 +1,4 @@
-"""Graphs as JSON, one a line, and from the graphs of other libraries.
+"""Graphs as JSON, one per line, and graphs from other libraries.
 
 {"nodes": {"atom": ["C", "C", "O"]}, "edges": [[0, 1, "single"], [1, 2]], "targets": {"y": 1.5}}
 """
@@ -34,7 +34,7 @@ def read_graph_file(path: Path, targets: Sequence[str]) -> list[RawGraph]:
 
 
 def refuse_other_columns(one: RawGraph, first: RawGraph) -> None:
-    """What nodes are made of is the same in all graphs."""
+    """Raise if the nodes have other columns than those of the first graph."""
     if missing := next((name for name in first.columns if name not in one.columns), None):
         raise ValueError(f"nodes have no {missing!r}, and those of the first graph have")
     if more := next((name for name in one.columns if name not in first.columns), None):
@@ -42,7 +42,7 @@ def refuse_other_columns(one: RawGraph, first: RawGraph) -> None:
 
 
 def parse_graph(line: str | RawGraph) -> RawGraph:
-    """A molecule as SMILES, or a graph as JSON."""
+    """Parse a molecule as SMILES, or a graph as JSON."""
     if isinstance(line, RawGraph):
         return line
     if not isinstance(line, str):
@@ -63,7 +63,7 @@ def is_smiles(line: str) -> bool:
 
 
 def graph_of(record: Mapping[str, Any], targets: Sequence[str] = ()) -> RawGraph:
-    """As it is written in JSON; `targets` are those that it has to have, in this order."""
+    """Make a graph from its JSON record; `targets` are required, and taken in this order."""
     given, known = record.get("nodes"), record.get("targets", {})
     if not isinstance(given, Mapping) or not given:
         raise ValueError('a graph has "nodes", such as {"atom": ["C", "O"]}')
@@ -121,11 +121,11 @@ def save_graphs(path: str | Path, graphs: Iterable[RawGraph], targets: Sequence[
     write_text(Path(path), "".join(f"{line}\n" for line in lines))
 
 
-# ---- from other libraries: whatever has these attributes ----------------------------------------
+# ---- from other libraries: any object with these attributes -------------------------------------
 
 
 def from_networkx(graph: Any, targets: Sequence[str] = (), label: str | None = "label") -> RawGraph:
-    """Nodes by their attributes, edges by one of theirs, targets from those of the graph."""
+    """Convert a NetworkX graph: node attributes, the edge attribute `label`, graph targets."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     named = {name for _, _, given in graph.edges(data=True) for name in given}
     if named and label is not None and label not in named:
@@ -143,7 +143,7 @@ def from_networkx(graph: Any, targets: Sequence[str] = (), label: str | None = "
 
 
 def from_pyg(data: Any) -> RawGraph:
-    """`x`, `edge_index`, `edge_attr` and `y`, as PyTorch Geometric has them."""
+    """Convert a PyTorch Geometric graph: `x`, `edge_index`, `edge_attr` and `y`."""
     size = int(data.num_nodes)
     features = getattr(data, "x", None)
     columns = {} if features is None else {f"x{i}": cells for i, cells in enumerate(features.T)}

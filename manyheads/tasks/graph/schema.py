@@ -1,4 +1,4 @@
-"""What the nodes, edges and targets of graphs are made of, and graphs as numbers by it.
+"""The schema of graphs: columns, edge labels and targets; it encodes graphs as numbers.
 
 T nodes, E edges, F columns, K targets.
 """
@@ -19,19 +19,19 @@ from manyheads.tasks.graph.settings import Goal
 from manyheads.training.files import write_text
 
 Array = NDArray[Any]
-SEVERAL = 0.5  # the share of a column's cells with several words that makes it one of words
-FEW_VALUES = 20  # whole numbers of so many values or fewer are kinds of something
-MOSTLY = 0.9  # the share of a target's cells that are numbers from which another is a mistake
-SHOWN = 10  # labels in a sentence
+SEVERAL = 0.5  # a column with a larger share of cells of several words is one of words
+FEW_VALUES = 20  # whole numbers with at most this many values are categories
+MOSTLY = 0.9  # if more than this share of a target's values are numbers, others are mistakes
+SHOWN = 10  # labels that an error lists
 
 
 @dataclass(frozen=True)
 class RawGraph:
-    """A graph as it was read: cells of text."""
+    """A graph as it was read, with cells of text."""
 
     columns: dict[str, list[str]]  # a cell for each node
     edges: list[tuple[int, int, str]]
-    targets: list[str]  # of the graph, one for each; or of its nodes; empty: not known
+    targets: list[str]  # of the graph or of each node; "": not known
     name: str = ""
 
     def __len__(self) -> int:
@@ -40,13 +40,13 @@ class RawGraph:
 
 @dataclass(frozen=True, eq=False)
 class EncodedGraph:
-    """A graph as numbers."""
+    """A graph encoded as numbers."""
 
-    nodes: Array  # (T, F) which value each column has, 0 for one never met
+    nodes: Array  # (T, F) id of the value in each column, 0 for an unknown one
     numbers: Array  # (T, N)
-    words: Array  # (W, 2) node and word, node by node
-    edges: Array  # (E, 3) two nodes and a label, from 1 up
-    wanted: Array  # (K) or (T): NaN where nothing is known
+    words: Array  # (W, 2) node and word id, sorted by node
+    edges: Array  # (E, 3) two nodes and a label from 1 up, 0 for an unknown one
+    wanted: Array  # (K) or (T): NaN if not known
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -54,7 +54,7 @@ class EncodedGraph:
 
 @dataclass(frozen=True)
 class Schema:
-    """What was met while learning."""
+    """All columns, words, edge labels and classes of the training graphs."""
 
     goal: Goal
     targets: list[str]
@@ -73,7 +73,7 @@ class Schema:
         goal: Goal | None,
         held_out: Sequence[RawGraph] = (),
     ) -> Schema:
-        """From graphs to learn from; classes also of those that are held out."""
+        """Collect a schema from the training graphs, and classes from the validation graphs too."""
         columns: dict[str, list[str]] = {}
         numbers: dict[str, list[float]] = {}
         words: dict[str, list[str]] = {}
@@ -131,7 +131,7 @@ class Schema:
         return [known.get(as_whole(cell), 0) for cell in graph.columns[name]]
 
     def find_unknown(self, graph: RawGraph) -> Iterator[str]:
-        """Values and labels that were never met, as sentences: nothing was learned of them."""
+        """Yield warnings about values and edge labels that training never met."""
         for name, values in self.columns.items():
             known = {*map(as_whole, values)}
             for cell in dict.fromkeys(graph.columns.get(name, ())):
@@ -143,7 +143,7 @@ class Schema:
                 yield f"{told} were never met in training: nothing is known of them"
 
     def find_words(self, graph: RawGraph) -> Iterator[tuple[int, int]]:
-        """Each node with each of its words that is known."""
+        """Yield (node, word id) for each known word of each node."""
         before = 0
         for name, vocabulary in self.words.items():
             known = {word: i for i, word in enumerate(vocabulary, start=before)}
@@ -175,14 +175,14 @@ class Schema:
 
 
 def zip_targets(graphs: Iterable[RawGraph], count: int) -> list[list[str]]:
-    """The cells of each target over all graphs; where nodes have one, of all nodes."""
+    """Return the cells of each target over all graphs, or over all nodes for a node task."""
     if count == 1:
         return [[cell for graph in graphs for cell in graph.targets]]
     return [list(each) for each in zip(*(graph.targets for graph in graphs), strict=True)]
 
 
 def find_goal(given: Sequence[Sequence[str]], targets: Sequence[str]) -> Goal:
-    """0 and 1 are no and yes; other numbers are numbers; all else is classes."""
+    """Return the goal: labels if all targets are 0 or 1, numbers for others, else classes."""
     cells = {cell for each in given for cell in each}
     if not cells:
         raise ValueError("no target has a value: there is nothing to learn")
@@ -195,7 +195,7 @@ def find_goal(given: Sequence[Sequence[str]], targets: Sequence[str]) -> Goal:
 
 
 def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None:
-    """Among numbers."""
+    """Raise if a target has a word among its numbers."""
     for name, cells in zip(targets, given, strict=True):
         if wrong := next((cell for cell in cells if not is_number(cell)), None):
             raise ValueError(
@@ -205,7 +205,7 @@ def refuse_words(given: Sequence[Sequence[str]], targets: Sequence[str]) -> None
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
-    """Whether a column is of amounts; a few whole numbers are kinds: charges, or rings."""
+    """Whether a column holds amounts; few different whole numbers are categories, as charges."""
     given = {cell for cell in cells if cell}
     if not given or not all(map(is_number, given)):
         return False
@@ -213,7 +213,7 @@ def are_numbers(cells: Sequence[str]) -> bool:
 
 
 def as_whole(cell: str) -> str:
-    """ "1.0" -> "1", and all else as it is."""
+    """ "1.0" -> "1"; other cells stay as they are."""
     return str(int(float(cell))) if is_number(cell) and not float(cell) % 1 else cell
 
 
@@ -223,7 +223,7 @@ def scale_of(cells: Sequence[str]) -> list[float]:
 
 
 def read_numbers(cells: Sequence[str], name: str) -> Array:
-    """NaN where a cell is empty."""
+    """Convert cells to numbers; an empty cell becomes NaN."""
     if wrong := next((cell for cell in cells if cell and not is_number(cell)), None):
         raise ValueError(f"{name} was of numbers in training, got {wrong!r}")
     return np.array([float(cell or "nan") for cell in cells])

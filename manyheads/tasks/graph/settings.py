@@ -1,4 +1,4 @@
-"""What is said about a graph, or about its nodes: settings, and good ones for who gives none."""
+"""Settings and presets of graph models."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PRESETS = {
     ),
     "small": Preset(
         "For thousands of molecules and more: a quarter of an hour on a laptop.",
-        # Every other layer sees bonds alone: what is near need not be found among all.
+        # Every other layer sees only bonds, so that it need not find neighbours among all atoms.
         replace(small_network(128, 4, 8, 0.1), pattern=["Window(1)", "Everything()"]),
         epochs=60,
         batch=1024,
@@ -105,14 +105,14 @@ OF_NODES = Preset(
         "best_by": "score",
     },
 )
-MANY = 50_000  # atoms from which a wider network learns more
-MEMBERS = {"tiny": 3}  # of few molecules networks learn different things: the mean is nearer
+MANY = 50_000  # from this many atoms on, a wider network is better
+MEMBERS = {"tiny": 3}  # trained on few molecules, networks differ: their mean is better
 FEW_LABELS: dict[str, Any] = {"rounds": 8, "drop_nodes": 0.5, "consistency": 1.0}
 
 
 @dataclass(frozen=True)
 class GraphRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """The recipe of a graph model: data, relations, network and training."""
 
     implementation = "manyheads.tasks.graph.task:GraphTask"
     files = (
@@ -134,9 +134,9 @@ class GraphRecipe(Recipe):
             "schedule": "cosine",
             "ema": 0.99,
             "weight_decay": 0.05,
-            # Few are held out, as each of few teaches something: too few to choose weights by.
+            # Small corpora hold out few graphs: too few to choose the best checkpoint by.
             "best_by": "last",
-            "precision": "float32",  # networks are small, and numbers are to be exact
+            "precision": "float32",  # networks are small, and numbers must be exact
             "compile": False,
         },
         least_steps=1200,
@@ -206,7 +206,7 @@ class GraphRecipe(Recipe):
             raise ValueError(
                 f"rounds have one pattern for all, got {', '.join(self.network.patterns)}"
             )
-        if self.rounds:  # they have no feed-forward layers, and so none that is wider
+        if self.rounds:  # rounds have no feed-forward layers
             narrow = min(self.network.ffn_width, self.network.width)
             object.__setattr__(self, "network", replace(self.network, ffn_width=narrow))
         if self.distance == "walks" and "Window" in str(self.network.pattern):
@@ -225,7 +225,7 @@ class GraphRecipe(Recipe):
 
     @classmethod
     def fitting_preset(cls, tokens: int, cuda: bool) -> str:
-        """By the corpus alone: a thousand molecules are few on a GPU too."""
+        """Choose by the corpus only: a thousand molecules are few on a GPU too."""
         return "small" if tokens >= MANY else "tiny"
 
     @classmethod

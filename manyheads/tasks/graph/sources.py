@@ -1,4 +1,4 @@
-"""Graphs from files: molecules of a table, or the nodes and edges of one graph."""
+"""Read graphs from tables: molecules, or the nodes and edges of one graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyheads.data.labelled import ROWS, check_width
 from manyheads.data.sources import kind_of
 from manyheads.tasks.graph.schema import RawGraph
 
-SHOWN = 3  # of what is left out
+SHOWN = 3  # examples for each reason
 
 ATOMS = {
     "atom": lambda atom: atom.GetSymbol(),
@@ -30,7 +30,7 @@ ATOMS = {
 
 @dataclass
 class LeftOut:
-    """What was not taken, and why."""
+    """What was left out, by reason."""
 
     reasons: dict[str, list[str]] = field(default_factory=dict)
 
@@ -46,17 +46,17 @@ class LeftOut:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a .csv or .tsv, each with the number of its line, all of one width."""
+    """Yield (line number, cells) of a .csv or .tsv; raise if a row has another width."""
     head: list[str] = []
     for number, row in ROWS[".tsv" if kind_of(path) == ".tsv" else ".csv"](path):
         head = head or row
         check_width(path, number, row, len(head))
-        # A first column without a name is what pandas writes beside a table: the number of a row.
+        # A first column without a name is the row index that pandas writes.
         yield number, [cell.strip() for cell in (row if head[0].strip() else row[1:])]
 
 
 def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The same by the columns that their head names."""
+    """Yield (line number, {column: cell}), with the names from the header."""
     rows = read_rows(path)
     _, head = next(rows, (0, []))
     for number, row in rows:
@@ -81,12 +81,12 @@ def read_molecules(
 
 
 def read_target(cell: str) -> str:
-    """What other programs write for a gap is a gap."""
+    """Read "nan", which other programs write for a missing value, as empty."""
     return "" if cell.lower() == "nan" else cell
 
 
 def parse_smiles(text: str) -> RawGraph:
-    """The atoms and bonds of a molecule; its name is what RDKit writes for it."""
+    """Read the atoms and bonds of a molecule; its name is the canonical SMILES of RDKit."""
     chemistry = import_rdkit()
     molecule = chemistry.MolFromSmiles(text) if text else None
     if molecule is None or not molecule.GetNumAtoms():
@@ -101,7 +101,7 @@ def parse_smiles(text: str) -> RawGraph:
 
 
 def describe_bond(bond: Any) -> str:
-    """DOUBLE conjugated ring STEREOE"""
+    """Return the label of a bond, such as "DOUBLE conjugated ring STEREOE"."""
     stereo = str(bond.GetStereo())
     told = (
         str(bond.GetBondType()),
@@ -119,12 +119,12 @@ def import_rdkit() -> Any:
         raise ValueError(
             "molecules are read by RDKit: pip install 'manyheads[graphs]' would do"
         ) from None
-    logs.DisableLog("rdApp.*")  # what it cannot read is told in our own line
+    logs.DisableLog("rdApp.*")  # errors are reported by our own messages
     return chemistry
 
 
 def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[str]]:
-    """One graph, and the names of its nodes."""
+    """Read one graph; return it and the names of its nodes."""
     rows = read_node_rows(nodes, target)
     _, *others = next(iter(rows.values()))
     columns = {name: [row[name] for row in rows.values()] for name in others if name != target}
@@ -136,7 +136,7 @@ def read_nodes(nodes: Path, edges: Path, target: str) -> tuple[RawGraph, list[st
 
 
 def refuse_two_labels(edges: Sequence[tuple[int, int, str]], names: Sequence[object]) -> None:
-    """Edges have no direction: one that is given both ways is one edge, with one label."""
+    """Raise if two nodes have edges with two labels: edges have no direction, and one label."""
     labels: dict[tuple[int, int], str] = {}
     for i, j, label in edges:
         before = labels.setdefault((min(i, j), max(i, j)), label)
@@ -148,7 +148,7 @@ def refuse_two_labels(edges: Sequence[tuple[int, int, str]], names: Sequence[obj
 
 
 def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
-    """The rows of a table by what stands first in each: the name of a node."""
+    """Return the rows of a table by their first column, the name of a node."""
     rows = [row for _, row in read_table(path)]
     if not rows:
         raise ValueError(f"{path} has no nodes")
@@ -162,7 +162,7 @@ def read_node_rows(path: Path, target: str) -> dict[str, dict[str, str]]:
 
 
 def read_edges(path: Path, number: dict[str, int]) -> Iterator[tuple[int, int, str]]:
-    """A first line that names two nodes is an edge; another is a head."""
+    """Yield edges (node, node, label); a first line that does not name two nodes is a header."""
     for i, (at, row) in enumerate(read_rows(path)):
         if len(row) < 2:
             raise ValueError(

@@ -1,6 +1,6 @@
-"""Something is said about each graph, or about each node of one.
+"""The graph task: predict targets of graphs, or of the nodes of one graph.
 
-M networks side by side, B graphs, T nodes, K targets.
+M networks of an ensemble, B graphs, T nodes, K targets.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from manyheads.tasks.task import Task, Validation
 from manyheads.training.files import write_text
 from manyheads.training.run import CORPUS
 
-FEW = 32  # graphs that ways are compared on
+FEW = 32  # graphs for `compare_ways`
 SCHEMA, NODES, SEEN = "schema.json", "nodes.json", "seen.json"
 
 
 class Evaluated(NamedTuple):
-    """What a network is worth on a test set, and what of that was not taken."""
+    """Scores on a test set, its size, and what was left out."""
 
     scores: dict[str, float]
     examples: int
@@ -53,7 +53,7 @@ class Evaluated(NamedTuple):
 
 
 class GraphTask(Task):
-    """A task of this kind with what its graphs are made of."""
+    """The graph task with its schema."""
 
     Recipe = GraphRecipe
 
@@ -108,19 +108,19 @@ class GraphTask(Task):
         return GraphBatches(graphs, self.recipe, training.tokens_per_batch, training.seed)
 
     def loss(self, network: SideBySide, batch: GraphBatch) -> dict[str, Tensor]:
-        """Of all that has a target, the mean over the networks."""
+        """Return the summed loss of all known targets, averaged over the networks."""
         said = network(batch).float()
         if not (network.training and self.recipe.consistency and self.schema.goal == "classes"):
             return {"loss": self.errors(said, batch.wanted).sum() / len(said)}
         said = torch.cat([said, network(batch).float()])
-        many = batch.wanted.isfinite().sum()  # what losses are divided by
+        many = batch.wanted.isfinite().sum()  # the trainer divides losses by this
         return {
             "loss": self.errors(said, batch.wanted).sum() / len(said),
             "consistency": self.recipe.consistency * many * measure_disagreement(said),
         }
 
     def errors(self, said: Tensor, wanted: Tensor) -> Tensor:
-        """Of each target by itself, zero where it is not known: (M, ..., K) -> (M, ...)"""
+        """Return the loss of each target, 0 if it is not known: (M, ..., K) -> (M, ...)"""
         known = wanted.isfinite()
         wanted = torch.where(known, wanted, 0.0).expand(len(said), *wanted.shape)
         if self.schema.goal == "classes":
@@ -144,7 +144,7 @@ class GraphTask(Task):
 
     @torch.no_grad()
     def answer(self, network: SideBySide, batches: GraphBatches) -> list[Tensor]:
-        """Of each graph what is said: numbers as they are, or probabilities."""
+        """Return the answer for each graph: unscaled numbers, or probabilities."""
         network.eval()
         device = next(network.parameters()).device
         found: dict[int, Tensor] = {}
@@ -154,7 +154,7 @@ class GraphTask(Task):
         return [found[i] for i in range(len(batches.graphs))]
 
     def combine(self, said: Tensor) -> Tensor:
-        """What the networks say together: (M, ...) -> (...)"""
+        """Average the outputs of the ensemble into answers: (M, ...) -> (...)"""
         if self.schema.goal == "numbers":
             mean, spread = torch.tensor(self.schema.scales, device=said.device).T
             return said.mean(0) * spread + mean
@@ -163,7 +163,7 @@ class GraphTask(Task):
     def validate(self, network: SideBySide) -> Validation:
         batches = self.held_out
         scores = measure_answers(self.schema, self.answer(network, batches), batches.graphs)
-        if self.schema.goal == "numbers":  # what counts first is more where it is better
+        if self.schema.goal == "numbers":  # the first score must be better when higher
             scores = {"pearson": scores.pop("pearson"), **scores}
         rounded = {name: round(value, 4) for name, value in scores.items()}
         return Validation({**rounded, "loss": self.mean_loss(network, batches)}, [])
@@ -173,7 +173,7 @@ class GraphTask(Task):
         return self.batches("valid")
 
     def encode(self, graphs: Sequence[RawGraph]) -> GraphBatches:
-        """As batches; what was never met in training is warned of."""
+        """Encode graphs as batches; warn about values that training never met."""
         unknown = (one for graph in graphs for one in self.schema.find_unknown(graph))
         for sentence in dict.fromkeys(unknown):
             warnings.warn(sentence, stacklevel=2)
@@ -184,7 +184,7 @@ class GraphTask(Task):
         return GraphBatches(encoded, self.recipe, self.at_once)
 
     def predict(self, network: SideBySide, lines: Sequence[str | RawGraph]) -> list[str]:
-        """Of molecules as SMILES, of graphs as JSON, or of nodes by their names."""
+        """Predict for molecules as SMILES, for graphs as JSON, or for nodes by their names."""
         if self.of_nodes:
             return self.predict_nodes(network, [str(line) for line in lines])
         if not lines:
@@ -199,7 +199,7 @@ class GraphTask(Task):
         return ["\t".join(self.format(said[self.node_numbers[name]])) for name in names]
 
     def check_line(self, line: str) -> None:
-        """Refuse what is no graph that the model reads, or no node of the one that it knows."""
+        """Raise if a line is no graph that the model reads, or no node of its graph."""
         if not self.of_nodes:
             empty = [""] * len(self.schema.targets)
             self.schema.encode(replace(parse_graph(line), targets=empty))
@@ -216,7 +216,7 @@ class GraphTask(Task):
         return [f"{value:.4f}" for value in answer.flatten().tolist()]
 
     def compare_ways(self, network: SideBySide, lines: Sequence[str]) -> Iterator[Difference]:
-        """On graphs that are given, or on some of those to validate on."""
+        """Compare on the given graphs, or on some of the validation set."""
         given = [self.encode([parse_graph(line) for line in lines])] if lines else []
         batches = given[0] if given else self.held_out.of(self.held_out.graphs[:FEW])
         return compare_ways(cast(GraphNetwork, network.members[0]), batches)
@@ -225,7 +225,7 @@ class GraphTask(Task):
         return self.examine(network, path).scores
 
     def examine(self, network: SideBySide, path: Path) -> Evaluated:
-        """On a file like the one for training; what was learned from is left out."""
+        """Evaluate on a file like the training file; graphs seen in training are left out."""
         if self.of_nodes:
             return self.examine_nodes(network, path)
         left_out = LeftOut()
@@ -236,8 +236,8 @@ class GraphTask(Task):
         return Evaluated(scores, len(batches.graphs), left_out)
 
     def examine_nodes(self, network: SideBySide, path: Path) -> Evaluated:
-        """On nodes of the graph it learned from: those that a column says are to test on, or all
-        with a label that was not learned from.
+        """Evaluate on nodes of the training graph: those that the split column marks as test, or
+        all with a label that was not used in training.
         """
         data, names = self.recipe.data, self.read_names(NODES)
         rows = read_node_rows(path, data.target[0])
@@ -258,7 +258,7 @@ class GraphTask(Task):
         return Evaluated(scores, sum(map(bool, whole.targets)), left_out)
 
     def leave_out_learned(self, whole: RawGraph, left_out: LeftOut) -> RawGraph:
-        """The graph without the targets that were learned from or validated on."""
+        """Remove the targets that were used for training or validation."""
         (train,), (valid,) = self.batches("train").graphs, self.held_out.graphs
         seen = np.isfinite(train.wanted) | np.isfinite(valid.wanted)
         (names,) = whole.columns.values()
@@ -274,8 +274,8 @@ class GraphTask(Task):
 
 
 def measure_disagreement(said: Tensor) -> Tensor:
-    """How far several answers are from their mean, which is made sharper: (S, ..., K) -> ()"""
+    """Return how far answers are from their sharpened mean: (S, ..., K) -> ()"""
     each = said.softmax(-1)
-    mean = each.detach().mean(0).square()  # the likelier gets likelier
+    mean = each.detach().mean(0).square()  # sharpen: likely classes become likelier
     mean = mean / mean.sum(-1, keepdim=True)
     return (each - mean).square().sum(-1).mean()

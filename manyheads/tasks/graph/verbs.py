@@ -1,4 +1,4 @@
-"""What a model of graphs is for, as commands."""
+"""The commands of a graph model, and their options."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Images: drawn pixel by pixel, completed, and found likely or not."""
+"""Image modelling: images that a model draws pixel by pixel, completes and scores."""

@@ -1,4 +1,4 @@
-"""Images in files, and batches of them.
+"""Batches of images.
 
 N images, B of a batch.
 """
@@ -17,11 +17,11 @@ from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.sources import Bytes
 from manyheads.training.files import write_whole
 
-Rows = NDArray[np.int64]  # (B, 2): the number of an image, and its chance
+Rows = NDArray[np.int64]  # (B, 2): the number of an image, and its random number
 
 
 class ImageBatch(NamedTuple):
-    """Levels (B, rows, columns, channels), and the classes (B, 1) where there are any."""
+    """Levels (B, rows, columns, channels), and classes (B, 1) if there are any."""
 
     pixels: Tensor
     classes: Tensor | None = None
@@ -32,9 +32,9 @@ class ImageBatch(NamedTuple):
 
 
 class ImageBatches:
-    """Which images make which batch: all batches are of one size.
+    """Plans and makes batches of images, all of one size.
 
-    What does not fill one is left out of an epoch, and is in others.
+    Images that do not fill a batch are left out of an epoch; other epochs have them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ImageBatches:
         sample: bool = False,
         seed: int = 0,
     ):
-        """`pixels` are bytes (N, ...); `sample` draws each level, in between, by chance."""
+        """`pixels` are bytes (N, ...); `sample` draws black or white, by the brightness."""
         self.pixels, self.classes, self.codec = pixels, classes, codec
         self.flip, self.sample, self.seed = flip, sample, seed
         self.rows = max(1, min(tokens // codec.tokens, len(pixels)))
@@ -64,12 +64,12 @@ class ImageBatches:
         return np.split(rows[: len(rows) // self.rows * self.rows], len(rows) // self.rows)
 
     def whole(self) -> list[Rows]:
-        """Every image once, in their order; the last batch may be smaller."""
+        """Return batches of every image once, in order; the last batch may be smaller."""
         rows = np.stack([np.arange(len(self.pixels)), np.zeros(len(self.pixels), int)], 1)
         return [rows[i : i + self.rows] for i in range(0, len(rows), self.rows)]
 
     def count(self, rows: Rows) -> int:
-        """Values, so that a loss means the same whatever a token is."""
+        """Count values, so that a loss does not depend on what a token is."""
         return len(rows) * self.codec.values
 
     def area(self, rows: Rows) -> int:

@@ -1,6 +1,6 @@
-"""Pixels to numbers and back, in the order in which they are drawn.
+"""Encode pixels as token ids, in the order in which they are drawn, and decode them.
 
-A token is a value of one channel, or a whole pixel as one number: (red L + green) L + blue.
+A token is a value of one channel, or a whole pixel with the id (red L + green) L + blue.
 
 B images, N tokens, P values of a token, L levels.
 """
@@ -27,7 +27,7 @@ from manyheads.training.files import write_text
 
 @dataclass(frozen=True)
 class PixelCodec:
-    """Images of one size; `tile` by tile, or row by row where it is 0."""
+    """Encodes images of one size, tile by tile, or row by row if `tile` is 0."""
 
     rows: int
     columns: int
@@ -36,7 +36,7 @@ class PixelCodec:
     whole: bool = False  # a token is a pixel, not one of its channels
     tile: int = 0
     classes: list[str] = field(default_factory=list)
-    small: int = 0  # rows and columns of the images that these are made from
+    small: int = 0  # rows and columns of the small images in super-resolution; 0: none
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -44,12 +44,12 @@ class PixelCodec:
 
     @property
     def values(self) -> int:
-        """How many values an image has: bits are counted per value."""
+        """Number of values in an image: bits are counted per value."""
         return math.prod(self.shape)
 
     @property
     def parts(self) -> int:
-        """How many values a token has."""
+        """Number of values in a token."""
         return self.channels if self.whole else 1
 
     @property
@@ -58,19 +58,19 @@ class PixelCodec:
 
     @property
     def start(self) -> int:
-        """The number that is read before the first token, and in place of pixels outside."""
+        """The start token, also read in place of pixels outside of the image."""
         return int(self.levels**self.parts)
 
     @cached_property
     def places(self) -> Grid:
         channels = 1 if self.whole else self.channels
         blocks = (self.tile, self.tile) if self.tile else None
-        with torch.device("cpu"):  # also where a network is built without memory
+        with torch.device("cpu"):  # also where a network is built on the meta device
             return grid(self.rows, self.columns, channels, blocks=blocks)
 
     @cached_property
     def order(self) -> Tensor:
-        """(N,) the tokens in the order of drawing, each by its number row by row."""
+        """(N,): the row-by-row number of each token, in the order of drawing."""
         index = torch.zeros_like(self.places.order)
         for axis, size in zip(self.places.axes, self.places.sizes, strict=True):
             index = index * size + axis
@@ -81,7 +81,7 @@ class PixelCodec:
         return {}
 
     def on(self, device: torch.device) -> tuple[Grid, Tensor]:
-        """Places and order on this device: sent once, not with every batch."""
+        """Return places and order on this device; they are copied once, not with every batch."""
         if device not in self.by_device:
             self.by_device[device] = self.places.to(device), self.order.to(device)
         return self.by_device[device]
@@ -98,25 +98,25 @@ class PixelCodec:
         return each.reshape(len(ids), *self.shape)
 
     def join(self, values: Tensor) -> Tensor:
-        """(..., P) -> (...)"""
+        """Join the values of tokens into ids: (..., P) -> (...)"""
         ids = values[..., 0]
         for part in range(1, self.parts):
             ids = ids * self.levels + values[..., part]
         return ids
 
     def split(self, ids: Tensor) -> Tensor:
-        """(...) -> (..., P); of the start, each value is one more than there are."""
+        """Split ids into values: (...) -> (..., P); each value of the start token is L."""
         powers = [self.levels**p for p in reversed(range(self.parts))]
         each = torch.stack([ids // power % self.levels for power in powers], -1)
         return each.masked_fill((ids == self.start)[..., None], self.levels)
 
     def shift(self, ids: Tensor) -> Tensor:
-        """What is read while these are written: the start, and all but the last."""
+        """Return the decoder input for these targets: the start token, and all but the last."""
         return torch.cat([torch.full_like(ids[:, :1], self.start), ids[:, :-1]], 1)
 
     def find_nearby(self, radius: int) -> Tensor:
-        """(N, F) for each token the rows of what is read that hold the last one and those within
-        `radius`, as far as they are drawn by then; 0, the start, for what is not.
+        """Return (N, F): for each token, the decoder input places of the last token and of tokens
+        within `radius` that are already drawn; 0, the start token, for those that are not.
         """
         at, steps = self.places, range(-radius, radius + 1)
         turn = self.order.argsort()
@@ -138,7 +138,7 @@ class PixelCodec:
         return PixelCodec(self.small, self.small, self.channels, self.levels, whole=True)
 
     def find_below(self) -> Tensor:
-        """(N,) which pixel of the small image each token lies in; where there is none, 0."""
+        """Return (N,): the pixel of the small image that each token lies in; 0 without one."""
         row, column = (
             axis * self.small // size
             for axis, size in zip(self.places.axes[:2], self.shape[:2], strict=True)
@@ -146,32 +146,32 @@ class PixelCodec:
         return row * self.small + column
 
     def shrink(self, pixels: Tensor) -> Tensor:
-        """Levels of images -> levels of small ones, (B, small, small, channels), by means."""
+        """Average levels of images to levels of small ones, (B, small, small, channels)."""
         down, across = self.rows // self.small, self.columns // self.small
         cut = pixels.view(-1, self.small, down, self.small, across, self.channels)
         return cut.float().mean((2, 4)).round().to(torch.uint8)
 
     def read_small(self, small: Tensor) -> Tokens:
-        """Levels (B, small, small, channels) as an encoder reads them."""
+        """Levels (B, small, small, channels) -> the input of the encoder"""
         at, _ = self.small_codec.on(small.device)
         return Tokens(self.small_codec.encode(small), at)
 
     def quantize(self, pixels: Tensor) -> Tensor:
-        """Bytes -> levels: 0, 127, 128, 255 -> 0, 0, 1, 1 of two"""
+        """Bytes -> levels; with two levels 0, 127, 128, 255 -> 0, 0, 1, 1"""
         return (pixels.long() * self.levels // 256).to(torch.uint8)
 
     def brighten(self, levels: Tensor) -> Tensor:
-        """Levels -> bytes, the lowest black and the highest white."""
+        """Levels -> bytes; the lowest is black, the highest is white."""
         return (levels.long() * 255 // (self.levels - 1)).to(torch.uint8)
 
     def round_bytes(self, pixels: Bytes) -> Bytes:
-        """Bytes as they come out of the levels that are drawn: 0, 127, 128 -> 0, 0, 255 of two"""
+        """Round bytes to the levels of the model; with two levels 0, 127, 128 -> 0, 0, 255"""
         if self.levels == 256:
             return pixels
         return self.brighten(self.quantize(torch.from_numpy(pixels))).numpy()
 
     def quantize_picture(self, picture: Bytes) -> Tensor:
-        """The levels (1, rows, columns, channels) of one picture; refuse another size."""
+        """Return the levels (1, rows, columns, channels) of a picture; raise on a wrong size."""
         if self.small:
             raise ValueError("a model that enlarges images is not looked into; one that draws is")
         check_bytes(picture, ("rows", "columns", "channels"))
@@ -198,7 +198,7 @@ class PixelCodec:
 
 
 def check_bytes(images: Any, axes: Sequence[str]) -> None:
-    """Numbers from 0 to 1 would all be taken for black."""
+    """Raise if images are not bytes: floats from 0 to 1 would all become black."""
     if not isinstance(images, np.ndarray):
         got = type(images).__name__
     elif images.dtype != np.uint8 or images.ndim != len(axes):
@@ -209,5 +209,5 @@ def check_bytes(images: Any, axes: Sequence[str]) -> None:
 
 
 def format_shape(shape: Sequence[int]) -> str:
-    """(28, 28, 1) -> "28 x 28 with 1", of channels"""
+    """(28, 28, 1) -> "28 x 28 with 1"; callers add "channels"."""
     return "{} x {} with {}".format(*shape)

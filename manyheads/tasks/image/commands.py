@@ -49,7 +49,7 @@ from manyheads.tasks.image.verbs import (
 )
 from manyheads.tasks.packing import note_payoff, open_packed, write_files
 
-UNDRAWN = 110  # how bright pixels are that are not drawn yet
+UNDRAWN = 110  # brightness of pixels that are not drawn yet
 
 
 def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
@@ -76,7 +76,7 @@ def draw_sheet(model: ImageModel, options: DrawOptions) -> None:
 
 
 def frames_of_drawing(codec: PixelCodec, images: Bytes) -> Iterator[Bytes]:
-    """The images as they were while they were drawn, a frame for each row; the rest is grey."""
+    """Yield the images while they are drawn, one frame per row; pixels not yet drawn are grey."""
     turn = codec.order.argsort().reshape(*codec.shape[:2], -1).numpy()
     for row in range(codec.rows + 1):
         drawn = turn < codec.tokens * row // codec.rows
@@ -126,14 +126,14 @@ def inspect_picture(model: ImageModel, options: InspectImageOptions) -> None:
 
 
 def read_like(model: ImageModel, path: Path) -> Bytes:
-    """A picture as large and in as many colours as those it learned from."""
+    """Read a picture with the size and the channels of the training images."""
     codec = model.task.codec
     picture = read_drawn(path, codec.columns, codec.channels)
     return fit_size(picture, model.task.recipe.data.scaled_size)
 
 
 def read_drawn(path: Path, columns: int, channels: int) -> Bytes:
-    """A picture at its own size, also where each pixel is a square, as a drawn one is saved."""
+    """Read a picture; if it was saved enlarged, with pixels as squares, undo that."""
     return match_colours(undo_enlarge(read_picture(path), columns), channels)
 
 
@@ -153,7 +153,7 @@ def compress(model: ImageModel, options: CompressOptions) -> None:
 
 
 def describe_size(model: ImageModel, images: Bytes, packed: int) -> str:
-    """Bytes and bits, beside other formats, and from when on the weights are paid for."""
+    """Return lines: bytes and bits, also of other formats, and when the weights pay off."""
     others = measure_formats(images)
     lines = [f"{len(images):,} images in {packed:,} bytes, {8 * packed / images.size:.3f} bits/dim"]
     for name, size in others.items():

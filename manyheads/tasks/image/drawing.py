@@ -1,4 +1,4 @@
-"""Images drawn token by token.
+"""Draw images token by token.
 
 B images, N tokens, P values of a token.
 """
@@ -22,11 +22,11 @@ from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
 from manyheads.tasks.image.recorded import ImageRecorder
 
-AT_ONCE = 64  # images
+AT_ONCE = 64  # images in a batch
 
 
 class ImageStep(CachedStep):
-    """A step that keeps all tokens: the next one also reads those near it."""
+    """A decoding step that keeps all tokens: the next one also reads those near it."""
 
     decoder: PixelNetwork
 
@@ -38,7 +38,7 @@ class ImageStep(CachedStep):
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
-        """What is new (B, T) -> what the head says of what follows each (B, T, O)."""
+        """New tokens (B, T) -> outputs of the head for the token after each (B, T, O)."""
         if isinstance(self.cache, Ring) and ids.shape[1] > 1:
             return torch.cat([self.read(one) for one in ids.split(1, 1)], 1)
         assert self.places is not None
@@ -66,10 +66,10 @@ def draw_images(
     first: int = 0,
     told: Callable[[float], None] = lambda more: None,
 ) -> Tensor:
-    """Tokens (B, N) of images that begin with what is given (B, n), as the network's `condition`
-    says; `told` of each token drawn.
+    """Complete the `given` tokens (B, n) to images (B, N), under the `condition` of the network;
+    `told` is called with the number of tokens drawn.
 
-    Each draws by its own number, from `first` on, so that nothing depends on the batch.
+    Samples are seeded by the number of the image, from `first` on: the batch does not change them.
     """
     network.eval()
     writer, parts = network.writer, list[Tensor]()
@@ -112,7 +112,7 @@ def draw_batch(
 def draw_token(
     network: PixelNetwork, codec: PixelCodec, said: Tensor, how: Sampling, chances: Sequence[Random]
 ) -> Tensor:
-    """What the head says (B, O) -> a token each (B,), value by value."""
+    """Draw one token for each output of the head (B, O) -> (B,), value by value."""
     values = torch.empty(len(said), 0, dtype=torch.long, device=said.device)
     for _ in range(codec.parts):
         logs = network.likelihood.next_log_probs(said, values)

@@ -1,4 +1,4 @@
-"""How likely a model finds images."""
+"""Evaluate an image model on images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyheads.tasks.image.task import prepare_pixels, sort_key
 
 
 def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
-    """The mean of all images and of each class, with its standard error."""
+    """Return a report: the mean score of all images and of each class, with standard errors."""
     began, recipe, codec = time.perf_counter(), model.task.recipe, model.task.codec
     nats = model.score(prepare_pixels(pictures.pixels, recipe), pictures.labels)
     binary = codec.levels == 2
@@ -41,7 +41,7 @@ def evaluate_images(model: ImageModel, pictures: Pictures) -> dict[str, Any]:
 
 
 def describe_mean(values: NDArray[np.float64]) -> dict[str, float]:
-    """With its standard error; one value alone has none."""
+    """Return the mean with its standard error, which a single value does not have."""
     mean = {"value": round(float(values.mean()), 4)}
     if len(values) == 1:
         return mean

@@ -1,4 +1,4 @@
-"""How many bytes images take in other formats that lose nothing."""
+"""Measure how many bytes images take in other lossless formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from manyheads.tasks.image.sheet import encode_png
 from manyheads.tasks.image.sources import Bytes, import_pillow, match_colours
 
-# Each by Pillow, with the settings that make the smallest files.
+# Written by Pillow, with the settings that give the smallest files.
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"optimize": True},
     "webp": {"lossless": True, "quality": 100, "method": 6},
@@ -22,7 +22,7 @@ NAMES = {"png": "PNG", "webp": "WebP", "jxl": "JPEG XL"}
 
 
 def measure_formats(images: Bytes) -> dict[str, int]:
-    """(N, rows, columns, channels) -> bytes of all, a file each, in what is installed."""
+    """Return the total bytes of images (N, rows, columns, channels) in each installed format."""
     sizes = {"PNG": sum(len(encode_png(image)) for image in images)}
     try:
         pillow, _ = import_pillow()
@@ -45,7 +45,7 @@ def measure_file(pillow: Any, image: Bytes, form: str, how: dict[str, Any]) -> i
 
 
 def run_cjxl(program: str, image: Bytes) -> int:
-    """The bytes of a JPEG XL file, where the program `cjxl` is installed."""
+    """Return the size of an image as a JPEG XL file, written by the program `cjxl`."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "a.png"), Path(folder, "a.jxl")
         before.write_bytes(encode_png(image))

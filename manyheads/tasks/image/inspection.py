@@ -1,4 +1,4 @@
-"""What each pixel was drawn from, as a page.
+"""The attention page of an image model: which pixels each pixel attends to.
 
 N tokens, P values of a token, L levels, H heads, S spots: pixels, or squares of them.
 """
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from manyheads.tasks.image.model import ImageModel
     from manyheads.tasks.image.task import ImageTask
 
-MOST_VALUES = 4096  # every pair of tokens is looked at
-MOST_CELLS = 2**25  # of a page, over all heads: some 7 MB
+MOST_VALUES = 4096  # the page needs every pair of tokens
+MOST_CELLS = 2**25  # of a page, over all heads: about 7 MB
 COLOURS = ("red", "green", "blue")
 PARTS = {"decoder": ["each pixel is drawn from those before it", "pixels", "drawn", "read"]}
 
 
 @dataclass(frozen=True, eq=False)
 class PixelPass:
-    """A network that says how likely each pixel of an image is, where it is drawn."""
+    """A network that predicts each pixel of an image: heads are ranked by its log-probability."""
 
     task: ImageTask
     network: nn.Module
     ids: Tensor  # (1, N)
     classes: Tensor | None  # (1, 1)
-    spots: Tensor  # (N,) where on the page each token stands, in the order of drawing
+    spots: Tensor  # (N,) the spot of each token on the page, in the order of drawing
 
     @property
     def tokens(self) -> int:
@@ -51,11 +51,11 @@ class PixelPass:
 
     @cached_property
     def values(self) -> Tensor:
-        """(1, N, P)"""
+        """Values of all tokens (1, N, P)."""
         return self.task.codec.split(self.ids)
 
     def say(self, copies: int) -> Tensor:
-        """(copies, N, O)"""
+        """Return the outputs of the head (copies, N, O)."""
         codec, device = self.task.codec, self.ids.device
         classes = None if self.classes is None else self.classes.expand(copies, -1)
         read = codec.shift(self.ids).expand(copies, -1)
@@ -82,7 +82,7 @@ class PixelPass:
         return {"candidates": found, "wrote": tell_likelihood(self.task.codec, found, self.classes)}
 
     def add_value(self, spot: dict[str, Any], logs: Tensor, level: int, number: int) -> None:
-        """Add one value of a token to its spot, with the levels that are likeliest there."""
+        """Add one value of a token to its spot, with the likeliest levels there."""
         codec = self.task.codec
         channel = number % codec.channels
         best = logs.exp().topk(min(codec.levels, max(2, CANDIDATES // codec.channels)))
@@ -97,7 +97,7 @@ class PixelPass:
 def inspect_image(
     model: ImageModel, picture: Bytes, label: str | None, what_if: Sequence[Intervention] = ()
 ) -> AttentionPage:
-    """One pass over an image; of a model with classes, as one of them."""
+    """Inspect one forward pass over an image; a model with classes sees it as class `label`."""
     task, codec = model.task, model.task.codec
     if codec.tokens > MOST_VALUES:
         raise ValueError(
@@ -142,20 +142,20 @@ def inspect_image(
 
 
 def number_spots(codec: PixelCodec, size: int) -> tuple[Tensor, Tensor]:
-    """Which square of so many pixels each token is of, (N,), and where those begin, (S, 2); in the
-    order in which they are drawn.
+    """Return the spot of each token, (N,), and the corner of each spot, (S, 2). A spot is a square
+    of `size` pixels; spots are numbered in the order in which they are drawn.
     """
     at = torch.stack(codec.places.axes[:2], 1) // size
     _, found = at.unique(dim=0, return_inverse=True)
     turn = torch.full((int(found.max()) + 1,), len(found)).scatter_reduce(
         0, found, torch.arange(len(found)), "amin"
     )
-    begins = turn.sort().values  # the first token of each
+    begins = turn.sort().values  # the first token of each spot
     return turn.argsort().argsort()[found], at[begins] * size
 
 
 def gather_spots(layer: LayerMap, spots: Tensor, corners: Tensor) -> LayerMap:
-    """(H, N, N) -> (H, S, 1 + S): what is read before the first is the start."""
+    """Sum attention by spots: (H, N, N) -> (H, S, 1 + S); the first key is the start token."""
     heads, count = len(layer.weights), len(corners)
     read = torch.cat([torch.zeros(1, dtype=torch.long), spots[:-1] + 1])
     each = layer.weights.new_zeros(heads, len(spots), count + 1).index_add(2, read, layer.weights)
@@ -173,7 +173,7 @@ def name_level(codec: PixelCodec, channel: int, level: int) -> str:
 
 
 def tell_likelihood(codec: PixelCodec, found: Sequence[Any], classes: Tensor | None) -> str:
-    """ "0.54 bits for a value, as class 7" """
+    """Return, for example, "0.54 bits for a value, as class 7"."""
     bits = -sum(one["log"] for one in found) / math.log(2) / codec.values
     known = "" if classes is None else f", as class {codec.classes[int(classes)]}"
     return f"{bits:.2f} bits for a value{known}"

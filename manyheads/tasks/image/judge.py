@@ -1,4 +1,4 @@
-"""A small classifier of images: what it makes of samples says how much they are like real ones.
+"""A small image classifier, to measure how similar samples are to real images.
 
 N images, F features.
 """
@@ -18,13 +18,13 @@ from manyheads.training.files import read_tensors, write_tensors
 
 FILE = "judge.safetensors"
 FEATURES, STEPS, BATCH, RATE = 64, 1200, 128, 2e-3
-LEAST_STEPS, EPOCHS = 100, 20  # of few images, so that they are not learned by heart
-HELD_OUT = 0.1  # of the images, to see how often it is right
+LEAST_STEPS, EPOCHS = 100, 20  # for few images, so that it does not overfit
+HELD_OUT = 0.1  # share of the images, to measure its accuracy
 AT_ONCE = 512
 
 
 class Judge(nn.Module):
-    """Convolutions, then `FEATURES` numbers from which a linear layer tells the class."""
+    """Convolutions, then `FEATURES` features from which a linear layer predicts the class."""
 
     def __init__(self, shape: Sequence[int], classes: Sequence[str]):
         super().__init__()
@@ -50,7 +50,7 @@ class Judge(nn.Module):
 
     @torch.no_grad()
     def read(self, images: Bytes) -> tuple[Tensor, list[str]]:
-        """The features of each image, (N, F), and its class."""
+        """Return the features of each image, (N, F), and its predicted class."""
         device = self.head.weight.device
         parts = [self.features(some.to(device)) for some in torch.from_numpy(images).split(AT_ONCE)]
         found = torch.cat(parts)
@@ -62,7 +62,7 @@ def train_judge(
     labels: Sequence[str],
     device: torch.device,
 ) -> tuple[Judge, float]:
-    """A judge of these images, and how often it is right about those it has not seen."""
+    """Train a classifier on these images; return it and its accuracy on held-out ones."""
     classes = sorted({*labels})
     if len(classes) < 2:
         raise ValueError(
@@ -104,7 +104,7 @@ def load_judge(folder: Path, device: torch.device) -> tuple[Judge, float]:
 
 
 def frechet_distance(one: Tensor, other: Tensor) -> float:
-    """The distance of two sets of features (N, F), as of normal distributions; 0: the same."""
+    """Return the Fréchet distance of two sets of features (N, F), as normal distributions."""
     means = [cloud.double().mean(0) for cloud in (one, other)]
     spreads = [cloud.double().T.cov() for cloud in (one, other)]
     values, vectors = torch.linalg.eigh(spreads[0])

@@ -1,7 +1,7 @@
-"""Samples beside real images, as a classifier that was trained on the latter sees both.
+"""Compare samples with real images, by a classifier that was trained on real images.
 
-The distance is Fréchet's, of the features of a judge of our own: it compares with no number that
-was computed with another classifier.
+The distance is the Fréchet distance of the features of our own classifier: it cannot be compared
+with numbers from another classifier, such as FID.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from manyheads.tasks.packing import Told
 def judge_samples(
     model: ImageModel, pictures: Pictures, count: int, told: Told = lambda more: None
 ) -> dict[str, Any]:
-    """Scores of so many samples, classes in turn: how far they are from these images, and how often
-    they are taken for the class that was asked for. Beside it the same of images learned from.
+    """Draw `count` samples, classes in turn; return their distance from these images and how often
+    they are classified as asked, and for comparison the distance of the training images.
     """
     task, codec, scores = model.task, model.task.codec, {}
     if codec.small:
@@ -63,7 +63,7 @@ def judge_samples(
 
 
 def find_judge(model: ImageModel) -> tuple[Judge, float]:
-    """The judge that the run keeps; where there is none, train one and keep it."""
+    """Load the classifier of the run; if there is none, train and save one."""
     folder = model.task.held_in()
     if (folder / FILE).exists():
         return load_judge(folder, model.device)
@@ -80,7 +80,7 @@ def find_judge(model: ImageModel) -> tuple[Judge, float]:
 
 
 def read_labelled(task: ImageTask) -> Pictures | None:
-    """The images that the run learned from, with classes; None where they are gone."""
+    """Return the training images of the run with classes; None if they are gone."""
     images, codec = task.recipe.data.images, task.codec
     if codec.classes and (task.held_in() / "data" / "train.pixels.npy").exists():
         pixels, numbers = task.read_split("train")
@@ -93,5 +93,5 @@ def read_labelled(task: ImageTask) -> Pictures | None:
 
 
 def round_as_drawn(task: ImageTask, pixels: Bytes) -> Bytes:
-    """Images with the levels that the model draws, so that both can be compared."""
+    """Round images to the levels that the model draws, so that both can be compared."""
     return task.codec.round_bytes(prepare_pixels(pixels, task.recipe))

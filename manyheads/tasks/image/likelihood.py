@@ -1,4 +1,4 @@
-"""How likely the values of a pixel are: what a head says, read as probabilities.
+"""Output distributions: how likely the values of a pixel are, given the outputs of a head.
 
 P values of a token, L levels, K logistics.
 """
@@ -13,24 +13,24 @@ from torch import Tensor
 
 
 class Likelihood(Protocol):
-    """What the outputs of a head mean."""
+    """The output distribution of a head."""
 
     @property
     def outputs(self) -> int:
-        """How many numbers the head says of a token."""
+        """Number of outputs of the head for a token."""
 
     def log_probs(self, outputs: Tensor, values: Tensor) -> Tensor:
         """Outputs (..., O) and values (..., P) -> their log-probabilities (...)"""
 
     def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
-        """Log-probabilities of the next value's levels (..., L), after those before it (..., p)"""
+        """Return log-probabilities of all levels of the next value (..., L), after (..., p)"""
 
     def first_outputs(self) -> Tensor:
-        """What a head says before it has learned anything, (O,)"""
+        """Return the initial outputs of a head, its bias (O,)"""
 
 
 class Categorical:
-    """A number for each level of one value."""
+    """A softmax over the levels of one value."""
 
     def __init__(self, levels: int):
         self.levels = self.outputs = levels
@@ -51,9 +51,9 @@ class Categorical:
 class LogisticMixture:
     """A mixture of logistics over whole pixels, cut into levels (PixelCNN++).
 
-    Of each of them the head says how much it counts and, for each channel, where it lies and how
-    wide it is; a later channel's place moves with the values of those before it. The outermost
-    levels take all that lies beyond, so that probabilities add up to 1.
+    For each logistic the head gives its weight and, for each channel, its mean and width; the mean
+    of a later channel moves with the values of the channels before it. The lowest and highest
+    level take all that lies beyond them, so that probabilities add up to 1.
     """
 
     def __init__(self, levels: int, parts: int, count: int):
@@ -65,7 +65,7 @@ class LogisticMixture:
         return sum(self.sizes)
 
     def read(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logs of weights (..., K); places, logs of 1 / width and how places move (..., K, n)"""
+        """Log-weights (..., K); means, log of 1 / width, and how means move (..., K, n)"""
         weights, places, widths, moves = outputs.float().split(self.sizes, -1)
         shape = (self.count, -1)
         return (
@@ -76,7 +76,7 @@ class LogisticMixture:
         )
 
     def first_outputs(self) -> Tensor:
-        """Logistics side by side: what is alike at first would stay so for long."""
+        """Spread the logistics: if they were equal at first, they would stay so for long."""
         weights, places, widths, moves = torch.zeros(self.outputs).split(self.sizes)
         apart = torch.linspace(-1, 1, self.count + 2)[1:-1].repeat_interleave(self.parts)
         return torch.cat([weights, places + apart, widths + 1.5, moves])
@@ -97,7 +97,7 @@ class LogisticMixture:
     def next_log_probs(self, outputs: Tensor, before: Tensor) -> Tensor:
         weights, places, widths, moves = self.read(outputs)
         part = before.shape[-1]
-        for earlier in range(part):  # what came tells which of the logistics it came from
+        for earlier in range(part):  # earlier values change the weights of the logistics
             given, value = before[..., None, :earlier], before[..., None, earlier]
             weights = weights + self.score_part(places, widths, moves, given, value)
         every = torch.arange(self.levels, device=outputs.device).expand(*outputs.shape[:-1], -1)
@@ -109,9 +109,9 @@ class LogisticMixture:
     def score_part(
         self, places: Tensor, widths: Tensor, moves: Tensor, before: Tensor, value: Tensor
     ) -> Tensor:
-        """The log-probability of a value of the next channel by each logistic, (..., K).
+        """Return the log-probability of a value of the next channel by each logistic, (..., K).
 
-        σ(a) - σ(b) = σ(a) σ(-b) (1 - exp(b - a)): no difference of two numbers that are close.
+        σ(a) - σ(b) = σ(a) σ(-b) (1 - exp(b - a)) avoids the difference of two close numbers.
         """
         part = before.shape[-1]
         place = places[..., part]

@@ -1,4 +1,4 @@
-"""What a pixel looks at while it is drawn, as a map over the image.
+"""What a pixel attends to while it is drawn, as a map over the image.
 
 L layers, H heads, N tokens.
 """
@@ -19,17 +19,17 @@ from manyheads.tasks.image.sources import Bytes, match_colours
 from manyheads.tasks.inspection import choose_numbers, record_attention
 
 NEAR = 2  # rows and columns
-DIM = 0.35  # of a picture's brightness below a map
+DIM = 0.35  # brightness of the picture below a map
 MARK = (0, 255, 0)
 
 
 @dataclass(frozen=True)
 class PixelView:
-    """The share of its attention that one pixel gives to each of those drawn before it."""
+    """The attention of one pixel to each pixel drawn before it."""
 
     picture: Bytes  # (rows, columns, channels)
     pixel: tuple[int, int]
-    weights: Tensor  # (L, H, rows, columns); what is left of 1 goes to the start
+    weights: Tensor  # (L, H, rows, columns); the rest up to 1 is on the start token
     layers: list[int]
     heads: list[int]
 
@@ -49,7 +49,7 @@ class PixelView:
         return "\n".join(lines)
 
     def draw(self) -> Bytes:
-        """The picture with its pixel marked, then a map for each layer (down) and head (across)."""
+        """Draw the picture with its pixel marked, then maps by layer (down) and head (across)."""
         whole = match_colours(self.picture, 3)
         marked = whole.copy()
         marked[self.pixel] = MARK
@@ -59,7 +59,7 @@ class PixelView:
         return enlarge(make_sheet(np.stack([*first, *maps]), across=len(self.heads)))
 
     def heat(self, whole: Bytes, one: Tensor) -> Bytes:
-        """Red over the picture, the brightest where it looks most."""
+        """Draw attention in red over the picture, brightest where it is largest."""
         heat = (one / one.max().clamp(min=1e-9)).sqrt().numpy()[..., None]
         red = np.array([255.0, 60.0, 0.0])
         shown = (1 - heat) * DIM * whole + heat * red
@@ -76,7 +76,7 @@ def look_at_pixel(
     head: int | None = None,
     label: str | None = None,
 ) -> PixelView:
-    """What a pixel looks at in all layers and heads, or in those named; `label` is the class."""
+    """Return what a pixel attends to in all layers and heads, or in one; `label` is the class."""
     codec, (row, column) = model.task.codec, pixel
     if not (0 <= row < codec.rows and 0 <= column < codec.columns):
         raise ValueError(
@@ -95,7 +95,7 @@ def look_at_pixel(
 def record_image(
     model: ImageModel, picture: Bytes, label: str | None, tokens: int | None = None
 ) -> list[Seen]:
-    """What each layer looks at while so many tokens of a picture are read, or all of them."""
+    """Return the attention of each layer over the first `tokens` of a picture, or over all."""
     codec = model.task.codec
     levels = codec.quantize_picture(picture).to(model.device)
     ids = codec.shift(codec.encode(levels))[:, :tokens]
@@ -108,9 +108,9 @@ def record_image(
 
 
 def map_weights(model: ImageModel, weights: Tensor) -> Tensor:
-    """(L, H, T) over what was read -> (L, H, rows, columns), each at the pixel that it read."""
+    """Sum attention to tokens (L, H, T) by their pixels -> (L, H, rows, columns)"""
     codec = model.task.codec
     found = torch.zeros(*weights.shape[:2], codec.rows * codec.columns)
-    drawn = weights.shape[2] - 1  # the first is the start
+    drawn = weights.shape[2] - 1  # the first is the start token
     where = codec.places.axes[0][:drawn] * codec.columns + codec.places.axes[1][:drawn]
     return found.index_add(2, where, weights[:, :, 1:]).unflatten(2, (codec.rows, codec.columns))

@@ -1,4 +1,4 @@
-"""Images: drawn, completed, and found likely or not."""
+"""An image model: draw, complete, enlarge, score and inspect images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ImageModel(Model):
-    """A trained network that draws."""
+    """A trained image model, which draws and scores images."""
 
     task: ImageTask
     asks = ""
@@ -45,10 +45,9 @@ class ImageModel(Model):
     ) -> Bytes:
         """model.generate(16, of_class="3") -> bytes (16, rows, columns, channels).
 
-        What is to be completed is a beginning, bytes (rows, columns, channels) of which the first
-        rows are there; where no class is named, it is the one that they are likeliest of. A model
-        that enlarges images makes them of a small one, bytes as well.
-        `told` of each token as it is drawn.
+        `begin` is an image to complete, bytes (rows, columns, channels) with only its first rows;
+        without `of_class`, the likeliest class of these rows is taken. A super-resolution model
+        enlarges `small`, also bytes. `told` is called with the number of tokens drawn.
         """
         codec, how = self.task.codec, ImageSampling(**options)
         if count < 1:
@@ -70,7 +69,7 @@ class ImageModel(Model):
         return codec.brighten(codec.decode(ids)).cpu().numpy()
 
     def encode_begin(self, image: Bytes) -> Tensor:
-        """The first tokens (1, n) of an image of which only the first rows are there."""
+        """Encode the first rows of an image as its first tokens (1, n)."""
         check_bytes(image, ("rows", "columns", "channels"))
         codec, (rows, columns, channels) = self.task.codec, image.shape
         if columns != codec.columns or not 0 < rows <= codec.rows or channels != codec.channels:
@@ -87,19 +86,19 @@ class ImageModel(Model):
         return ids[:, : codec.tokens * rows // codec.rows]
 
     def fill_rows(self, image: Bytes) -> Bytes:
-        """The first rows of an image, and black below them."""
+        """Fill the missing rows below an image with black."""
         whole = np.zeros(self.task.codec.shape, np.uint8)
         whole[: len(image)] = image
         return whole
 
     @torch.no_grad()
     def find_class(self, image: Bytes) -> str | None:
-        """The class that an image, or its first rows, is likeliest of; None without classes."""
+        """Return the likeliest class of an image or of its first rows; None without classes."""
         task, codec = self.task, self.task.codec
         if not codec.classes or codec.small:
             return None
         if image.shape[1:] != codec.shape[1:] or len(image) > codec.rows:
-            codec.quantize_picture(image)  # says what is wrong
+            codec.quantize_picture(image)  # raises with the reason
         tokens, count = self.encode_begin(image).shape[1], len(codec.classes)
         each = np.repeat(self.fill_rows(image)[None], count, axis=0)
         batches = ImageBatches(each, np.arange(count), codec, task.at_once)
@@ -107,7 +106,7 @@ class ImageModel(Model):
         return codec.classes[int(task.measure_nats(self.network, batches, tokens).argmin())]
 
     def encode_small(self, image: Bytes | None) -> Tensor | None:
-        """The levels (1, rows, columns, channels) of the image that is to be enlarged."""
+        """Return the levels (1, rows, columns, channels) of the image to enlarge."""
         codec = self.task.codec
         if image is None and not codec.small:
             return None
@@ -127,8 +126,8 @@ class ImageModel(Model):
         return codec.quantize(torch.from_numpy(image.copy()))[None]
 
     def score(self, images: Bytes, labels: Sequence[str] = ()) -> NDArray[np.float64]:
-        """Nats of each image of bytes (N, rows, columns, channels); of a model that knows classes,
-        given its label.
+        """Return the nats of each image of bytes (N, rows, columns, channels); a model with classes
+        needs the label of each.
         """
         task, codec = self.task, self.task.codec
         check_bytes(images, ("images", "rows", "columns", "channels"))
@@ -154,11 +153,11 @@ class ImageModel(Model):
     def inspect(
         self, picture: Bytes, of_class: str | None = None, *, what_if: Sequence[Intervention] = ()
     ) -> AttentionPage:
-        """What each pixel was drawn from, as a page: a notebook shows it, `.save("page.html")`
-        keeps it.
+        """Return a page of what each pixel attends to; a notebook shows it, `.save("page.html")`
+        writes it.
 
-        The picture is bytes (rows, columns, channels). A model with classes sees it as the one that
-        is named, or as the likeliest; `what_if` says what is to be otherwise.
+        The picture is bytes (rows, columns, channels). A model with classes sees it as `of_class`,
+        by default the likeliest class; `what_if` lists interventions.
         """
         of_class = self.find_class(picture) if of_class is None else of_class
         return inspect_image(self, picture, of_class, what_if)
@@ -171,7 +170,7 @@ class ImageModel(Model):
         picture: Bytes | None = None,
         of_class: str | None = None,
     ) -> AttentionPage:
-        """Of a picture; where there is none, the model draws it, always from the same chance."""
+        """Return the page of a picture; without one, the model draws it with a fixed seed."""
         if picture is None:
             with intervening(self.network, what_if):
                 (picture,) = self.generate(1, of_class, seed=0)

@@ -1,6 +1,6 @@
 """Networks over the rows, columns and channels of an image.
 
-B images, N tokens, T of them, F tokens that are read for one, P values of a token, D width.
+B images, N tokens, T of these, F tokens read for each token, P values of a token, D width.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from manyheads.tasks.image.settings import (
     LearnedAxesValue,
 )
 
-SPAN = 3  # tokens that a convolution sees
+SPAN = 3  # tokens that a convolution reads
 
 
 class PixelEmbedding(nn.Module):
-    """What was drawn last, each value by a vector of its own; and what is near, by how bright it
-    is and whether it is there.
+    """Embeds the last token, with a vector for each of its values, and the tokens near it, by their
+    brightness and by whether they are drawn.
     """
 
     def __init__(self, codec: PixelCodec, width: int, near: int):
@@ -56,7 +56,7 @@ class PixelEmbedding(nn.Module):
             init_normal(self.mix)
 
     def forward(self, ids: Tensor, condition: Tensor | None = None) -> Tensor:
-        """ids (B, T, F), the last one first; what is to be drawn, (B, 1 or T, D) -> (B, T, D)"""
+        """ids (B, T, F), the last token first, and a condition (B, 1 or T, D) -> (B, T, D)"""
         ids = ids if ids.dim() == 3 else ids[..., None]
         values = self.codec.split(ids)  # (B, T, F, P)
         x = sum(table(values[:, :, 0, part]) for part, table in enumerate(self.tables))
@@ -69,8 +69,8 @@ class PixelEmbedding(nn.Module):
 
 
 class CausalConvolutions(SequenceNetwork):
-    """Each token and those before it, a row above among them where a dilation is as long as a row:
-    gated, as PixelCNN. Tokens (B, T, F) -> states (B, T, D).
+    """Gated causal convolutions, as in PixelCNN; with a dilation of a row, a token also sees the
+    one above it. Tokens (B, T, F) -> states (B, T, D).
     """
 
     causal = True
@@ -99,10 +99,10 @@ class CausalConvolutions(SequenceNetwork):
 
 
 class PixelNetwork(SequenceNetwork):
-    """Tokens (B, T) -> what its head says of each, (B, T, O): its `likelihood` reads that.
+    """Tokens (B, T) -> outputs of the head for each, (B, T, O), for its `likelihood`.
 
-    A row of what is read may be a number, of which those near it are looked up among the others,
-    or all that is read for it, (B, T, F), where a step knows only what is new.
+    The input is (B, T), where the tokens near each one are looked up among the others; or
+    (B, T, F) with the near tokens included, for a decoding step that gets only new tokens.
     """
 
     nearby: Tensor
@@ -118,7 +118,7 @@ class PixelNetwork(SequenceNetwork):
         nearby: Tensor,
         encoder: Encoder | None = None,
     ):
-        """`writer` makes states of tokens, and has a cache; `encoder` reads small images."""
+        """`writer` turns tokens into states, and has a cache; `encoder` reads small images."""
         super().__init__()
         self.writer: Any = writer
         self.head, self.likelihood, self.encoder = head, likelihood, encoder
@@ -126,12 +126,12 @@ class PixelNetwork(SequenceNetwork):
         self.classes = nn.Embedding(len(codec.classes), width) if codec.classes else None
         if self.classes is not None:
             init_table(self.classes)
-        # Not among the weights: the codec says it again.
+        # Not saved with the weights: the codec gives it.
         self.register_buffer("nearby", nearby, persistent=False)
         self.register_buffer("below", codec.find_below(), persistent=False)
 
     def condition(self, classes: Tensor | None, small: Tokens | None) -> Tensor | None:
-        """What is to be drawn: classes (B, 1) and a small image -> (B, 1 or N, D), to be added."""
+        """Classes (B, 1) and a small image -> a condition (B, 1 or N, D) to add to embeddings."""
         parts = []
         if self.classes is not None:
             if classes is None:
@@ -152,13 +152,13 @@ class PixelNetwork(SequenceNetwork):
         return states
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Of images with their classes as types; behind the small ones they are made from."""
+        """The input is tokens, with classes as types; in super-resolution, small images first."""
         *small, tokens = inputs
         condition = self.condition(tokens.types, next(iter(small), None))
         return self.say(self.states(tokens.ids, tokens.at, condition))
 
     def say(self, states: Tensor) -> Tensor:
-        """What the head says, in 32 bits: the logarithm of a small probability has many digits."""
+        """Return the outputs of the head in float32: logs of small probabilities need precision."""
         with torch.autocast(states.device.type, enabled=False):
             said: Tensor = self.head(states.float())
         return said
@@ -167,7 +167,7 @@ class PixelNetwork(SequenceNetwork):
         return self.writer.new_cache()
 
     def make_ring(self, places: Grid) -> Ring | None:
-        """A cache of what can still be seen; None where that is all that was read."""
+        """Return a cache of the tokens that can still be seen; None if all of them can."""
         return make_ring(self.writer.stack, places) if isinstance(self.writer, Decoder) else None
 
 
@@ -204,7 +204,7 @@ def build_writer(
 
 
 def build_small_encoder(network: ImageTransformerConfig, small: PixelCodec) -> Encoder:
-    """All pixels of a small image see each other."""
+    """Build the encoder of small images, whose pixels all attend to each other."""
     depth, _ = network.depths
     config = replace(network, depth=depth, pattern="Everything()")
     layers = build_layers(config, small, Everything())
@@ -223,14 +223,14 @@ def build_likelihood(network: ImageNetworkConfig, codec: PixelCodec) -> Likeliho
 
 
 def build_below(network: ImageTransformerConfig, codec: PixelCodec) -> Position | None:
-    """How rows, columns and channels enter below the first layer."""
+    """Build the absolute position, which is added below the first layer."""
     if isinstance(network.position_value, LearnedAxesValue):
         return Learned(network.width, *codec.places.sizes)
     return build_position(network)
 
 
 def build_between(network: ImageTransformerConfig, codec: PixelCodec) -> Relative | None:
-    """How far two pixels are apart, on each axis, in every layer."""
+    """Build the relative position: the distance of two pixels on each axis, in every layer."""
     value, sizes = network.relative_value or network.position_value, codec.places.sizes
     if isinstance(value, RelativeContentValue):
         return value.build(network, len(sizes), max(sizes))

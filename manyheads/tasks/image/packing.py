@@ -1,4 +1,4 @@
-"""Images in as few bytes as a model finds them likely, and out again bit for bit.
+"""Compress images without loss with the probabilities of a model, and restore them.
 
 B images, N tokens, P values of a token.
 """
@@ -33,13 +33,13 @@ from manyheads.tasks.packing import (
     refuse_another,
 )
 
-LANES = {"cpu": 64, "cuda": 512}  # images that are read together
+LANES = {"cpu": 64, "cuda": 512}  # images in a batch
 
 
 def compress_images(
     model: ImageModel, pictures: Pictures, names: Sequence[str], told: Told = lambda more: None
 ) -> tuple[dict[str, Any], list[PackedPart]]:
-    """A head and parts for `write_packed`; what would not come out as it is, is refused."""
+    """Return a header and parts for `write_packed`; raise if an image would not be lossless."""
     codec, lanes = model.task.codec, min(LANES[model.device.type], len(pictures))
     refuse_loss(model, pictures)
     levels = codec.quantize(torch.from_numpy(pictures.pixels))
@@ -64,7 +64,7 @@ def compress_images(
 def decompress_images(
     model: ImageModel, head: dict[str, Any], parts: list[PackedPart], told: Told = lambda more: None
 ) -> Bytes:
-    """Bytes (N, rows, columns, channels); none where one of them is not what went in."""
+    """Return bytes (N, rows, columns, channels); raise if an image differs from the original."""
     codec, lanes = model.task.codec, head["lanes"]
     refuse_another(model, head)
     found, coding = [], LaneCoding(model, head)
@@ -83,19 +83,19 @@ def decompress_images(
 
 
 def check_images(levels: Tensor) -> bytes:
-    """A byte for each image, to find the damaged one; the sum of the part finds the damage."""
+    """Return a byte per image, to name the damaged one; the checksum of the part finds damage."""
     return bytes(zlib.crc32(one.tobytes()) & 255 for one in levels.numpy())
 
 
 class LaneCoding:
-    """A model that reads `lanes` images side by side, token by token."""
+    """Codes images in batches of `lanes`, token by token."""
 
     def __init__(self, model: ImageModel, head: dict[str, Any]):
         self.model, self.head = model, head
         self.recorder: ImageRecorder | None = None
 
     def start(self, condition: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """A step from the first token on; on CUDA it is recorded once."""
+        """Return a step that starts at the first token; on CUDA it is recorded once."""
         network, codec = self.model.network, self.model.task.codec
         if self.model.device.type != "cuda" or not isinstance(network.writer, Decoder):
             return ImageStep(network, codec, condition)
@@ -106,7 +106,7 @@ class LaneCoding:
         return self.recorder
 
     def condition(self, begin: int, count: int) -> Tensor | None:
-        """What conditions `count` images from `begin` on, where they have classes."""
+        """Return the condition of `count` images from `begin` on; None without classes."""
         codec, classes = self.model.task.codec, None
         if codec.classes:
             labels = self.head["labels"][begin : begin + count]
@@ -119,7 +119,7 @@ class LaneCoding:
     @torch.no_grad()
     @use_threads(1)
     def run(self, begin: int, count: int, code: CodeSymbols, told: Told) -> Tensor:
-        """Tokens of `count` images from `begin` on; lanes that none is in do as the first."""
+        """Code `count` images from `begin` on, return their tokens; free lanes repeat the first."""
         model, codec, lanes = self.model, self.model.task.codec, self.head["lanes"]
         model.network.eval()
         step = self.start(self.condition(begin, count))
@@ -137,11 +137,11 @@ class LaneCoding:
         return torch.cat(ids, 1)
 
 
-# ---- what goes in, and what it is called ---------------------------------------------------------
+# ---- checks and names ----------------------------------------------------------------------------
 
 
 def refuse_loss(model: ImageModel, pictures: Pictures) -> None:
-    """What goes in comes out: images of the model's size, with levels that it has."""
+    """Raise unless all images have the size and the levels of the model, so that none is lost."""
     codec = model.task.codec
     if codec.small:
         raise ValueError(
@@ -165,7 +165,7 @@ def refuse_loss(model: ImageModel, pictures: Pictures) -> None:
 
 
 def name_files(pictures: Pictures, paths: Sequence[Path]) -> list[str]:
-    """What each will be called where it is unpacked: as in its folder, or by its number."""
+    """Return the name of each unpacked file: its path in its folder, or its number."""
     found = []
     for number, name in enumerate(pictures.names, start=1):
         path = Path(name)
@@ -183,7 +183,7 @@ def number_names(count: int) -> list[str]:
 
 
 def read_names(head: dict[str, Any]) -> list[str]:
-    """Refuse what would be written elsewhere than into the folder that was asked for."""
+    """Return the names in a file; raise if one lies outside of the output folder."""
     names: list[str] = head["names"] or number_names(head["images"])
     for name in names:
         if Path(name).is_absolute() or ".." in Path(name).parts:

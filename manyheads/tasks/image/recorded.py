@@ -1,8 +1,8 @@
-"""Images drawn with a step that is recorded once, as a CUDA graph, and played back.
+"""Draw images with a decoding step that is recorded once as a CUDA graph and replayed.
 
-Elsewhere the same code runs as it stands.
+On other devices the same code runs without a graph.
 
-B images, N tokens, P values of a token, F tokens that are read for one.
+B images, N tokens, P values of a token, F tokens read for each token.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from manyheads.modules.stack import Block
 from manyheads.tasks.image.codec import PixelCodec
 from manyheads.tasks.image.network import PixelNetwork
 
-WARM_UPS = 3  # steps before the one that is recorded
+WARM_UPS = 3  # steps before the recorded one
 
 
 class ImageRecorder:
-    """A batch of images, and one step that draws a token of each: all of it on the device."""
+    """A batch of images, and a step that draws one token of each; all data stays on the device."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class ImageRecorder:
         self.said = torch.zeros(batch, network.likelihood.outputs, device=device)
 
     def start(self, condition: Tensor | None) -> None:
-        """Other images, from the first token on."""
+        """Start new images at their first token."""
         if self.condition is not None and condition is not None:
             self.condition.copy_(condition)
         self.place.zero_()
 
     @torch.no_grad()
     def __call__(self, new: Tensor) -> Tensor:
-        """The last tokens (B, 1) -> what the head says of the next, (B, O), until it is asked
-        again: one that is scored and not drawn.
+        """Last tokens (B, 1) -> outputs of the head for the next (B, O), to score tokens without
+        drawing them. The next call overwrites the result.
         """
         self.canvas.index_copy_(1, self.place, new)
         self.score()
@@ -75,7 +75,7 @@ class ImageRecorder:
         numbers: Sequence[int],
         told: Callable[[float], None] = lambda more: None,
     ) -> Tensor:
-        """Tokens (B, N) of images that begin with what is given (B, n), by their numbers."""
+        """Complete the `given` tokens (B, n) to images (B, N); samples are seeded by `numbers`."""
         begun = given.shape[1]
         self.start(condition)
         chances = [Random(f"{self.how.seed} {number}") for number in numbers]
@@ -88,7 +88,7 @@ class ImageRecorder:
         if isinstance(self.cache, Ring):
             for _ in range(begun):
                 self.play()
-                self.canvas[:, 1 : begun + 1] = given  # and not what was drawn
+                self.canvas[:, 1 : begun + 1] = given  # restore what the step overwrote
         elif begun:  # all but the last, which is read by the first step
             first = torch.arange(begun, device=given.device)
             self.read(self.canvas[:, self.network.nearby[:begun]], self.places[:begun], first)
@@ -99,7 +99,7 @@ class ImageRecorder:
         return self.canvas[:, 1:].clone()
 
     def read(self, near: Tensor, at: Grid, rows: Tensor) -> Tensor:
-        """(B, T, F) in these rows (T,) -> what the head says after the last, (B, O)"""
+        """Tokens (B, T, F) at these places (T,) -> outputs of the head after the last, (B, O)"""
         added = self.condition
         if added is not None and added.shape[1] > 1:
             added = added.index_select(1, rows)
@@ -107,7 +107,7 @@ class ImageRecorder:
         return self.network.say(states[:, -1])
 
     def look(self) -> None:
-        """What the head says after the token at this place, into `said`."""
+        """Write the outputs of the head after the token at this place into `said`."""
         near = self.network.nearby.index_select(0, self.place)  # (1, F)
         axes = tuple(axis.index_select(0, self.place) for axis in self.places.axes)
         at = Grid(self.place, axes, self.places.sizes)
@@ -136,7 +136,7 @@ class ImageRecorder:
         return self.record(self.look)
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
-        """What is played from here on; not on CUDA, that is the step itself."""
+        """Record a step as a CUDA graph and return its replay; elsewhere return the step itself."""
         if not self.place.is_cuda:
             return step
         before = self.place.clone()
@@ -146,7 +146,7 @@ class ImageRecorder:
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UPS):
                     step()
-                    self.place.copy_(before)  # what else it wrote is written again
+                    self.place.copy_(before)  # all else that it wrote is written again
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
@@ -155,7 +155,7 @@ class ImageRecorder:
         return graph.replay
 
     def choose_kernel(self) -> Fastest | Single:
-        """One that reads only what is filled of the cache, where it can do all layers' work."""
+        """Return a kernel that reads only the filled part of the cache, if it fits all layers."""
         stack, single = self.network.writer.stack, Single()
         at = Grid(self.place, self.places.axes, self.places.sizes)
         for block, pattern in zip(cast(list[Block], stack.blocks), stack.patterns, strict=True):

@@ -1,4 +1,4 @@
-"""Images that are drawn pixel by pixel: settings, and good ones for those who give none."""
+"""Settings and presets of image models."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from manyheads.attention.positions import Position
 
 Head = Literal["categorical", "mixture"]
-OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # of a network
+OF_WORDS = ("token_types", "value_embeddings", "logit_cap", "head_bias")  # network settings
 
 
 @dataclass(frozen=True)
 class ImageData(Settings):
-    """Where images come from, and what is made of them before they are learned from."""
+    """Where images come from, and how they are prepared for training."""
 
     images: tuple[Path, ...] = setting(
         (),
@@ -81,13 +81,13 @@ class ImageData(Settings):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The sizes of small and of large images; 0 where there is no `upscale`."""
+        """The sizes of small and of large images; (0, 0) without `upscale`."""
         small, _, large = (self.upscale or "").partition(":")
         return (int(small), int(large)) if small.isdecimal() and large.isdecimal() else (0, 0)
 
     @property
     def scaled_size(self) -> int | None:
-        """Rows and columns that all are scaled to."""
+        """Rows and columns that all images are scaled to."""
         return self.size or self.sizes[1] or None
 
 
@@ -96,7 +96,7 @@ class LearnedAxesValue(PositionValue):
     """A vector for each row, column and channel, as many as the images have."""
 
     def build(self, network: Any) -> Position:
-        """On a line, where a layer is measured by itself."""
+        """Build positions on a line, for a layer that is measured alone."""
         from manyheads.attention.positions import Learned
 
         return Learned(network.width, 1024)
@@ -104,7 +104,7 @@ class LearnedAxesValue(PositionValue):
 
 @dataclass(frozen=True)
 class PixelSettings:
-    """What networks of all kinds know of pixels."""
+    """Settings for pixels that all kinds of networks share."""
 
     head: Head | None = setting(
         None,
@@ -130,7 +130,7 @@ class PixelSettings:
 
 @dataclass(frozen=True)
 class ImageTransformerConfig(PixelSettings, TransformerConfig):
-    """One that knows rows and columns."""
+    """A transformer over rows and columns."""
 
     positions: ClassVar[Mapping[str, type[PositionValue]]] = {
         **POSITIONS,
@@ -140,12 +140,12 @@ class ImageTransformerConfig(PixelSettings, TransformerConfig):
 
 @dataclass(frozen=True)
 class ImageRecurrentConfig(PixelSettings, RecurrentConfig):
-    """One pixel after another."""
+    """A recurrent network that reads one pixel after another."""
 
 
 @dataclass(frozen=True)
 class ImageConvolutionalConfig(PixelSettings, ConvolutionalConfig):
-    """Each pixel and those beside and above it; dilations are 1 and a row in turn unless given."""
+    """Convolutions over pixels before and above; by default, dilations are 1 and a row in turn."""
 
 
 ImageNetworkConfig = ImageTransformerConfig | ImageRecurrentConfig | ImageConvolutionalConfig
@@ -162,7 +162,7 @@ KINDS: dict[str, type[ImageNetworkConfig]] = {
 def image_network(
     width: int, depth: int, heads: int, dropout: float, neighbours: int = 1
 ) -> ImageTransformerConfig:
-    """Where a pixel is matters by itself (skies are above), and so does how far two are apart."""
+    """Absolute positions, since places matter (skies are above), and relative positions."""
     return ImageTransformerConfig(
         **gated_layers(width),
         depth=depth,
@@ -198,7 +198,7 @@ PRESETS = {
         epochs=40,
         batch=131072,
         learning_rate=1.5e-3,
-        training={"ema": 0.9995, "matrix_rate": 0.005},  # faster, it sways
+        training={"ema": 0.9995, "matrix_rate": 0.005},  # with a higher rate the loss oscillates
     ),
 }
 
@@ -208,7 +208,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class ImageRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """The recipe of an image model: data, network and training."""
 
     implementation = "manyheads.tasks.image.task:ImageTask"
     files = ("images", "valid_images", "size", "levels", "grey", "classes", "upscale")
@@ -229,7 +229,7 @@ class ImageRecipe(Recipe):
             "ema": 0.99,
         },
         validations=10,
-        warmup=(100, 2000, 10),  # sooner, the loss jumps up
+        warmup=(100, 2000, 10),  # with fewer steps the loss jumps up
     )
     many_tokens = 200_000_000
 
@@ -265,7 +265,7 @@ class ImageRecipe(Recipe):
 
     @property
     def codec(self) -> tuple[object, ...]:
-        """What a run that starts from another has to share with it."""
+        """The settings that a run must share with the run it starts from."""
         return self.data.levels, self.data.upscale, self.data.classes
 
     @classmethod

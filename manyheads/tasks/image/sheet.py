@@ -1,4 +1,4 @@
-"""Images side by side, in a PNG file."""
+"""Put images side by side on a sheet, and save PNG and GIF files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from manyheads.tasks.image.sources import Bytes, import_pillow
 
-SMALLEST = 768  # pixels: smaller sheets are shown larger, each pixel as a square
+SMALLEST = 768  # pixels: smaller sheets are enlarged, each pixel to a square
 PAPER = 255  # between images
-GREY = 128  # between what belongs together
+GREY = 128  # between images that belong together
 
 
 def make_sheet(images: Bytes, across: int = 0) -> Bytes:
-    """(N, H, W, C) -> one image of all, `across` of them in a row, as square as it can be else."""
+    """Join images (N, H, W, C) into one, `across` in a row; 0: as square as possible."""
     count, rows, columns, channels = images.shape
     across = across or math.ceil(math.sqrt(count * rows / columns))
     down = math.ceil(count / across)
@@ -37,13 +37,13 @@ def put_beside(*sets: Bytes) -> Bytes:
 
 
 def enlarge(image: Bytes) -> Bytes:
-    """Each pixel as a square of pixels, where the image is small."""
+    """Enlarge each pixel of a small image to a square of pixels."""
     times = max(1, SMALLEST // max(image.shape[:2]))
     return image.repeat(times, 0).repeat(times, 1)
 
 
 def undo_enlarge(image: Bytes, columns: int) -> Bytes:
-    """Each square as a pixel again, where that makes so many columns."""
+    """Shrink an enlarged image back to `columns`; return it unchanged if it is not enlarged."""
     times = max(1, image.shape[1] // columns)
     small = image[::times, ::times]
     same = np.array_equal(small.repeat(times, 0).repeat(times, 1), image)
@@ -51,7 +51,7 @@ def undo_enlarge(image: Bytes, columns: int) -> Bytes:
 
 
 def encode_png(image: Bytes) -> bytes:
-    """(H, W, 1 or 3) as a PNG; written here, so that drawing needs no other package."""
+    """Encode an image (H, W, 1 or 3) as PNG; our own code, so that drawing needs no package."""
     rows, columns, channels = image.shape
     lines = np.concatenate(
         [np.zeros((rows, 1), np.uint8), image.reshape(rows, columns * channels)], 1
@@ -78,12 +78,12 @@ def save_gif(frames: Sequence[Bytes], path: Path, milliseconds: int = 90) -> Non
 
 
 def find_nearest(images: Bytes, among: Bytes, at_once: int = 4096) -> Bytes:
-    """For each image the one among others that differs least, pixel by pixel."""
+    """Return for each image the one `among` others with the smallest squared difference."""
     flat = images.reshape(len(images), -1).astype(np.float32)
     least, found = np.full(len(images), np.inf), np.zeros(len(images), int)
     for begin in range(0, len(among), at_once):
         some = among[begin : begin + at_once].reshape(-1, flat.shape[1]).astype(np.float32)
-        apart = (some**2).sum(1) - 2 * flat @ some.T  # but for what is the same for all
+        apart = (some**2).sum(1) - 2 * flat @ some.T  # without a term that is the same for all
         nearest = apart.argmin(1)
         closer = apart[np.arange(len(flat)), nearest] < least
         least[closer], found[closer] = apart.min(1)[closer], begin + nearest[closer]

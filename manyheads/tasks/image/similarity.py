@@ -1,4 +1,4 @@
-"""Which parts of a picture a model finds alike: the strongest looks that go far.
+"""Which parts of a picture a model finds similar: the strongest attention to far pixels.
 
 H heads, N tokens, P pixels.
 """
@@ -18,25 +18,23 @@ from manyheads.tasks.image.sheet import SMALLEST, make_sheet
 from manyheads.tasks.image.sources import Bytes, match_colours
 from manyheads.tasks.inspection import choose_numbers
 
-LINKS, SHOWN = 24, 5  # drawn, and told of
+LINKS, SHOWN = 24, 5  # links to draw, and to print
 DIM = 0.5
 FROM, TO, HOT = (0, 255, 0), (255, 60, 0), (255, 200, 0)
 
 
 class FarLook(NamedTuple):
-    """From a pixel to the one that it looks at most, among those that are not beside it."""
+    """The attention of a pixel to the one it attends to most, among those that are not near it."""
 
     weight: float
-    times: float  # as much as an even share of all that was drawn by then
+    times: float  # the weight in units of an even share over all pixels drawn before
     start: tuple[int, int]
     end: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class SimilarityView:
-    """The strongest far looks of a layer, and how much of its attention each pixel gives to what is
-    far.
-    """
+    """The strongest far links of a layer, and the share of attention each pixel gives far away."""
 
     picture: Bytes  # (rows, columns, channels)
     what: str
@@ -56,7 +54,7 @@ class SimilarityView:
         return "\n".join(lines)
 
     def draw(self) -> Bytes:
-        """The picture; the looks as lines from green to red; and how far each pixel looks."""
+        """Draw the picture; links as lines from green to red; and the far share of each pixel."""
         times = max(4, SMALLEST // max(self.picture.shape[:2]))
         whole = match_colours(self.picture, 3)
         heat = (self.far / self.far.max().clamp(min=1e-9)).numpy()[..., None]
@@ -89,7 +87,7 @@ def look_for_similar(
     head: int | None = None,
     label: str | None = None,
 ) -> SimilarityView:
-    """The far looks of one layer, else of the one that looks farthest; the mean of its heads."""
+    """Return the far links of a layer, by default that with most far attention; average heads."""
     codec = model.task.codec
     seen = record_image(model, picture, label)
     layers = choose_numbers("layer", layer, len(seen))
@@ -99,7 +97,7 @@ def look_for_similar(
     pairs = maps[best]
     what = f"layer {layers[best]}, " + ("all heads" if head is None else f"head {head}")
     far = pairs.sum(1).view(codec.rows, codec.columns)
-    # How many pixels were drawn before each.
+    # The number of pixels drawn before each.
     turn = codec.order.argsort().view(codec.rows * codec.columns, -1)[:, 0] * len(pairs)
     return SimilarityView(
         picture, what, find_looks(pairs, turn // codec.tokens, codec.columns), far
@@ -107,7 +105,7 @@ def look_for_similar(
 
 
 def map_pairs(model: ImageModel, weights: Tensor) -> Tensor:
-    """(N, N) over what was read -> (P, P) between pixels that are not near each other."""
+    """Attention between tokens (N, N) -> between pixels (P, P), 0 for pixels near each other."""
     codec = model.task.codec
     pixel = codec.places.axes[0] * codec.columns + codec.places.axes[1]  # (N,)
     count = codec.rows * codec.columns
@@ -120,7 +118,7 @@ def map_pairs(model: ImageModel, weights: Tensor) -> Tensor:
 
 
 def find_looks(pairs: Tensor, drawn: Tensor, columns: int) -> list[FarLook]:
-    """The most telling first, one of each neighbourhood: of few pixels each is looked at much."""
+    """List links, highest `times` first, one per neighbourhood: early pixels have large weights."""
     weights, ends = pairs.max(1)
     times = weights * drawn  # pixels before each, (P,)
     found: list[FarLook] = []

@@ -1,4 +1,4 @@
-"""Images from files: a folder of pictures, an .npz of arrays, or IDX files as MNIST has them.
+"""Read images: picture files, folders of them, an .npz of arrays, or IDX files as in MNIST.
 
 N images, H rows, W columns, C channels.
 """
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")  # of 8 bits or fewer, in grey or RGB
-SHOWN = 5  # names of what is left out
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")  # Pillow modes: grey or RGB of at most 8 bits
+SHOWN = 5  # most names of images left out that are printed
 
 
 @dataclass
 class Pictures:
-    """Images of one size, the class of each where there are any, and what was left out."""
+    """Images of one size, their classes if there are any, and what was left out."""
 
     pixels: Bytes  # (N, H, W, C)
     labels: list[str] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)  # names by reason
-    names: list[str] = field(default_factory=list)  # where each was found
+    names: list[str] = field(default_factory=list)  # the path of each, or its place in a file
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -40,7 +40,7 @@ class Pictures:
 
     @property
     def notes(self) -> list[str]:
-        """What a person is told of those left out."""
+        """Lines for the user about images left out."""
         return [
             f"{len(names):,} left out, {reason}: {', '.join(names[:SHOWN])}"
             + (", ..." if len(names) > SHOWN else "")
@@ -49,7 +49,7 @@ class Pictures:
 
 
 def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = False) -> Pictures:
-    """All images of these files; what cannot be used is named, skipped and counted."""
+    """Read all images of these paths; skip those that cannot be used, and note their names."""
     left_out: dict[str, list[str]] = {}
     found: list[tuple[str, Bytes, str]] = []  # a name, the pixels and the class of each
     for path in paths:
@@ -61,7 +61,7 @@ def read_pictures(paths: Sequence[Path], size: int | None = None, grey: bool = F
             + (f": {reasons}" * bool(reasons))
         )
     images = [to_grey(image) if grey else image for _, image, _ in found]
-    channels = max(image.shape[2] for image in images)  # in colour where any is
+    channels = max(image.shape[2] for image in images)  # all in colour if any is
     images = [match_colours(fit_size(image, size), channels) for image in images]
     names, labels = [name for name, *_ in found], [label for *_, label in found]
     refuse_sizes_that_differ(names, images)
@@ -88,7 +88,7 @@ def read_file(
 def read_folder(
     folder: Path, size: int | None, left_out: dict[str, list[str]]
 ) -> Iterator[tuple[str, Bytes, str]]:
-    """Pictures in a folder and below it; a first subfolder is the class of what is in it."""
+    """Yield the pictures in a folder and below; the name of the first subfolder is the class."""
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in PICTURES or not path.is_file():
             continue
@@ -100,11 +100,11 @@ def read_folder(
 
 
 def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
-    """`images` (N, H, W) or (N, H, W, C) of bytes, and `labels` (N,) where there are any."""
+    """Yield images of an .npz: bytes `images` (N, H, W) or (N, H, W, C), maybe `labels` (N,)."""
     try:
         with np.load(path, allow_pickle=False) as held:
             arrays = {name: held[name] for name in ("images", "labels") if name in held}
-    except Exception:  # a foreign file fails in as many ways as there are files
+    except Exception:  # a broken file may raise anything
         raise ValueError(f"{path} is cut short, or no .npz of plain arrays") from None
     if "images" not in arrays:
         raise ValueError(f"{path} has no array called images")
@@ -127,7 +127,7 @@ def read_arrays(path: Path) -> Iterator[tuple[str, Bytes, str]]:
 
 
 def read_idx(path: Path) -> Iterator[tuple[str, Bytes, str]]:
-    """An IDX file, packed or not, with the one of its labels where that lies beside it."""
+    """Yield images of an IDX file, gzipped or not, with labels if their file is beside it."""
     images = read_idx_array(path, 3)
     name = path.name.replace("images", "labels").replace("idx3", "idx1")
     beside = path.with_name(name)
@@ -165,7 +165,7 @@ def import_pillow() -> Any:
 
 
 def read_picture(path: Path, size: int | None = None) -> Bytes:
-    """(H, W, C) of a file, scaled and cropped where a size is asked for; a sentence why not."""
+    """Read (H, W, C) from a file, scaled and cropped to `size`; raise if it cannot be used."""
     if not path.is_file():
         folder = f"one picture is read here, {path} is a folder"
         raise ValueError(folder if path.is_dir() else f"there is no file {path}")
@@ -173,14 +173,14 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
     image = None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # so that a picture too large is not opened
+            warnings.simplefilter("error")  # so that a huge picture is not opened
             with pillow.open(path) as opened:
                 reason = describe_unusable(path, opened)
                 if not reason:
                     image = put_on_white(pillow, ops.exif_transpose(opened))
     except (pillow.DecompressionBombWarning, pillow.DecompressionBombError):
         reason = f"more than {pillow.MAX_IMAGE_PIXELS:,} pixels"
-    except Exception:  # a broken file fails in as many ways as there are formats
+    except Exception:  # a broken file may raise anything
         reason = "cut short or no picture" if path.stat().st_size else "empty"
     if image is None:
         raise ValueError(f"{path}: {reason}")
@@ -189,7 +189,7 @@ def read_picture(path: Path, size: int | None = None) -> Bytes:
 
 
 def describe_unusable(path: Path, image: Any) -> str:
-    """Why a picture is not what can be learned from; empty where it is."""
+    """Return why a picture cannot be used for training; "" if it can."""
     with path.open("rb") as file:
         head = file.read(25)
     if image.mode not in MODES:
@@ -200,7 +200,7 @@ def describe_unusable(path: Path, image: Any) -> str:
 
 
 def put_on_white(pillow: Any, image: Any) -> Any:
-    """Convert a picture to grey or RGB; what is transparent becomes white."""
+    """Convert a picture to grey or RGB; transparent parts become white."""
     grey = image.mode in ("1", "L", "LA")
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -220,7 +220,7 @@ def fit_size(image: Bytes, size: int | None) -> Bytes:
 
 
 def to_grey(image: Bytes) -> Bytes:
-    """Colours as grey, as bright as an eye sees them."""
+    """Convert colours to grey by perceived brightness."""
     if image.shape[-1] == 1:
         return image
     weighed = image @ np.array([0.299, 0.587, 0.114])
@@ -228,7 +228,7 @@ def to_grey(image: Bytes) -> Bytes:
 
 
 def match_colours(images: Bytes, channels: int) -> Bytes:
-    """Images (..., C) with so many channels."""
+    """Convert images (..., C) to this number of channels."""
     if images.shape[-1] == channels:
         return images
     return to_grey(images) if channels == 1 else np.repeat(images, 3, -1)

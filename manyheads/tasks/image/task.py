@@ -1,4 +1,4 @@
-"""Images that are drawn pixel by pixel.
+"""The image task.
 
 B images, N tokens.
 """
@@ -36,11 +36,11 @@ CODEC, SHEET = "pixels.json", "samples.png"
 
 @dataclass
 class ImageCorpus:
-    """Images to learn from and to validate on."""
+    """Images for training and for validation."""
 
     train: Pictures
     valid: Pictures
-    whole: bool  # pixels are one token each
+    whole: bool  # whether a pixel is one token
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -56,7 +56,7 @@ class ImageCorpus:
 
 
 class ImageTask(Task):
-    """The task with its codec."""
+    """The image task with its codec."""
 
     Recipe = ImageRecipe
     at_once = 65536
@@ -141,7 +141,7 @@ class ImageTask(Task):
         return pixels, np.load(classes) if self.codec.classes else None
 
     def read_like(self, paths: Sequence[Path]) -> Pictures:
-        """Images of files, as large and in as many colours as those that were learned from."""
+        """Read images with the size and the channels of the training images."""
         channels = self.codec.channels
         found = read_pictures(paths, self.recipe.data.scaled_size, channels == 1)
         found.pixels = match_colours(found.pixels, channels)
@@ -151,7 +151,7 @@ class ImageTask(Task):
         return {"loss": -self.log_probs(network, batch).sum()}
 
     def log_probs(self, network: Any, batch: ImageBatch, first: int | None = None) -> Tensor:
-        """The log-probability of each image, or of its `first` tokens, (B,)"""
+        """Return the log-probability of each image, or of its `first` tokens, (B,)"""
         ids = self.codec.encode(batch.pixels)
         at, _ = self.codec.on(ids.device)
         tokens = Tokens(self.codec.shift(ids), at, types=batch.classes)
@@ -165,7 +165,7 @@ class ImageTask(Task):
 
     @cached_property
     def compiled_log_probs(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """Compiled: a mixture takes a hundred small kernels, and as many again backward."""
+        """The compiled likelihood: a mixture runs a hundred small kernels, and as many backward."""
         return torch.compile(self.likelihood.log_probs, dynamic=False)
 
     def model(self, network: nn.Module, name: str = "") -> ImageModel:
@@ -175,11 +175,11 @@ class ImageTask(Task):
 
     @torch.no_grad()
     def measure_nats(self, network: Any, batches: ImageBatches, first: int | None = None) -> Tensor:
-        """The nats of each image, or of its `first` tokens, in their order: (N,)"""
+        """Return the nats of each image, or of its `first` tokens, in order: (N,)"""
         device = next(network.parameters()).device
 
         def lose(rows: Any) -> list[float]:
-            # All of one size on a GPU, where a kernel is compiled for each.
+            # Equal batches on a GPU, where a kernel is compiled for each size.
             filled = np.resize(rows, (batches.rows, 2)) if device.type == "cuda" else rows
             logs = self.log_probs(network, batches.batch(filled).to(device), first)
             nats: list[float] = (-logs[: len(rows)]).tolist()
@@ -208,15 +208,15 @@ class ImageTask(Task):
         return Validation({**self.score_nats(nats), "loss": nats / self.codec.values}, [])
 
     def score_nats(self, nats: float) -> dict[str, float]:
-        """As it is usual: bits for a value, and of two levels nats for an image."""
+        """Return the usual score: bits per value, or with two levels nats per image."""
         if self.codec.levels == 2:
             return {"nats_per_image": nats}
         return {"bits_per_dim": nats / self.codec.values / math.log(2)}
 
     @torch.no_grad()
     def draw_samples(self, network: Any) -> None:
-        """A sheet of images drawn. Beside each is the one it is nearest to among those learned
-        from, so that what is known by heart shows; or the small image it is made from.
+        """Draw images and save them on a sheet. Beside each is the nearest training image, to show
+        memorised ones; in super-resolution, the small and the original image.
         """
         codec, count = self.codec, min(self.recipe.drawn, len(self.held_out[0]))
         device = next(network.parameters()).device
@@ -239,8 +239,8 @@ class ImageTask(Task):
     def condition(
         self, network: PixelNetwork, count: int, name: str | None, small: Tensor | None
     ) -> Tensor | None:
-        """What so many images are drawn by: a class, or all in turn where none is named; and the
-        levels of small images.
+        """Return the condition of `count` images: the class `name`, by default all classes in turn,
+        and the levels of small images.
         """
         codec, device, classes = self.codec, network.nearby.device, None
         if name is not None:
@@ -257,7 +257,7 @@ def choose_head(recipe: ImageRecipe, colours: bool) -> Head:
 
 
 def prepare_pixels(pixels: Bytes, recipe: ImageRecipe) -> Bytes:
-    """Images as they are scored; of `binarize: sample` each pixel is drawn black or white once."""
+    """Return images as they are scored: `binarize: sample` draws each pixel black or white once."""
     if recipe.data.levels > 2 or recipe.data.binarize == "threshold":
         return pixels
     drawn = np.random.default_rng(recipe.training.seed).random(pixels.shape, np.float32)
@@ -267,7 +267,7 @@ def prepare_pixels(pixels: Bytes, recipe: ImageRecipe) -> Bytes:
 def hold_out_images(
     pictures: Pictures, share: float, seed: int, classes: Sequence[str]
 ) -> tuple[Pictures, Pictures]:
-    """A share of all, but one image of each class stays to be learned from."""
+    """Hold out a share of the images; at least one of each class stays for training."""
     order = np.random.default_rng(seed).permutation(len(pictures))
     stay = {classes[i] if classes else "": i for i in order.tolist()}
     chosen = order[~np.isin(order, [*stay.values()])][: max(1, round(share * len(pictures)))]
@@ -280,7 +280,7 @@ def hold_out_images(
 
 
 def count_copies(learned: Bytes, others: Bytes) -> int:
-    """How many of the others are among those learned from, and may be known by heart."""
+    """Count how many of the others are also training images, and may be memorised."""
     known = {hash(image.tobytes()) for image in learned}
     return sum(hash(image.tobytes()) in known for image in others)
 
@@ -295,5 +295,5 @@ def refuse_other_shapes(train: Pictures, valid: Pictures) -> None:
 
 
 def sort_key(name: str) -> tuple[int, str]:
-    """2 before 10"""
+    """Sort by number, not by text: 2 before 10."""
     return (int(name) if name.isdecimal() else -1, name)

@@ -1,4 +1,4 @@
-"""What a model of images is for, as commands."""
+"""The commands of an image model, and their options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW_SAMPLES = 100
 
 @dataclass(frozen=True)
 class ImageSampling(Sampling):
-    """What is left to chance while an image is drawn."""
+    """Sampling settings of an image model."""
 
     def misfits(self) -> Iterator[str]:
         yield from super().misfits()

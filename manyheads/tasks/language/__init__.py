@@ -1,1 +1,1 @@
-"""Text that goes on."""
+"""Language modelling: text that a model continues."""

@@ -1,4 +1,4 @@
-"""How a conversation is written down for a model that was taught to answer."""
+"""Chat templates: turn a question into the prompt of an instruction-tuned model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ CHAT = "chat.json"  # in the folder of a run
 
 @dataclass(frozen=True)
 class Chat:
-    """A template of the model's own, and the special tokens that it speaks of by name."""
+    """The Jinja chat template of a model, and the special tokens that it uses by name."""
 
     template: str
     tokens: dict[str, str] = field(default_factory=dict)  # {"eos_token": "<|im_end|>", ...}
 
     def ask(self, text: str) -> str:
-        """What a model reads so that it answers the text."""
+        """Return the prompt that makes the model answer the text."""
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        # As transformers has it, so that a template means the same here.
+        # The same environment as in transformers, so that a template renders the same here.
         jinja = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
@@ -43,7 +43,7 @@ class Chat:
 
     @staticmethod
     def load(path: Path) -> Chat | None:
-        """None where the model has none."""
+        """Return None if the model has no chat template."""
         if not path.exists():
             return None
         try:
@@ -54,7 +54,7 @@ class Chat:
 
 
 def as_json(held: Any, indent: int | None = None) -> str:
-    """Jinja's own writes < and > as a web page needs them."""
+    """Return plain JSON: Jinja's own filter escapes < and > for HTML."""
     return json.dumps(held, ensure_ascii=False, indent=indent)
 
 

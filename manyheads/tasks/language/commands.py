@@ -24,7 +24,7 @@ from manyheads.tasks.language.verbs import (
 )
 from manyheads.tasks.packing import open_packed
 
-AT_ONCE = 64  # texts that are written together
+AT_ONCE = 64  # texts in a batch
 
 
 def generate(model: LanguageModel, options: GenerateOptions) -> None:
@@ -35,7 +35,7 @@ def generate(model: LanguageModel, options: GenerateOptions) -> None:
         write_all(model, prompt, options)
         return
     pieces = model.stream(prompt, options)
-    first = next(pieces, "")  # what is refused is refused before anything is written
+    first = next(pieces, "")  # errors are raised before anything is printed
     print(first if options.chat else prompt + first, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)
@@ -43,7 +43,7 @@ def generate(model: LanguageModel, options: GenerateOptions) -> None:
 
 
 def write_all(model: LanguageModel, prompt: str, options: GenerateOptions) -> None:
-    """Some at a time, so that as many can be asked for as one likes."""
+    """Write in batches, so that `count` has no limit."""
     several = max(options.count, options.nbest) > 1
     for first in range(0, options.count, AT_ONCE):
         prompts = [prompt] * min(AT_ONCE, options.count - first)
@@ -60,7 +60,7 @@ def score(model: LanguageModel, options: ScoreOptions) -> None:
     nothing = True
     for text in options.texts or read_texts(options.lines):
         nothing = False
-        # A blank line has its own, so that line n here is of line n there.
+        # A blank line also gets an output line, so that output line n belongs to input line n.
         scored = text or not options.lines
         found = model.score(text, options.stride, options.context) if scored else NOTHING
         if options.as_json:
@@ -73,7 +73,7 @@ def score(model: LanguageModel, options: ScoreOptions) -> None:
 
 
 def read_texts(lines: bool) -> Iterator[str]:
-    """All of stdin, or each of its lines."""
+    """Yield all of stdin, or each of its lines."""
     text = read_stdin()
     if not lines:
         yield text
@@ -92,7 +92,7 @@ def summarise(found: Scored) -> str:
 
 
 def tell_unknown(unknown: int, tokens: int) -> None:
-    """The bits of a text that its vocabulary cannot spell are too few: nobody is to be misled."""
+    """Warn on stderr about unknown tokens: they make the bits per byte too low."""
     if unknown:
         print(
             f"{unknown:,} of {tokens:,} tokens are unknown to the model: that something unknown "
@@ -115,7 +115,7 @@ def describe_score(found: Scored) -> dict[str, object]:
 
 
 def finite_or_none(number: float) -> float | None:
-    """JSON has no word for what is not finite but null."""
+    """Return None, null in JSON, for NaN and infinity, which JSON does not have."""
     return number if math.isfinite(number) else None
 
 

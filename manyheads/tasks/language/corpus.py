@@ -1,6 +1,6 @@
-"""Running text before the first step: read, some of it held out, turned to numbers.
+"""Text corpora: read documents, hold some out for validation, encode them as token ids.
 
-Who learns from running text, whatever is learned of it, shares this.
+The language modelling and masked tasks share this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TextCorpus:
 
     train: list[str]
     valid: list[str]
-    kind: VocabularyKind = "bpe"  # of the vocabulary that will be
+    kind: VocabularyKind = "bpe"  # of the vocabulary to train
 
     @property
     def characters(self) -> int:
@@ -59,7 +59,7 @@ def gather_texts(data: TextData, kind: VocabularyKind = "bpe") -> TextCorpus:
 
 
 def cut_lines(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
-    """Pieces of so many lines, from which a vocabulary is learned on all cores."""
+    """Cut texts into pieces of `lines` lines, so that a vocabulary is trained on all cores."""
     for text in texts:
         held = text.splitlines(keepends=True)
         for i in range(0, len(held), lines):
@@ -67,7 +67,7 @@ def cut_lines(texts: Sequence[str], lines: int = 1000) -> Iterator[str]:
 
 
 def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> None:
-    """Lay the documents down as numbers: each between its signs, or as it stands."""
+    """Write the documents as token ids; `framed` puts start and end tokens around each."""
     folder = run / "data"
     folder.mkdir(exist_ok=True)
     codec.save(run / TOKENIZER)
@@ -82,7 +82,7 @@ def prepare_texts(texts: TextCorpus, codec: Text, run: Path, framed: bool) -> No
 
 
 def note_unknown(held_out: Shard, codec: Text) -> str:
-    """A line where a vocabulary cannot spell all of a text: its bits are too few then."""
+    """Return a warning if there are unknown tokens: the bits per byte are then too low."""
     unknown, every = codec.special_tokens.unknown, len(held_out.tokens)
     met = 0 if unknown is None else int((held_out.tokens == unknown).sum())
     told = f"{met:,} of {every:,} tokens to validate on are unknown: what they are is not scored\n"

@@ -1,4 +1,4 @@
-"""How the text of a language model is written."""
+"""Decoding settings of a language model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manyheads.decoding.config import DecodingConfig, DecodingOptions
 
 @dataclass(frozen=True)
 class LanguageDecoding(DecodingConfig):
-    """Drawn at random unless the temperature is 0: then the likeliest token, or a beam."""
+    """Sample at random; with temperature 0, take the likeliest token or search with a beam."""
 
     temperature: float = with_default(DecodingConfig, "temperature", 0.8)
     max_new_tokens: int = setting(256, "Maximum number of new tokens.", least=1)
@@ -37,7 +37,7 @@ class LanguageDecoding(DecodingConfig):
 
 
 class LanguageOptions(DecodingOptions, total=False):
-    """Of a `LanguageDecoding`, as keywords."""
+    """The options of a `LanguageDecoding`, as keyword arguments."""
 
     beam: int
     stop: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How likely a language model finds text."""
+"""Evaluate a language model on texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyheads.tasks.language.model import LanguageModel
 
 
 def evaluate_documents(model: LanguageModel, documents: Iterable[str]) -> dict[str, Any]:
-    """How likely a model finds documents it was not trained on."""
+    """Return a report of how likely the model finds test documents."""
     began = time.perf_counter()
     found = map(model.score, documents)
     each = [(-sum(one.logs), len(one.logs), one.bytes, one.unknown) for one in found]

@@ -1,4 +1,4 @@
-"""How a language model writes on: many prompts at once, or one as it goes."""
+"""Generate text with a language model: many prompts in batches, or one as a stream."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from manyheads.tasks.continuation import Author
 from manyheads.tasks.language.decoding import LanguageDecoding
 
 Ids = Sequence[int]
-AT_ONCE = 16384  # tokens, of all prompts that are written on together
-RECORDED_ON = ("cuda",)  # devices
+AT_ONCE = 16384  # tokens in a batch of prompts: rows times beams times context
+RECORDED_ON = ("cuda",)  # device types on which steps are recorded as CUDA graphs
 
 
 class Continuation(NamedTuple):
-    """What follows a prompt, and what the model gives for it."""
+    """The text written after a prompt, with its log-probabilities."""
 
-    text: str  # without the text that stopped it
-    ids: list[int]  # with it, but without the sign
-    score: float  # the sum of its logs
-    logs: list[float]  # the log-probability of each token, and of the sign where it was reached
-    finished: bool  # by the sign or a text, not by being as long as it may be
+    text: str  # without the stop text
+    ids: list[int]  # with the stop text, but without the end token
+    score: float  # the sum of `logs`
+    logs: list[float]  # log-probability of each token, and of the end token if it was reached
+    finished: bool  # by the end token or a stop text, not by the maximum length
 
 
 def generate(
@@ -47,11 +47,11 @@ def generate(
     first: int = 0,
     drafter: Drafter | None = None,
 ) -> list[list[Continuation]]:
-    """For each prompt what follows it, the best first where a beam gives several.
+    """Return the continuations of each prompt; a beam may give several, the best first.
 
-    `first` is the number of the first prompt in the whole input: each draws by its own number, so
-    that nothing depends on what else is in the batch. Writing goes on past the context, from then
-    on with half of it at least in view (see `Moving`).
+    `first` is the number of the first prompt in the whole input: samples are seeded by the number
+    of the prompt, so that they do not depend on the batch. A text may grow beyond the context; the
+    model then sees at least the last half of the context (see `Moving`).
     """
     return write_on(author, encode_prompts(author.codec, prompts, how), how, first, drafter)
 
@@ -63,7 +63,7 @@ def stream(
     number: int = 0,
     drafter: Drafter | None = None,
 ) -> Iterator[str]:
-    """The text that `generate` gives for the prompt of this number, in pieces as it is written."""
+    """Yield the text that `generate` returns for the prompt with this number, piece by piece."""
     codec = author.codec
     (ids,) = encode_prompts(codec, [prompt], how)
     author.network.eval()
@@ -98,7 +98,7 @@ def encode_prompts(codec: Text, prompts: Sequence[str], how: LanguageDecoding) -
 
 
 def add_starts(codec: Text, ids: Ids, how: LanguageDecoding) -> list[int]:
-    """After the signs that a text starts with, unless it has them; a template says them itself."""
+    """Prepend the start tokens, unless they are there; a chat template has its own."""
     starts = [*codec.special_tokens.bos]
     return [*ids] if how.chat or (starts and [*ids[: len(starts)]] == starts) else [*starts, *ids]
 
@@ -110,7 +110,7 @@ def write_on(
     first: int = 0,
     drafter: Drafter | None = None,
 ) -> list[list[Continuation]]:
-    """Prompts of one length go together; what is drafted is written by itself: on a CPU, a few."""
+    """Batch prompts of one length. With a drafter, write one by one; on a CPU, draft only a few."""
     network, codec, context = author
     network.eval()
     if len(prompts) > MOST_DRAFTED and next(network.parameters()).device.type not in RECORDED_ON:
@@ -128,7 +128,7 @@ def write_on(
 
         bounds, numbers = make_bounds(codec, how), [first + i for i in rows]
         ended = over if how.stop else None
-        if can_be_recorded(author, start, how):  # faster than the fewest passes that are not
+        if can_be_recorded(author, start, how):  # faster than fewer passes without a graph
             recorded = CudaGraphDecoder(network, len(start), start.shape[1] + how.max_new_tokens)
             written = [[one] for one in recorded.sample(start, bounds, how, numbers)]
         else:
@@ -140,15 +140,15 @@ def write_on(
 
 
 def detokenize(codec: Text, prompt: Ids, one: Hypothesis, stops: Sequence[str]) -> Continuation:
-    # Told anew: who searches asks nothing of the last token that there may be.
+    # Decode again: the search does not check for stop texts after the last possible token.
     detokenizer = Detokenizer(codec, prompt, stops)
     text = detokenizer.all(one.ids)
     return Continuation(text, one.ids, one.log_prob, one.logs, one.finished or detokenizer.stopped)
 
 
 def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) -> bool:
-    """Whether the host has nothing to say while it is written: drawn, within the context, up to a
-    sign and no text. Only where starting each kernel takes longer than it runs is that a gain.
+    """Whether CUDA graphs can write the text without the host: sampled, within the context, without
+    stop texts. This is faster only where launching a kernel takes longer than running it.
     """
     free = how.chosen == "sample" and not how.stop and how.repetition_penalty == 1
     fits = start.shape[1] + how.max_new_tokens <= author.context
@@ -158,7 +158,7 @@ def can_be_recorded(author: Author[Text], start: Tensor, how: LanguageDecoding) 
 
 
 def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
-    """The numbers of prompts of one length, up to so many: [[a b], [c], [d e]] -> [1], [0, 2]"""
+    """Group prompt numbers by length, at most `rows` each: [[a b], [c], [d e]] -> [1], [0, 2]"""
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     for _, same in groupby(order, key=lambda i: len(prompts[i])):
         numbers = [*same]
@@ -166,7 +166,7 @@ def group_by_length(prompts: Sequence[Ids], rows: int) -> Iterator[list[int]]:
 
 
 def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecoding) -> Tensor:
-    """Prompts of one length (B, T), their signs among them."""
+    """Return prompts of one length as a tensor (B, T), start tokens included."""
     if not prompts[0]:
         raise ValueError("a prompt has at least one token, and none of this one is known")
     read = [fit_context(ids, author.context, how.truncate, "prompt") for ids in prompts]
@@ -176,7 +176,7 @@ def make_start(author: Author[Text], prompts: Sequence[Ids], how: LanguageDecodi
 def make_step(
     author: Author[Text], how: LanguageDecoding, start: Tensor | None = None
 ) -> RewindableStep:
-    """One that is recorded, where it is to go on from one start and stays within the context."""
+    """Return a decoding step: a CUDA graph if it is for one prompt and stays within the context."""
     step, penalty = make_plain_step(author, how, start), how.repetition_penalty
     spared = author.codec.special_tokens.all_eos
     return step if penalty == 1 else Repeats(step, penalty, spared=spared)

@@ -1,4 +1,4 @@
-"""What a language model looks at while it reads a text and writes on, as a page."""
+"""The attention page of a language model: a text and its continuation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def inspect_text(
     max_new_tokens: int,
     tokens: Part | None = None,
 ) -> AttentionPage:
-    """One pass over the text and what the model writes after it, the likeliest token each time."""
+    """Inspect one forward pass over the text and its greedy continuation."""
     codec, special = model.task.codec, model.task.codec.special_tokens
     most = min(LONGEST, model.task.context)
     given = codec.encode(text)
@@ -56,7 +56,7 @@ def inspect_text(
     ids = [*prompt, *write_on(model, prompt, what_if, min(max_new_tokens, most - len(prompt)))]
     if len(ids) < 2 and not special.bos:
         raise ValueError("a text to look at has two tokens or more, one came")
-    # Where nothing starts a text, its first token is given and not written.
+    # Without a start token, the first token is given, not predicted.
     read, wanted = [*special.bos, *ids][:-1], ids if special.bos else ids[1:]
     first = max(0, len(special.bos) - 1)
 
@@ -85,7 +85,7 @@ def write_on(
 ) -> list[int]:
     special = model.task.codec.special_tokens
     start = [*special.bos, *prompt]
-    # Places are counted in all that the page shows.
+    # Interventions count places over all tokens of the page, the prompt included.
     given = len(start) - max(1, len(special.bos))
     forced, forbidden = sort_tokens(what_if)
     if any(place < given for place in (*forced, *forbidden)):

@@ -1,4 +1,4 @@
-"""Text that goes on: written further, and found likely or not."""
+"""A language model: generate, score and inspect text."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Scored(NamedTuple):
     """How likely a text is, token by token."""
 
     pieces: list[str]
-    logs: list[float]  # natural logarithms of their probabilities, each given all before it
+    logs: list[float]  # natural log-probability of each piece, given all before it
     bytes: int
-    unknown: int = 0  # tokens that stand for what the vocabulary lacks: what that is, is not scored
+    unknown: int = 0  # number of unknown tokens: the characters behind them are not scored
 
     @property
     def bits_per_byte(self) -> float:
-        """Not a number where nothing was scored."""
+        """Bits per byte; NaN if nothing was scored."""
         return -sum(self.logs) / math.log(2) / self.bytes if self.bytes else math.nan
 
     @property
     def perplexity(self) -> float:
-        """Of a token; infinite where that is more than a number holds."""
+        """Perplexity per token; infinite if it overflows a float, NaN if nothing was scored."""
         mean = -sum(self.logs) / len(self.logs) if self.logs else math.nan
         if math.isnan(mean):
             return mean
@@ -61,11 +61,11 @@ class Scored(NamedTuple):
 
 
 NOTHING = Scored([], [], 0)
-BEGINNINGS, BEGINNING = 10_000, 16  # that drafts are made from, and tokens of each
+BEGINNINGS, BEGINNING = 10_000, 16  # prompts that drafts are made from, and tokens of each
 
 
 class LanguageModel(ContinuationModel):
-    """A trained network that writes on."""
+    """A trained language model, which continues, scores and compresses texts."""
 
     task: LanguageTask
 
@@ -77,9 +77,9 @@ class LanguageModel(ContinuationModel):
 
     @show_options(LanguageDecoding, LanguageOptions)
     def generate(self, prompts: Texts, **options: Unpack[LanguageOptions]) -> Texts:
-        """model.generate("ROMEO:", max_new_tokens=50) -> " What lady ..."; of a list, a list.
+        """model.generate("ROMEO:", max_new_tokens=50) -> " What lady ..."; a list gives a list.
 
-        `write` gives several for each prompt.
+        `write` returns several texts for each prompt.
         """
         how = LanguageDecoding(**options)
         found = [best.text for best, *_ in self.write(as_list(prompts), how)]
@@ -88,8 +88,8 @@ class LanguageModel(ContinuationModel):
     def write(
         self, prompts: Sequence[str], how: LanguageDecoding = LanguageDecoding(), first: int = 0
     ) -> list[list[Continuation]]:
-        """For each prompt the best that can be written, or what was drawn: each by its number,
-        counted from `first`.
+        """Return the continuations of each prompt, the best first; samples are seeded by the number
+        of the prompt, counted from `first`.
         """
         several = [self.lay_out_prompt(prompt, how) for prompt in prompts]
         drafter = self.find_drafter(how.draft)
@@ -102,7 +102,7 @@ class LanguageModel(ContinuationModel):
         how: LanguageDecoding | None = None,
         **options: Unpack[LanguageOptions],
     ) -> Iterator[str]:
-        """What `generate` gives, in pieces as they are written."""
+        """Yield the text that `generate` returns, piece by piece while it is written."""
         how = how or LanguageDecoding(**options)
         author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
         return stream(author, self.lay_out_prompt(prompt, how), how, drafter=drafter)
@@ -117,7 +117,7 @@ class LanguageModel(ContinuationModel):
         return make_step(author, LanguageDecoding()), [*source]
 
     def find_sources(self, path: Path | None) -> Sequence[Ids]:
-        """Beginnings: the lines of a file, or parts of what it was trained on; else none."""
+        """Return prompts: lines of a file, parts of the training data, or else empty ones."""
         codec, data = self.task.codec, self.task.held_in() / "data"
         if path is not None:
             return [ids for ids in codec.encode_all([*read_lines(path)]) if ids]
@@ -136,7 +136,7 @@ class LanguageModel(ContinuationModel):
         return [[*best.ids, *[eos] * best.finished] for best, *_ in found]
 
     def lay_out_prompt(self, prompt: str, how: LanguageDecoding) -> str:
-        """As the network reads it."""
+        """Return the prompt as the network reads it, in the chat template if `chat` is set."""
         prompt = require_utf8(prompt, "the prompt")
         if not how.chat:
             return prompt
@@ -154,10 +154,10 @@ class LanguageModel(ContinuationModel):
     def score(
         self, texts: str | list[str], stride: int = 0, given: str = ""
     ) -> Scored | list[Scored]:
-        """How likely a text is after what is `given`, which is not scored itself.
+        """Return how likely each text is after the text `given`, which is not scored itself.
 
-        Past the context, each token sees the half of it before at least; a `stride` says by how
-        many tokens the window moves: the fewer, the more each token sees.
+        In a text longer than the context, the window moves by `stride` tokens, by default half the
+        context: the smaller the stride, the more tokens before it each token sees.
         """
         found = [self.score_one(text, stride, given) for text in as_list(texts)]
         return found[0] if isinstance(texts, str) else found
@@ -172,7 +172,7 @@ class LanguageModel(ContinuationModel):
         ids, ends = codec.encode_with_ends(both)
         stride = stride or max(1, context // 2)
         logs = compute_log_probs(self.network, codec.special_tokens, ids, context, stride)
-        # Where nothing starts a text its first token is given, and not scored.
+        # Without a start token, the first token of a text is given and not scored.
         unscored = len(ids) - len(logs)
         skipped = max(unscored, sum(end <= len(given) for end in ends) if given else 0)
         begin = max([len(given), *ends[:skipped]])
@@ -188,10 +188,10 @@ class LanguageModel(ContinuationModel):
         max_new_tokens: int = 20,
         tokens: Part | None = None,
     ) -> AttentionPage:
-        """What every head looks at in a text and in what the model writes after it, as a page.
+        """Return a page of what every head attends to in a text and its greedy continuation.
 
-        A notebook shows it, `.save("page.html")` keeps it; `what_if` says what is to be otherwise,
-        as `Off("2.self", 5)` does; `tokens=(600, 1100)` shows that part of a long text in full.
+        A notebook shows the page, `.save("page.html")` writes it. `what_if` lists interventions
+        such as `Off("2.self", 5)`; `tokens=(600, 1100)` shows that part of a long text in full.
         """
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens counts tokens, got {max_new_tokens}")
@@ -202,7 +202,7 @@ class LanguageModel(ContinuationModel):
 
 
 def draw_beginnings(tokens: Any) -> list[Ids]:
-    """A few tokens each, from anywhere in what a model was trained on."""
+    """Return short prompts from random places of the training data."""
     chance, last = Random(0), max(1, len(tokens) - BEGINNING)
     starts = (chance.randrange(last) for _ in range(BEGINNINGS))
     return [tokens[i : i + BEGINNING].tolist() for i in starts]

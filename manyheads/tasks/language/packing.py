@@ -1,4 +1,4 @@
-"""Text in as few bytes as a language model finds it likely, and out again letter by letter."""
+"""Compress a text without loss with the probabilities of a language model, and restore it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyheads.tasks.row_packing import compress_rows, decompress_rows
 def compress_text(
     model: LanguageModel, text: str, told: Told = lambda more: None
 ) -> tuple[dict[str, Any], list[PackedPart]]:
-    """A head and parts for `write_packed`: rows of one length, as long as the context at most."""
+    """Cut the text into rows that fit the context; return a header and parts for `write_packed`."""
     codec = model.task.codec
     ids = codec.encode(text)
     if codec.render(ids) != text:

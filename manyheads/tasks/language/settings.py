@@ -1,4 +1,4 @@
-"""Text that goes on: settings, and good ones for those who give none."""
+"""Settings and presets of language models."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TextCodec(Settings):
 
 
 def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig:
-    """Norms without a mean, gates, turned queries and keys: what language models settled on."""
+    """RMS norm, SwiGLU and rotary positions, as in most language models."""
     return TransformerConfig(
         **gated_layers(width),
         depth=depth,
@@ -73,7 +73,7 @@ def network(width: int, depth: int, heads: int, dropout: float) -> NetworkConfig
 
 
 def modern_network(width: int, depth: int, heads: int) -> TransformerConfig:
-    """What races to a low loss have found since: each part is one setting, and can be taken out."""
+    """Newer parts, from speed runs to a low loss; each is one setting and can be left out."""
     return TransformerConfig(
         width=width,
         depth=depth,
@@ -105,7 +105,7 @@ PRESETS = {
         codec=TextCodec(size=2000),
         context=128,
     ),
-    # Read so often that it would know them by heart: weights decay fast (results/README.md).
+    # So many epochs would overfit: the weight decay is high (results/README.md).
     "small": Preset(
         "For one book or a hundred books.",
         network(384, 6, 6, 0.2),
@@ -124,7 +124,7 @@ PRESETS = {
         learning_rate=6e-4,
         codec=TextCodec(size=32000),
         context=1024,
-        training={"warmup_steps": 1000},  # sooner, the loss jumps up once
+        training={"warmup_steps": 1000},  # with fewer, the loss jumps up once
     ),
     "modern": Preset(
         "The size of base, with Muon and newer parts: fewer steps to the same loss.",
@@ -150,7 +150,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class LanguageRecipe(ContinuationRecipe):
-    """What to learn, from what, with what."""
+    """The recipe of a language model: data, tokenizer, network and training."""
 
     implementation = "manyheads.tasks.language.task:LanguageTask"
     files = ("text", "valid_text")

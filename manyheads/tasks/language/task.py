@@ -1,4 +1,4 @@
-"""Text that goes on.
+"""The language modelling task.
 
 B batch, T tokens, V vocabulary.
 """
@@ -33,12 +33,12 @@ from manyheads.tasks.portable import Portable
 from manyheads.tasks.task import Sample
 from manyheads.tasks.vocabulary import choose_codec
 
-SHOWN = 3  # places of the held-out text that every validation writes on from
-READ, FOLLOWING = 16, 64  # tokens of each that are read, and that are written
+SHOWN = 3  # places of the validation set that every validation continues from
+READ, FOLLOWING = 16, 64  # prompt tokens and new tokens of each place
 
 
 class LanguageTask(ContinuationTask):
-    """The task with its vocabulary."""
+    """The language modelling task with its tokenizer."""
 
     Recipe = LanguageRecipe
     codec: Text
@@ -81,8 +81,8 @@ class LanguageTask(ContinuationTask):
     # ---- validation ----------------------------------------------------------------------------
 
     def measure(self, network: nn.Module) -> dict[str, float]:
-        """Bits for a byte of text, which say the same whatever the vocabulary is, and perplexity
-        and loss of a token. A document's stop is a token like others.
+        """Return bits per byte of text, which do not depend on the vocabulary, and perplexity and
+        loss per token. The end token of a document counts like any other token.
         """
         (total,) = self.add_up(network, lambda batch: (self.loss(network, batch)["loss"].item(),))
         size = int((self.held_in() / "data" / BYTES).read_text(encoding="utf-8"))
@@ -96,7 +96,7 @@ class LanguageTask(ContinuationTask):
             shown = documents.tokens[begin : min(end, begin + READ + FOLLOWING)].tolist()
             ids = [i for i in shown if i not in codec.special_tokens.skipped]
             if ids:
-                cut = min(READ, max(1, len(ids) // 2))  # of a short one something follows, too
+                cut = min(READ, max(1, len(ids) // 2))  # leave something to continue in a short one
                 read.append(ids[:cut])
                 follows.append(ids[cut:])
         how = LanguageDecoding(max_new_tokens=FOLLOWING, truncate=True)
@@ -109,9 +109,9 @@ class LanguageTask(ContinuationTask):
 
 
 def sample_places(documents: Shard) -> list[tuple[int, int]]:
-    """Where samples begin, evenly over all tokens, and where the document of each ends.
+    """Return (begin of a sample, end of its document) at even distances over all tokens.
 
-    They begin with a document, unless it is very long.
+    A sample begins where its document begins, unless the document is very long.
     """
     total, ends = len(documents.tokens), documents.ends
     found = []

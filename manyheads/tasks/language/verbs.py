@@ -1,4 +1,4 @@
-"""What a language model is for, as commands."""
+"""The commands of a language model, and their options."""
 
 from __future__ import annotations
 

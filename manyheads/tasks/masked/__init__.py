@@ -1,1 +1,1 @@
-"""Hidden words, and vectors of texts."""
+"""Masked language models, and vectors of texts."""

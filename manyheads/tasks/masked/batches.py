@@ -1,4 +1,4 @@
-"""Documents in windows, and which of their words are hidden.
+"""Windows of documents, and which of their tokens are masked ("hidden").
 
 N windows, B rows, T tokens, M hidden tokens, V vocabulary.
 """
@@ -23,11 +23,11 @@ from manyheads.tasks.masked.settings import Masking
 Row = tuple[int, int]  # a window, and the epoch in which it is read
 
 
-# ---- what is read ----------------------------------------------------------------------------
+# ---- windows ---------------------------------------------------------------------------------
 
 
 class MaskedWindows:
-    """Documents cut into pieces of at most `context` tokens, the signs around each counted."""
+    """Documents cut into windows of at most `context` tokens, special tokens included."""
 
     def __init__(self, documents: Shard, special: SpecialTokens, context: int):
         size = context - len(special.encoder_bos) - 1
@@ -49,11 +49,11 @@ class MaskedWindows:
         return len(self.begins)
 
     def lengths(self) -> Ints:
-        """With signs."""
+        """Return the length of each window, special tokens included."""
         return self.counts + len(self.special_tokens.encoder_bos) + 1
 
     def read(self, windows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
-        """Their tokens end to end, where each token stands among all, and whose each is."""
+        """Return the tokens of windows end to end, the corpus place of each, and its window."""
         counts = self.counts[windows]
         step = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
         taken = np.repeat(self.begins[windows], counts) + step
@@ -61,14 +61,14 @@ class MaskedWindows:
         return self.documents.tokens[taken].astype(np.int64), taken, owners
 
 
-# ---- what is hidden --------------------------------------------------------------------------
+# ---- masking ---------------------------------------------------------------------------------
 
 
 class Hiding:
-    """Which tokens are hidden, and what stands there instead.
+    """Chooses which tokens are hidden, and what replaces them.
 
-    What is drawn for a token follows from the seed, the epoch and the token's place in the corpus,
-    whatever else is in the batch.
+    The random choice for a token follows from the seed, the epoch and its place in the corpus, not
+    from the rest of the batch.
     """
 
     def __init__(self, codec: Text, how: Masking = Masking()):
@@ -80,19 +80,20 @@ class Hiding:
         special = codec.special_tokens.all
         self.how, self.mask = how, codec.special_tokens.mask
         self.words = np.array([i for i in range(codec.size) if i not in special])
-        self.may = np.isin(np.arange(codec.size), self.words)  # (V) be hidden: all but signs
+        self.may = np.isin(np.arange(codec.size), self.words)  # (V) no special tokens
         self.starts = word_starts(codec) if how.whole_words else np.ones(codec.size, dtype=bool)
 
     def choose_hidden(
         self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
     ) -> NDArray[np.int64]:
-        """Which of these tokens are hidden: of each window its share, one at least, as whole words.
+        """Return which tokens are hidden: a share of each window, at least one.
 
-        Words come in a random order until there are enough; the last may bring a little too many.
+        Words, or tokens without `whole_words`, are taken in random order until there are enough;
+        the last word may give a few too many.
         """
         fit = self.may[ids]
         first = np.diff(owners, prepend=-1) > 0
-        word = np.cumsum(first | self.starts[ids]) - 1  # of each token
+        word = np.cumsum(first | self.starts[ids]) - 1  # number of the word of each token
         heads = np.flatnonzero(np.diff(word, prepend=-1))
         sizes = np.bincount(word[fit], minlength=len(heads))
         of = owners[heads]  # the window of each word
@@ -109,7 +110,7 @@ class Hiding:
     def hide(
         self, ids: NDArray[np.int64], at: Ints, owners: Ints, key: tuple[int, int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The tokens as they are read, and which of them are to be guessed."""
+        """Return the tokens with some replaced, and which of them are to be predicted."""
         chosen = self.choose_hidden(ids, at, owners, key)
         how, which = (draw_uniform(at[chosen], *key, stream) for stream in (1, 2))
         another = self.words[(which * len(self.words)).astype(np.int64)]
@@ -120,22 +121,22 @@ class Hiding:
 
 
 def word_starts(codec: Text) -> NDArray[np.bool_]:
-    """Which numbers begin a word: "Ġdog" and "▁dog" do, "s" and "##s" go on.
+    """Return which token ids begin a word: "Ġdog" and "▁dog" do, "s" and "##s" do not.
 
-    Where no piece says so, each is a word.
+    If no token of the vocabulary marks a word start, each token is a word.
     """
     pieces = [str(codec.tokenizer.id_to_token(i)) for i in range(codec.size)]
     if any(piece.startswith("##") for piece in pieces):
         return np.array([not piece.startswith("##") for piece in pieces])
     spaces = [" ", "▁"]
-    if {"Ġ", "Ċ"} <= set(pieces):  # a space and a newline as bytes are written, not letters
+    if {"Ġ", "Ċ"} <= set(pieces):  # a byte-level BPE: these stand for a space and a newline
         spaces += ["Ġ", "Ċ"]
     starts = np.array([piece.startswith(tuple(spaces)) for piece in pieces])
     return starts if starts.any() else ~starts
 
 
 def draw_uniform(at: Ints, seed: int, epoch: int, stream: int) -> NDArray[np.float64]:
-    """A number from 0 to below 1 for each place (splitmix64): no generator has to be kept."""
+    """Return a number in [0, 1) for each place (splitmix64), without the state of a generator."""
     state = np.zeros(1, dtype=np.uint64)
     for part in (np.array([seed]), np.array([epoch]), np.array([stream]), at):
         state = mix_bits(state ^ part.astype(np.uint64))
@@ -153,10 +154,10 @@ def mix_bits(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class MaskedBatch(NamedTuple):
-    """Windows with hidden words, where those are, and what they were."""
+    """Windows with hidden tokens, their places, and the original tokens."""
 
     tokens: Tokens
-    hidden: Tensor  # (M) among all places of the batch, row after row
+    hidden: Tensor  # (M) places in the flattened batch
     wanted: Tensor  # (M)
 
     def to(self, device: torch.device | str) -> MaskedBatch:
@@ -166,9 +167,9 @@ class MaskedBatch(NamedTuple):
 
 
 class MaskedBatches(PlannedBatches):
-    """Which windows make which batch, and the batches themselves.
+    """Plans and makes batches of windows.
 
-    A row knows its epoch, so that other words are hidden in each.
+    A row holds its epoch, so that each epoch hides other words.
     """
 
     unit = "hidden words"
@@ -182,23 +183,23 @@ class MaskedBatches(PlannedBatches):
         return [[(window, number) for (window,) in rows] for rows in super().epoch(number)]
 
     def count(self, rows: Sequence[Row]) -> int:
-        """The tokens to be guessed."""
+        """Return the number of hidden tokens."""
         windows, epoch = self.unzip(rows)
         return len(self.hiding.choose_hidden(*self.windows.read(windows), (self.seed, epoch)))
 
     def unzip(self, rows: Sequence[Row]) -> tuple[Ints, int]:
-        """Their windows, and their epoch."""
+        """Return the windows of the rows, and their epoch."""
         return np.array([window for window, _ in rows], np.int64), rows[0][1] if rows else 0
 
     def batch(self, rows: Sequence[Row]) -> MaskedBatch:
-        """Where there are no rows, it is one row in which nothing is hidden."""
+        """Make a batch; without rows, it is one row in which nothing is hidden."""
         special, (windows, epoch) = self.windows.special_tokens, self.unzip(rows)
         counts = self.lengths[windows, 0]
         width = int(counts.max(initial=1))
         begins = np.arange(len(windows)) * width
         ids, at, owners = self.windows.read(windows)
         read, chosen = self.hiding.hide(ids, at, owners, (self.seed, epoch))
-        # A token's place in its window, after the signs that open it.
+        # The place of a token in its row, after the start tokens.
         step = at - self.windows.begins[windows][owners] + len(special.encoder_bos)
         places = begins[owners] + step
         out = np.full((max(1, len(rows)), width), special.pad)

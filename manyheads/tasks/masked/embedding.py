@@ -1,4 +1,4 @@
-"""Vectors of texts: a model that came from elsewhere, to be used and to start from."""
+"""Imported embedding models, to use or to fine-tune from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse_training(*_: Any, **__: Any) -> NoReturn:
 
 
 class EmbeddingTask(CodecTask):
-    """What such a model needs to be opened, and nothing to train it by."""
+    """The task of an imported embedding model; it cannot be trained."""
 
     Recipe = EmbeddingRecipe
 

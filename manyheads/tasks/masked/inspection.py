@@ -1,4 +1,4 @@
-"""What a model that sees both ways looks at in a text, as a page."""
+"""The attention page of an encoder: which tokens each token attends to."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PARTS = {"encoder": ["the text reads itself", "text", "who reads", "what is read
 def inspect_encoder(
     model: Any, text: str, what_if: Sequence[Intervention] = (), tokens: Part | None = None
 ) -> AttentionPage:
-    """Where the model chooses a class or says a number, heads are ranked by what that loses, or by
-    how far it moves.
+    """Inspect one forward pass over a text. Heads are ranked by how much the predicted class loses
+    without them, or by how far the predicted number moves.
     """
     codec = model.codec
     special, given = codec.special_tokens, codec.encode(text)
@@ -40,7 +40,7 @@ def inspect_encoder(
     framed = [*special.encoder_bos, *ids, special.eos]
 
     def run(copies: int) -> Tensor:
-        """(copies, 1, classes), or (copies, 1)"""
+        """Return log-probabilities (copies, 1, classes), or numbers (copies, 1)."""
         logits: Tensor = model.network(model.lay_out(framed, copies)).float()
         if model.value is not None:
             return logits.view(copies, -1)
@@ -55,7 +55,7 @@ def inspect_encoder(
 
 
 def choose_pass(model: Any, run: Callable[[int], Tensor], tokens: int) -> tuple[AnyPass, str]:
-    """By what is said of a text, and that."""
+    """Return the pass for the kind of prediction, and the prediction as text."""
     if model.value is not None:
         number = model.value(run(1).item())
         return NumberPass(model.network, run, ["number"], tokens), f"{number:.4g}"

@@ -1,4 +1,4 @@
-"""What understands: a text turned into a vector, hidden words guessed."""
+"""Encoder models: vectors of texts, masked language models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 
 
 class EncoderModel(Model):
-    """A trained network that sees both ways."""
+    """A trained bidirectional encoder."""
 
     vectors = VectorSettings()
 
@@ -46,7 +46,7 @@ class EncoderModel(Model):
         pooling: Pooling | None = None,
         normalise: bool | None = None,
     ) -> Vectors:
-        """A vector for each text, (N, D): close where the texts are; of one text, (D,)."""
+        """Return a vector for each text, (N, D), or (D,) for one text; similar texts are close."""
         how, several = self.vectors, as_list(texts)
         refuse_no_texts(several)
         vectors = embed(
@@ -59,7 +59,7 @@ class EncoderModel(Model):
         )
         if how.dimensions:
             vectors = vectors[:, : how.dimensions]
-            if normalise:  # asked for, it is the length of what is given
+            if normalise:  # if asked for, the shortened vector has length 1
                 vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -67,21 +67,21 @@ class EncoderModel(Model):
     def inspect(
         self, text: str, *, what_if: Sequence[Intervention] = (), tokens: Part | None = None
     ) -> AttentionPage:
-        """What every head looks at, as a page: a notebook shows it, `.save("page.html")` keeps it.
+        """Return a page of what every head attends to, for a notebook or `.save("page.html")`.
 
-        `what_if` says what is to be otherwise, as `Off("2.self", 5)` does;
+        `what_if` lists interventions such as `Off("2.self", 5)`;
         `tokens=(600, 1100)` shows that part of a long text in full.
         """
         return inspect_encoder(self, require_utf8(text, "the text"), what_if, tokens)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Those that it chooses among for a text; none where it does something else."""
+        """The classes that it predicts for a text; empty if it does something else."""
         return ()
 
     @property
     def value(self) -> Callable[[float], float] | None:
-        """From what the network says of a text to the number that is meant, where it is one."""
+        """For regression, a function from the output of the network to the number."""
         return None
 
     def lay_out(self, ids: list[int], copies: int) -> Tokens:
@@ -89,7 +89,7 @@ class EncoderModel(Model):
 
 
 class Embedder(EncoderModel):
-    """It was made for vectors, elsewhere."""
+    """An imported embedding model."""
 
     task: EmbeddingTask
 
@@ -106,7 +106,7 @@ class Embedder(EncoderModel):
 
 
 class MaskedLM(EncoderModel):
-    """It has learned to guess hidden words."""
+    """A trained masked language model."""
 
     task: MaskedTask
 
@@ -115,7 +115,7 @@ class MaskedLM(EncoderModel):
 
 
 def refuse_no_texts(texts: Sequence[Any]) -> None:
-    """Refuse what are no texts, pairs of them or lists of words."""
+    """Raise if something is no text, no pair of texts and no list of words."""
     for number, one in enumerate(texts, start=1):
         for part in [one] if isinstance(one, str) else one:
             require_utf8(part, f"text {number}")

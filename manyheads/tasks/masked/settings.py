@@ -1,4 +1,4 @@
-"""Guessing hidden words: settings, and good ones for those who give none."""
+"""Settings and presets of masked language models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyheads.training.config import Training
 
 @dataclass(frozen=True)
 class Masking(Settings):
-    """How much is hidden, and how: as BERT does, unless told."""
+    """How many tokens are hidden, and how; the defaults are those of BERT."""
 
     share: float = setting(0.15, "Share of the tokens that are masked.", above=0, below=1)
     masked: float = setting(0.8, "Share of the masked tokens that become the mask token.", least=0)
@@ -88,7 +88,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class MaskedRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """The recipe of a masked language model: data, tokenizer, masking, network and training."""
 
     implementation = "manyheads.tasks.masked.task:MaskedTask"
     files = ("text", "valid_text")
@@ -119,7 +119,7 @@ class MaskedRecipe(Recipe):
 
 @dataclass(frozen=True)
 class EmbeddingRecipe(Recipe):
-    """What it is, and where it came from; there is nothing to train it by."""
+    """The recipe of an imported embedding model, which cannot be trained."""
 
     implementation = "manyheads.tasks.masked.embedding:EmbeddingTask"
     verbs = VERBS

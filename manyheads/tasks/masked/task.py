@@ -1,4 +1,4 @@
-"""Guessing hidden words.
+"""The masked language modelling task.
 
 B rows, T tokens, M hidden tokens, V vocabulary, D model width.
 """
@@ -25,12 +25,12 @@ from manyheads.tasks.masked.settings import MaskedRecipe
 from manyheads.tasks.task import Sample, Validation, pick_evenly
 from manyheads.tasks.vocabulary import CodecTask, choose_codec
 
-SHOWN_TOKENS = 48  # of a window of which a validation leaves a sample
-HELD_OUT = 1  # the seed of what is hidden in every validation
+SHOWN_TOKENS = 48  # of a window that validation shows as a sample
+HELD_OUT = 1  # the seed for hiding tokens in every validation
 
 
 class MaskedTask(CodecTask):
-    """The task with its vocabulary, which has a sign for hidden words."""
+    """The masked task with its tokenizer, which has a mask token."""
 
     Recipe = MaskedRecipe
     codec: Text
@@ -45,7 +45,7 @@ class MaskedTask(CodecTask):
     def prepare(cls, corpus: TextCorpus, recipe: MaskedRecipe, folder: Path) -> None:
         codec = choose_codec(recipe, cut_lines(corpus.train))
         prepare_texts(corpus, codec, folder, framed=False)
-        # Refuse now what could not be validated on later.
+        # Raise now if validation would fail later.
         MaskedWindows(Shard(folder / "data" / "valid"), codec.special_tokens, recipe.data.context)
 
     # ---- from a folder to a model --------------------------------------------------------------
@@ -67,7 +67,7 @@ class MaskedTask(CodecTask):
         return self.read_split("train", training.tokens_per_batch, training.seed)
 
     def loss(self, network: Any, batch: MaskedBatch) -> dict[str, Tensor]:
-        """Of all hidden tokens; smoothed while it is trained."""
+        """Return the summed loss of all hidden tokens, with label smoothing in training."""
         scores = score_hidden(network, batch)
         return {"loss": sum_losses(scores, batch.wanted, self.smoothing(network))}
 
@@ -82,7 +82,7 @@ class MaskedTask(CodecTask):
 
     @torch.no_grad()
     def validate(self, network: Any) -> Validation:
-        """On words hidden in the same way every time."""
+        """Validate on the same hidden words every time."""
         network.eval()
         device = next(network.parameters()).device
 
@@ -104,7 +104,7 @@ class MaskedTask(CodecTask):
         )
 
     def sample(self, network: Any, window: int, device: torch.device) -> Sample:
-        """The beginning of a window, what is hidden there, and what is guessed."""
+        """Return the beginning of a window, its hidden tokens, and the predicted tokens."""
         batch = self.held_out.batch([(window, 0)])
         guessed = score_hidden(network, batch.to(device)).argmax(-1).tolist()
         ids, hidden = batch.tokens.ids[0].clone(), batch.hidden.tolist()
@@ -118,10 +118,10 @@ class MaskedTask(CodecTask):
 
 
 def score_hidden(network: Any, batch: MaskedBatch) -> Tensor:
-    """Scores (M, V) of the hidden tokens alone: to score all would be several times the work.
+    """Return logits (M, V) of only the hidden tokens: all tokens would be several times the work.
 
-    The head is handed only their states while the network is called as ever, which those that wrap
-    it, as many processes do, need to notice.
+    A hook gives the head only their states. The network itself is still called, because wrappers
+    such as DistributedDataParallel need that call.
     """
 
     def only_hidden(_: Any, given: tuple[Tensor]) -> tuple[Tensor]:
@@ -133,12 +133,12 @@ def score_hidden(network: Any, batch: MaskedBatch) -> Tensor:
 
 
 def show_holes(codec: Text, ids: Sequence[int]) -> str:
-    """A text that shows where words are hidden: "the ‹mask› sleeps"."""
+    """Return a text with masks for hidden words: "the ‹mask› sleeps"."""
     mask = codec.special_tokens.mask
     assert mask is not None
     kept = [i for i in ids if i not in codec.special_tokens.skipped]
     text = str(codec.tokenizer.decode(kept, skip_special_tokens=False))
-    # Where spaces belong to pieces, the mask has hidden its own.
+    # If spaces belong to tokens, a mask has replaced the space before it.
     return " ".join(text.replace(str(codec.tokenizer.id_to_token(mask)), " ‹mask›").split())
 
 

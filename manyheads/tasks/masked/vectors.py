@@ -1,4 +1,4 @@
-"""A text as a vector.
+"""Vectors of texts.
 
 N texts, B rows, T tokens, D model width.
 """
@@ -24,7 +24,7 @@ from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Encoder, Tokens, words_of
 
-AT_ONCE = 16384  # tokens
+AT_ONCE = 16384  # tokens in a batch
 
 
 @torch.no_grad()
@@ -37,11 +37,11 @@ def embed(
     tokens: int = AT_ONCE,
     longest: int = sys.maxsize,
 ) -> NDArray[np.float32]:
-    """A vector for each text, (N, D), in their order: alike where the texts are.
+    """Return a vector for each text, (N, D), in order; similar texts have similar vectors.
 
-    Of any network that reads: what stands on its encoder is not asked. The end of a text that has
-    more than `longest` tokens with its signs, or more than a learned position reaches, is not
-    read, and a warning says of how many.
+    Any encoder will do; its head is not used. A text with more than `longest` tokens, special
+    tokens included, or more than a learned position has, is cut, and a warning says how many
+    texts were.
     """
     if isinstance(read, str):
         raise ValueError("texts come as a list, got one text; [text] would do")
@@ -72,7 +72,7 @@ def embed(
 
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
-    """(B, T, D), whatever head stands on the encoder."""
+    """Return the states (B, T, D) of the encoder, without its head."""
     with use_threads(choose_threads(work_of(encoder), tokens.ids)):
         if not isinstance(encoder, Encoder):
             return encoder(tokens)

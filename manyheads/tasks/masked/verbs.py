@@ -1,4 +1,4 @@
-"""What an encoder is for, as a command."""
+"""The command of an encoder, and its options."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Music that goes on."""
+"""Music modelling: music that a model continues or harmonizes."""

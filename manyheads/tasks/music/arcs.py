@@ -1,4 +1,4 @@
-"""What a note looks back at: arcs on a piano roll.
+"""The attention of a note, drawn as arcs on a piano roll.
 
 H heads, T tokens.
 """
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Spot = tuple[float, int]  # seconds and pitch
-WIDEST_POINTS = 7.0  # an arc that has all of the weight
+WIDEST_POINTS = 7.0  # of an arc with weight 1
 SHORTEST_SECONDS = 4.0  # of a picture
-MOST = 32  # arcs of a head, and lines of a text: the heaviest
-# None of them is that of a voice.
+MOST = 32  # arcs of a head and lines of the text; those with the largest weights are kept
+# No voice has one of these colours.
 COLOURS = ("#111111", "#c2185b", "#00838f", "#6a1b9a", "#827717", "#5d4037", "#0d47a1", "#e65100")
 
 
 @dataclass(frozen=True, eq=False)
 class Arcs(Picture):
-    """Arcs from the last note to the notes it looks at, the wider the more it looks.
+    """Arcs from the last note to the notes it attends to; the larger the weight, the wider the arc.
 
-    What lies on tokens that are no notes, as time and rests, has no arc; the legend says how much.
+    Tokens that are no notes, such as time and rests, have no arc; the legend gives their weight.
     """
 
     piece: Piece
-    spots: Sequence[Spot | None]  # where each token stands, None where it is no note; the last is
-    weights: Tensor  # (H, T) of the last token over all, for each head that is shown
-    heads: Sequence[int]  # their numbers
+    spots: Sequence[Spot | None]  # place of each token, None if it is no note; the last is a note
+    weights: Tensor  # (H, T) attention of the last token to all tokens, for each head shown
+    heads: Sequence[int]  # numbers of the heads shown
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Arcs(Picture):
 
     @property
     def arcs(self) -> list[tuple[int, Spot, float]]:
-        """Head, the spot it looks at, weight; faint arcs are left out, the heaviest come last."""
+        """List (head, spot it attends to, weight), the largest weight last, without faint arcs."""
         found = []
         for head, row in zip(self.heads, self.weights.tolist(), strict=True):
             met: dict[Spot, float] = {}
@@ -63,11 +63,11 @@ class Arcs(Picture):
 
     @property
     def least(self) -> float:
-        """The least weight of an arc that is drawn: of many tokens, each has little weight."""
+        """The smallest weight that is drawn: with many tokens, each has little weight."""
         return min(FAINT, 2 / len(self.spots))
 
     def weigh_elsewhere(self, head: int) -> float:
-        """How much this head looks at tokens that are no notes."""
+        """Return the attention weight of this head on tokens that are no notes."""
         row = self.weights[list(self.heads).index(head)].tolist()
         return sum(w for spot, w in zip(self.spots, row, strict=True) if spot is None)
 
@@ -94,7 +94,7 @@ class Arcs(Picture):
         return figure
 
     def window(self) -> tuple[float, float]:
-        """The seconds that are shown: from the first token to the last, with some room around."""
+        """Return the seconds to show: from the first note to the last, with a margin."""
         at = [spot[0] for spot in self.spots if spot is not None]
         air = max(0.03 * (at[-1] - at[0]), 0.5)
         start, end = max(0.0, at[0] - air), at[-1] + air
@@ -116,7 +116,7 @@ class Arcs(Picture):
         return f"head {head}, {self.weigh_elsewhere(head):.0%} on no note"
 
     def __str__(self) -> str:
-        """The heaviest first: head, moment, pitch, weight."""
+        """One line for each arc, the largest weight first: head, time, pitch, weight."""
         arcs = self.arcs[::-1]
         shown = [
             f"head {head}  {spot[0]:7.2f} s  {pitch_name(spot[1]):<4} {weight:6.1%}"
@@ -127,7 +127,7 @@ class Arcs(Picture):
 
 
 def draw_arc(axis: Any, query: Spot, key: Spot, above: float, points: float, colour: str) -> None:
-    """A curve over the notes between them, the higher the further they are apart."""
+    """Draw a curve above the notes between two spots, the higher the further they are apart."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve
 

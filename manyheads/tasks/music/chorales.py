@@ -1,7 +1,7 @@
-"""Chorales as numbers: soprano, alto, tenor and bass, one after the other on a grid of sixteenths.
+"""Chorales as token ids: at each sixteenth soprano, alto, tenor and bass, in this order.
 
-A grid is (steps, 4) pitches, -1 where a voice rests. It does not say whether a pitch that comes
-again is held or sung again, so that a run of one pitch is one long note here.
+A grid is (steps, 4) pitches, -1 where a voice rests. It does not tell a held note from a repeated
+one: consecutive steps with the same pitch are one long note.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from manyheads.tasks.music.settings import VOICES
 Grid = NDArray[np.int16]
 
 REST = -1
-SILENCE = EOS + 1  # the number of a rest; that of pitch p is SILENCE + 1 + p
+SILENCE = EOS + 1  # token id of a rest; that of pitch p is SILENCE + 1 + p
 STEPS_PER_QUARTER = 4
 QUARTERS_PER_MINUTE = 80.0
-CHOIR = 52  # in General MIDI
+CHOIR = 52  # program number in General MIDI
 LONGEST_STEPS = 1 << 16
 
 
 class Chorales(MusicCodec):
-    """Pieces of four voices as numbers: `grid(flatten(grid))` is that grid to the last rest."""
+    """Encodes pieces of four voices; `grid(flatten(grid))` returns the same grid."""
 
     kind = "chorales"
-    beat = len(VOICES)  # numbers that are not cut apart
+    beat = len(VOICES)  # token ids of one step, which are never separated
     size = SILENCE + 1 + PITCHES
 
     def encode(self, piece: Piece) -> list[int]:
-        """Step after step: S A T B, S A T B, ..."""
+        """Return token ids step by step: S A T B, S A T B, ..."""
         return self.flatten(grid_of(piece))
 
     def render(self, ids: Sequence[int]) -> Piece:
-        """Any numbers as music: special tokens are left out, the last step may lack voices."""
+        """Decode any token ids; special tokens are skipped, the last step may lack voices."""
         return piece_of(self.grid(ids))
 
     def flatten(self, grid: Grid) -> list[int]:
@@ -62,7 +62,7 @@ class Chorales(MusicCodec):
         return (grid.astype(np.int64) + SILENCE + 1).flatten().tolist()
 
     def grid(self, ids: Sequence[int]) -> Grid:
-        """[76, 71, 68, 3] -> [[72, 67, 64, -1]]; where the last step lacks voices, they rest."""
+        """[76, 71, 68, 3] -> [[72, 67, 64, -1]]; voices missing in the last step are rests."""
         sung = [number - SILENCE - 1 for number in ids if SILENCE <= number < self.size]
         sung += [REST] * (-len(sung) % len(VOICES))
         return np.array(sung, dtype=np.int16).reshape(-1, len(VOICES))
@@ -91,7 +91,7 @@ def check_grid(grid: Grid) -> None:
 
 
 def grid_of(piece: Piece) -> Grid:
-    """A piece of four voices as sixteenths: notes move to the nearest, and have one at least."""
+    """Round a piece of four voices to sixteenths; each note gets at least one."""
     if len(piece.voices) != len(VOICES):
         raise ValueError(
             f"a chorale has {len(VOICES)} voices, each in a track of its own; "
@@ -106,14 +106,14 @@ def grid_of(piece: Piece) -> Grid:
         )
     grid = np.full((steps.max(initial=0), len(VOICES)), REST, dtype=np.int16)
     for note, (start, end) in zip(piece.notes, steps, strict=True):
-        grid[start:, note.voice] = REST  # a voice sings one note at a time: a new one ends the last
+        grid[start:, note.voice] = REST  # one note at a time: a new note ends the one before
         grid[start:end, note.voice] = note.pitch
     sung = np.flatnonzero((grid != REST).any(axis=1))
     return grid[: sung[-1] + 1 if len(sung) else 0]
 
 
 def piece_of(grid: Grid, like: Piece | None = None) -> Piece:
-    """A grid as notes: each run of a pitch is one note; tempos and meters are those of `like`."""
+    """Turn a grid into a piece: steps with the same pitch are one note; `like` gives the tempos."""
     check_grid(grid)
     like = Piece((), tempos=(Tempo(0.0, QUARTERS_PER_MINUTE),)) if like is None else like
     at = seconds_at(like, np.arange(len(grid) + 1) / STEPS_PER_QUARTER).tolist()
@@ -132,7 +132,7 @@ BROKEN = (ValueError, TypeError, RuntimeError, OSError, EOFError, zipfile.BadZip
 
 
 def read_grids(path: Path) -> dict[str, list[Grid]]:
-    """{split: grids} of a file with `<split>_notes` (steps, 4) and `<split>_lengths` of pieces."""
+    """Read {split: grids} from a file with `<split>_notes` (steps, 4) and `<split>_lengths`."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def read_grids(path: Path) -> dict[str, list[Grid]]:
 
 def split_grids(path: Path, split: str, notes: NDArray[Any], lengths: NDArray[Any]) -> list[Grid]:
     try:
-        check_grid(notes)  # before it is made small: 65,596 would become a middle C
+        check_grid(notes)  # before the cast to int16: 65,596 would become a middle C
     except ValueError as error:
         raise ValueError(f"{path}: {split}_notes: {error}") from None
     if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):

@@ -1,4 +1,4 @@
-"""Music to numbers and back: what every codec of music offers."""
+"""The base class of music codecs, which encode pieces as token ids and decode them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from manyheads.tasks.music.notes import Piece, transposition_range
 
 
 class MusicCodec(ABC):
-    """Pieces as numbers; the special tokens around them are added where batches are made."""
+    """Encodes pieces as token ids, without start and end tokens."""
 
     kind: ClassVar[str]
-    beat: ClassVar[int] = 1  # how many numbers make a step that is not cut
+    beat: ClassVar[int] = 1  # token ids of one step, which are never separated
     special_tokens: ClassVar[SpecialTokens] = SpecialTokens(unknown=None)
 
     @property
@@ -29,24 +29,24 @@ class MusicCodec(ABC):
     def render(self, ids: Sequence[int]) -> Piece: ...
     @abstractmethod
     def keys(self) -> list[dict[int, int]]:
-        """{pitch: number} for each kind of event that has a pitch: key down, key up, ..."""
+        """Return {pitch: token id} for each kind of event with a pitch: key down, key up, ..."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The name of each number, for labels of pictures."""
+        """Return the name of each token id, for labels of pictures."""
         return [self.name(number) for number in ids]
 
     def name(self, number: int) -> str:
-        """The name of a special token; "?" for a number that does not exist."""
+        """Return the name of a special token, or "?" for an id that does not exist."""
         return SPECIAL_TOKEN_NAMES[number] if 0 <= number <= EOS else "?"
 
     def describe(self) -> dict[str, Any]:
-        """The settings that its file keeps, apart from its kind."""
+        """Return the settings to save in the codec file, apart from its kind."""
         return {}
 
-    # ---- the same music, higher or lower -----------------------------------------------------
+    # ---- transposition -----------------------------------------------------------------------
 
     def pitches(self) -> list[int]:
-        """The pitch of every number of the vocabulary; 0 where it has none."""
+        """Return the pitch of every token id of the vocabulary, 0 if it has none."""
         found = [0] * self.size
         for key in self.keys():
             for pitch, number in key.items():
@@ -54,14 +54,14 @@ class MusicCodec(ABC):
         return found
 
     def room(self, ids: Sequence[int]) -> range:
-        """By how many semitones these can move and stay on a piano."""
+        """Return by how many semitones these token ids can be transposed and stay on a piano."""
         there = set(ids)
         return transposition_range(
             p for key in self.keys() for p, number in key.items() if number in there
         )
 
     def tables(self, shifts: Sequence[int]) -> NDArray[np.int64]:
-        """(shifts, size): each number moved by so many semitones; none leaves the range."""
+        """Return (shifts, size): each token id transposed, or unchanged if that is out of range."""
         found = np.tile(np.arange(self.size), (len(shifts), 1))
         for table, shift in zip(found, shifts, strict=True):
             for key in self.keys():

@@ -1,4 +1,4 @@
-"""Which codecs of music there are, and the file that each is kept in."""
+"""Make music codecs by their name, save and load them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("performance", "chorales", "remi")
 
 
 def new_codec(kind: str, **held: Any) -> MusicCodec:
-    """With what its file keeps, else as it is by default."""
+    """Make a codec with the settings of its file, or with the defaults."""
     if kind not in KINDS:
         raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
     if kind == "remi":

@@ -41,7 +41,7 @@ from manyheads.tasks.packing import note_payoff, open_packed, write_files
 
 
 def generate(model: Musician, options: ComposeOptions) -> None:
-    """Write music into files with --out; without it print events as they come."""
+    """Write music into files with --out; without it, print events while they are written."""
     if options.voice_leading != MusicDecoding.voice_leading and model.task.codec.kind != "chorales":
         raise ValueError(f"--voice-leading is for models of chorales, {model.name} is none")
     if options.soundfont is not None:
@@ -68,10 +68,10 @@ def decoding_of(options: ComposeOptions) -> dict[str, Any]:
 
 
 def compose_pieces(model: Musician, options: ComposeOptions) -> tuple[list[Piece], float]:
-    """The pieces, and how many seconds of them are new."""
+    """Return the pieces, and how many seconds of them are new."""
     how = decoding_of(options)
     if options.harmonize is not None:
-        # Under a pedal a high note would ring on over the melody, and hide it.
+        # With the pedal, a high note would ring on above the melody and hide it.
         song = load_midi(options.harmonize, pedal=False)
         melody, choice = melody_of(song, options.voice, options.track)
         for line in choice:
@@ -100,8 +100,8 @@ def stream_events(model: Musician, options: ComposeOptions) -> None:
 
 
 def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
-    """Events with spaces between; a new line after each step, or where time passes."""
-    fresh = True  # whether a line begins here
+    """Yield events with spaces between; a line ends after each step, or where time passes."""
+    fresh = True  # whether this is the begin of a line
     for number, label in enumerate(said, start=1):
         before = "" if fresh else " "
         fresh = number % beat == 0 if beat > 1 else label.startswith(("+", "Bar"))
@@ -111,7 +111,7 @@ def format_events(said: Iterator[str] | list[str], beat: int) -> Iterator[str]:
 
 
 def save_piece(piece: Piece, path: Path, options: ComposeOptions) -> str:
-    """Save the MIDI file and, beside it, sound and picture; give a line to print."""
+    """Save the MIDI file, and beside it sound and picture; return a line to print."""
     save_midi(piece, path)
     if not piece.notes:
         return f"{path}: no notes"
@@ -135,7 +135,7 @@ def evaluate_pieces(model: Musician, options: EvaluateMusicOptions) -> None:
 
 
 def read_music(music: Sequence[Path], split: str) -> list[tuple[str, Piece]]:
-    """All pieces of these files, each with its place; files that cannot be read are named."""
+    """Read (place, piece) pairs from these files; print which files cannot be read."""
 
     found: list[tuple[str, Piece]] = []
     for path in filter(is_grids, music):
@@ -186,7 +186,7 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
         head, parts = compress_pieces(model, encoded, told)
     size = write_packed(options.out, {**head, "names": name_pieces(pieces)}, parts)
     notes = sum(len(piece.notes) for _, piece in pieces)
-    # As a file of MIDI is usually sent: packed by the method of .zip.
+    # For comparison: MIDI files compressed as in a .zip.
     zipped = sum(len(zlib.compress(write_midi(piece), 9)) for _, piece in pieces)
     print(
         f"{options.out}: {count_pieces(pieces)}, {notes:,} notes in {size:,} bytes, "
@@ -197,7 +197,7 @@ def compress_music(model: Musician, options: CompressMusicOptions) -> None:
 
 
 def name_pieces(pieces: Sequence[tuple[str, Piece]]) -> list[str]:
-    """Names of the files to write: those that were read where all differ, else numbers."""
+    """Return the names of the files to write: those that were read if all differ, else numbers."""
     stems = [Path(where).stem for where, _ in pieces]
     if len({*stems}) < len(stems) or not all(Path(where).is_file() for where, _ in pieces):
         stems = [f"{number:03d}" for number in range(1, len(pieces) + 1)]
@@ -209,7 +209,7 @@ def decompress_music(model: Musician, options: DecompressMusicOptions) -> None:
     head, parts = open_packed(model, options.file[0])
     with count_amount(sum(head["lengths"]), "tokens", "decompressed") as told:
         pieces = decompress_pieces(model, head, parts, told)
-    # In the folder, whatever the file says.
+    # Always inside the folder, whatever names the file holds.
     paths = [options.out / Path(name).name for name in head["names"]]
     write_files(dict(zip(paths, map(write_midi, pieces), strict=True)))
     print(f"{options.out}: {count_pieces(pieces)}, note by note")

@@ -1,4 +1,4 @@
-"""How a model of music writes on: from nothing or a beginning, or around a voice that is given.
+"""Write music with a model: from nothing, from a beginning, or around a given voice.
 
 B batch, T tokens.
 """
@@ -41,18 +41,18 @@ from manyheads.tasks.music.timing import (
 
 LONGEST_SECONDS = 3600.0  # of new music
 TOKENS_A_SECOND = 200  # at most: a dense performance has 60, and one without time would not end
-AT_ONCE = 16384  # tokens, of all pieces that are written together
+AT_ONCE = 16384  # tokens in a batch of pieces
 SHORTEST = 4  # tokens: a chord of four voices; or a velocity, a key down, some time, the key up
 
 
 class Composed(NamedTuple):
-    """What was written after a beginning, as numbers and as a piece."""
+    """A piece that was written, with its new token ids and their log-probabilities."""
 
-    piece: Piece  # the beginning too
-    ids: list[int]  # what is new, without the sign that ends it
-    logs: list[float]  # the log-probability of each, and of the sign where it was reached
-    finished: bool  # by the sign, not by being as long as it may be
-    seconds: float  # of what is new
+    piece: Piece  # including the beginning
+    ids: list[int]  # new token ids, without the end token
+    logs: list[float]  # log-probability of each, and of the end token if it was reached
+    finished: bool  # by the end token, not by the maximum length
+    seconds: float  # of new music
 
 
 @torch.inference_mode()
@@ -65,9 +65,9 @@ def compose(
     told: Callable[[float], None] | None = None,
     drafter: Drafter | None = None,
 ) -> list[Composed]:
-    """So many pieces, each with so many seconds of new music unless it ends before.
+    """Write `count` pieces, each with `seconds` of new music unless it ends before.
 
-    `told` is told of the seconds that came, token by token, where a token says how many it takes.
+    `told` is called with the seconds of each new token, for codecs whose tokens have a duration.
     """
     if count < 1:
         raise ValueError(f"1 piece or more is written, got {count}")
@@ -99,9 +99,9 @@ def stream(
     number: int = 0,
     drafter: Drafter | None = None,
 ) -> Iterator[tuple[int, float]]:
-    """The numbers that `compose` writes for the piece of this number, and their logs, one by one.
+    """Yield the token ids that `compose` writes for piece `number`, with their log-probabilities.
 
-    The sign that ends a piece is the last where it was reached. What is refused is refused at once.
+    The end token comes last if it is reached. Wrong arguments raise at the call itself.
     """
     begin, bounds = encode_prime(author, prime), make_bounds(author, seconds, prime)
     start, step = make_start(author, begin, how), make_step(author, how)
@@ -123,7 +123,7 @@ def encode_prime(author: Author[MusicCodec], prime: Piece | None) -> list[int]:
 
 
 def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecoding) -> Tensor:
-    """(1, T): what is read first, from a whole beat on where the beginning is cut."""
+    """Return the start tokens and the beginning (1, T); a beginning is cut at a whole beat."""
     codec = author.codec
     ids = [*codec.special_tokens.bos, *begin]
     read = fit_context(ids, author.context, how.truncate, "beginning", codec.beat)
@@ -131,13 +131,13 @@ def make_start(author: Author[MusicCodec], begin: Sequence[int], how: MusicDecod
 
 
 def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None = None) -> Bounds:
-    """How many tokens are written at most: exact for chorales, elsewhere far more than needed."""
+    """Return the maximum number of new tokens: exact for chorales, else far more than needed."""
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(
             f"over 0 and up to {LONGEST_SECONDS:g} seconds of music are written, got {seconds:g}"
         )
     if isinstance(author.codec, Chorales):
-        # A prime may be so fast that a second would never end.
+        # The tempo of a prime may be so fast that a second would never end.
         steps = min(count_steps(seconds, prime), LONGEST_SECONDS / step_seconds())
         tokens = math.ceil(round(steps, 6)) * len(VOICES)
     else:
@@ -147,8 +147,8 @@ def make_bounds(author: Author[MusicCodec], seconds: float, prime: Piece | None 
 
 
 def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece) -> Piece:
-    """The music in these numbers; on a grid, with the tempos and meters of another piece, else from
-    when that begins.
+    """Decode token ids; chorales take tempos and meters from the piece `like`, other music is moved
+    to begin when that piece begins.
     """
     if isinstance(codec, Chorales):
         return piece_of(codec.grid(ids), like)
@@ -159,9 +159,9 @@ def render_like(codec: MusicCodec, ids: Sequence[int], like: Piece) -> Piece:
 def play_on(
     codec: MusicCodec, begin: Sequence[int], ids: Sequence[int], prime: Piece | None
 ) -> Piece:
-    """The beginning as it was given, note for note, and after it what is new.
+    """Append the new music to the beginning, whose notes stay exactly as they were given.
 
-    A codec knows the beginning by its grid alone: what it says of it is not what is heard.
+    The codec rounds the beginning to its grid, so the beginning is not decoded from its token ids.
     """
     if prime is None:
         return codec.render(ids)
@@ -170,7 +170,7 @@ def play_on(
         grid[: len(begin) // len(VOICES)] = REST
         return add_notes(prime, piece_of(grid, prime).notes)
     read, whole = codec.render(begin), codec.render([*begin, *ids])
-    later = prime.seconds - read.seconds  # the silence that was left out, and what was rounded
+    later = prime.seconds - read.seconds  # the silence that was left out, and rounding
     voice = len(prime.voices) if len(prime.voices) > 1 else 0
     new = (Counter(whole.notes) - Counter(read.notes)).elements()
     new = (note._replace(voice=voice) for note in move_notes(new, later))
@@ -186,13 +186,13 @@ def play_on(
 def append_marks(
     marks: tuple[Any, ...], others: tuple[Any, ...], since: float, later: float
 ) -> tuple[Any, ...]:
-    """Tempos or meters, followed by the `others` from `since` seconds on, each moved `later`."""
+    """Append the `others` (tempos or meters) from `since` seconds on, moved by `later` seconds."""
     new = [m._replace(start=m.start + later) for m in others if m.start >= since]
     return (*(mark for mark in marks if not new or mark.start < new[0].start), *new)
 
 
 def add_notes(piece: Piece, new: Iterable[Note]) -> Piece:
-    """Add notes; one that begins while its pitch still sounds waits until that has ended."""
+    """Add notes; a note that begins while its pitch still sounds starts when that ends."""
     ends: dict[tuple[int, int], float] = {}
     for note in piece.notes:
         key = (note.voice, note.pitch)
@@ -214,7 +214,7 @@ def harmonize(
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
     track: str | None = None,
 ) -> Piece:
-    """Write the other three voices to one: the given piece, or one voice or track of it."""
+    """Write three voices to a given one: the given piece, or one voice or track of it."""
     codec = author.codec
     if not isinstance(codec, Chorales):
         raise ValueError(
@@ -225,13 +225,13 @@ def harmonize(
     melody, number = melody_of(piece, voice, track).piece, VOICES.index(voice)
     notes = [note._replace(voice=number) for note in melody.notes]
     grid = grid_of(replace(melody, notes=tuple(notes), voices=tuple(map(Voice, VOICES))))
-    # Chorales begin at once: after a long silence the other voices would rest on.
+    # Chorales begin at once: after a long silence the model would let the other voices rest.
     silent = (grid[:, number] != REST).argmax() // STEPS_PER_QUARTER * STEPS_PER_QUARTER
     given = np.full((len(grid) - silent, len(VOICES)), FREE)
     given[:, number] = codec.flatten(grid[silent:])[number :: len(VOICES)]
     special = codec.special_tokens
     start = make_start(author, [], how)
-    # The end is given too: what leads there is the likelier for it.
+    # The end token is given too, so that voices that lead to an end become likelier.
     found = sample_around(
         make_step(author, how),
         start,
@@ -241,7 +241,7 @@ def harmonize(
         never=(*special.never, special.eos),
         shown=shown,
     )
-    # A grid fuses repeated notes and loses fast ones: the given voice is not rendered from it.
+    # A grid joins repeated notes and loses fast ones: the given voice is not decoded from it.
     grid[:] = REST
     grid[silent:] = codec.grid(found.ids)
     grid[:, number] = REST

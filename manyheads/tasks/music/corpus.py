@@ -1,4 +1,4 @@
-"""Music before the first step: read, some of it held out, turned to numbers."""
+"""Music corpora: read pieces, hold some out for validation, encode them as token ids."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from manyheads.tasks.music.windows import Augmentation
 from manyheads.training.files import CORPUS, write_text
 
 Ids = NDArray[np.uint16]
-VALID = ("valid", "validation")  # what the split to validate on may be called
+VALID = ("valid", "validation")  # possible names of the validation split
 VARIED = "train.varied.json"
 
 
 @dataclass(frozen=True, eq=False)
 class MusicCorpus:
-    """Pieces as numbers to train on and to validate on, and what was left out."""
+    """Encoded pieces for training and validation, and notes on what was left out."""
 
     train: list[Ids]
     valid: list[Ids]
@@ -38,7 +38,7 @@ class MusicCorpus:
 
     @property
     def tokens(self) -> int:
-        """Tokens of an epoch, counting the one that ends each piece."""
+        """Number of tokens in an epoch, including the end token of each piece."""
         return sum(map(len, self.train)) + len(self.train)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def count_pieces(pieces: Sequence[Any]) -> str:
 
 
 def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
-    """Whole pieces are held out, drawn by the seed, unless there are others to validate on."""
+    """Read all pieces; without validation files, hold out pieces at random, by the seed."""
     notes: list[str] = []
     train = read_all(data.music, codec, notes, ("train",))
     if data.valid_music:
@@ -76,7 +76,7 @@ def gather(data: MusicData, codec: MusicCodec, seed: int) -> MusicCorpus:
 def read_all(
     paths: Sequence[Path], codec: MusicCodec, notes: list[str], splits: Sequence[str]
 ) -> list[Ids]:
-    """All pieces of these paths as numbers; from an .npz one of these splits, or its only one."""
+    """Read and encode all pieces; of an .npz, one of these splits or its only split."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -95,7 +95,7 @@ def read_all(
 
 
 def read_held_out(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> list[Ids]:
-    """The pieces that .npz files keep for validation."""
+    """Read the validation splits of .npz files."""
     found: list[Ids] = []
     for path in filter(is_grids, paths):
         held = read_grids(path)
@@ -108,7 +108,7 @@ def encode_grids(
     held: Sequence[NDArray[np.int16]], codec: MusicCodec, notes: list[str], path: Path
 ) -> list[Ids]:
     sung = [grid for grid in held if (grid >= 0).any()]
-    if silent := held[len(sung) :]:  # as many as have none
+    if silent := held[len(sung) :]:  # only their number is used
         notes.append(f"{path}: left out: {count_pieces(silent)} without a note")
     if not sung:
         raise ValueError(f"there is no music in {path}: no piece of it has a note")
@@ -129,7 +129,7 @@ def encode_files(paths: Sequence[Path], codec: MusicCodec, notes: list[str]) -> 
 
 
 def encode_piece(piece: Piece, codec: MusicCodec) -> Ids:
-    """A piece as numbers; a performance loses its first silence, which counts where bars do."""
+    """Encode a piece; for performances without its first silence, which bars and beats need."""
     if not isinstance(piece, Piece):
         raise ValueError(f"a piece is read here, as load_midi(path) gives it; got {piece!r}")
     heard = drop_first_silence(piece) if isinstance(codec, Performance) else piece
@@ -141,7 +141,7 @@ def to_numbers(ids: Sequence[int]) -> Ids:
 
 
 def drop_copies(found: list[Ids], notes: list[str]) -> list[Ids]:
-    """Each piece once: a copy that is held out would be known by heart."""
+    """Remove copies: a held-out copy of a training piece would tell nothing."""
     once = list({ids.tobytes(): ids for ids in found}.values())
     if len(once) < len(found):
         notes.append(f"left out: {count_pieces(found[len(once) :])}, being copies of others")
@@ -158,11 +158,11 @@ def hold_out(all_of_it: list[Ids], share: float, seed: int) -> tuple[list[Ids], 
     return split_off(all_of_it, set(chosen.tolist()))
 
 
-# ---- laying down -----------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------
 
 
 def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: Path) -> None:
-    """Write the codec, all versions of the pieces as numbers, and a report."""
+    """Write the codec, all versions of the pieces as token ids, and a report."""
     shards = folder / "data"
     shards.mkdir(exist_ok=True)
     save_codec(codec, folder / CODEC)
@@ -186,7 +186,7 @@ def prepare(gathered: MusicCorpus, data: MusicData, codec: MusicCodec, folder: P
 def make_versions(
     gathered: Sequence[Ids], codec: Any, factors: Sequence[float]
 ) -> Iterator[Sequence[int]]:
-    """Each piece with its start and end, once for each factor that stretches its time."""
+    """Yield each piece with start and end tokens, once for each factor that stretches its time."""
     special = codec.special_tokens
     for ids in gathered:
         for factor in factors:

@@ -1,4 +1,4 @@
-"""How music is written."""
+"""Decoding settings of a music model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyheads.decoding.config import Sampling, SamplingOptions
 
 @dataclass(frozen=True)
 class MusicDecoding(Sampling):
-    """What is left to chance; at temperature 0 the likeliest token is taken."""
+    """Sample at random; with temperature 0, take the likeliest token."""
 
     truncate: bool = setting(
         False,
@@ -32,7 +32,7 @@ class MusicDecoding(Sampling):
 
 
 class MusicOptions(SamplingOptions, total=False):
-    """Of a `MusicDecoding`, as keywords."""
+    """The options of a `MusicDecoding`, as keyword arguments."""
 
     truncate: bool
     voice_leading: float

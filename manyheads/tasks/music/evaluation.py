@@ -1,4 +1,4 @@
-"""How likely a model finds music, and what it writes beside it."""
+"""Evaluate a music model: how likely it finds pieces, and what its samples are like."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def evaluate_music(
     seconds: float = 30.0,
     shown: Callable[[Sequence[tuple[str, Piece]]], Iterable[tuple[str, Piece]]] = iter,
 ) -> dict[str, Any]:
-    """How likely a model finds pieces, each with where it stands; and what they are like in their
-    first seconds, beside so many seconds of so many pieces that the model writes.
+    """Return a report on (place, piece) pairs: how likely the model finds them, and statistics of
+    their first `seconds`, compared with `count` pieces of that length that the model writes.
     """
     if not pieces:
         raise ValueError("there is nothing to evaluate: no piece has a note")
@@ -52,7 +52,7 @@ def evaluate_music(
 
 
 def music_table(told: Mapping[str, Any]) -> str:
-    """The report as text, with the statistics of the music."""
+    """Return the report as text, with the statistics of the music."""
     held = told["statistics"]
     columns = {name: Statistics(**held[name]) for name in ("data", "drawn")}
     lines = [

@@ -1,4 +1,4 @@
-"""What every note of a piece was written from, as a page."""
+"""The attention page of a music model: which notes each note attends to."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def inspect_piece(
     given: float = 0.0,
     tokens: Part | None = None,
 ) -> AttentionPage:
-    """One pass over a piece, as far as the context goes; from `given` seconds on it was written by
-    the model.
+    """Inspect one forward pass over a piece, as far as the context goes. The part after `given`
+    seconds was written by the model.
     """
     codec = model.task.codec
     whole = encode_piece(piece, codec).tolist()

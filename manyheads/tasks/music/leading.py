@@ -1,4 +1,4 @@
-"""How voices move beside each other: steps that make parallel fifths, octaves and crossings dear.
+"""Voice leading: a decoding step that penalises parallel fifths, octaves and crossed voices.
 
 B batch, V vocabulary, P pitches.
 """
@@ -16,10 +16,10 @@ from manyheads.tasks.music.settings import VOICES
 
 
 class VoiceLeading(Wrapped):
-    """A pitch that follows a fifth or an octave with the like, or crosses a voice, loses `penalty`
-    of its score for each voice that it does so with: nats, before scores are probabilities.
+    """Subtract `penalty` from the logit of a pitch for each other voice with which it makes a
+    parallel fifth or octave, or which it crosses.
 
-    What is held is not dear again, only a change that leads there.
+    Only a change is penalised: held notes are not penalised again.
     """
 
     def __init__(self, step: RewindableStep, penalty: float):
@@ -27,17 +27,17 @@ class VoiceLeading(Wrapped):
         self.penalty = penalty
 
     def change(self, logits: Tensor, ids: Tensor) -> Tensor:
-        read = ids.shape[1]  # from the sign that starts them or another step's last on
+        read = ids.shape[1]  # the first is the start token, or the last token of a step
         if voice := (read - 1) % len(VOICES):
             known = min(read - 1, voice + len(VOICES))
-            pitches = ids[:, -known:] - SILENCE - 1  # under 0: a rest
+            pitches = ids[:, -known:] - SILENCE - 1  # below 0: a rest or a special token
             faults = count_faults(pitches[:, -voice:], pitches[:, :-voice], voice)
             logits[:, SILENCE + 1 : SILENCE + 1 + PITCHES] -= self.penalty * faults
         return logits
 
 
 def count_faults(now: Tensor, before: Tensor, voice: int) -> Tensor:
-    """The voices above (B, voice) and the step before (B, 4 or 0) -> faults of each pitch (B, P)"""
+    """Voices above (B, voice), step before (B, 4 or 0) -> number of faults of each pitch (B, P)"""
     pitch = torch.arange(PITCHES, device=now.device)[None]
     count = torch.zeros(len(now), PITCHES, device=now.device)
     for other in range(voice):

@@ -1,4 +1,4 @@
-"""Which part of a piece is its melody."""
+"""Find the melody of a piece."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TOGETHER_SECONDS = 0.03  # notes that begin within this are a chord
 
 
 class Melody(NamedTuple):
-    """The melody of a piece, alone; and sentences for a person on how it was chosen."""
+    """The melody of a piece, and sentences that tell the user how it was chosen."""
 
     piece: Piece
     told: tuple[str, ...] = ()
 
 
 def melody_of(piece: Piece, voice: str = "soprano", track: str | None = None) -> Melody:
-    """The track that was asked for, by its number from 1 or its name; else the only one, that voice
-    of four which sing one note at a time each, or the highest. Of its chords the highest notes.
+    """Return the track with this name or number (from 1). By default, return `voice` of a chorale
+    (four voices, each one note at a time), else the highest track. Of chords, keep the top note.
     """
     if voice not in VOICES:
         raise ValueError(f"the voices are {', '.join(VOICES)}; {voice!r} was asked for")
@@ -68,13 +68,13 @@ def is_chorale(piece: Piece) -> bool:
 
 
 def is_single(notes: Sequence[Note]) -> bool:
-    """Whether no two of them begin together."""
+    """Whether no two notes begin together."""
     starts = sorted(note.start for note in notes)
     return all(then - at >= TOGETHER_SECONDS for at, then in pairwise(starts))
 
 
 def keep_highest(notes: Sequence[Note]) -> list[Note]:
-    """The highest of notes that begin together; lower notes under a longer one are left out."""
+    """Keep the highest of notes that begin together; drop lower notes under a longer one."""
     chords: list[list[Note]] = []
     for note in sorted(notes):
         if chords and note.start - chords[-1][0].start < TOGETHER_SECONDS:
@@ -92,8 +92,8 @@ def keep_highest(notes: Sequence[Note]) -> list[Note]:
 
 
 def end_at_next(notes: Sequence[Note]) -> list[Note]:
-    """A voice sings one note at a time: one that rings on through half of the next ends where that
-    begins; less is how a person plays, and stays.
+    """End a note where the next begins if it overlaps more than half of it: a voice sings one note
+    at a time. A shorter overlap is normal playing and stays.
     """
     found = [*notes]
     for i, (note, following) in enumerate(pairwise(notes)):

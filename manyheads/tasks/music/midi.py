@@ -1,4 +1,4 @@
-"""Where music comes from: MIDI files, and folders of them."""
+"""Read MIDI files, folders and .zip files of them, and scores; write MIDI files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from manyheads.tasks.music.verbs import MIDI
 
 ZIP = ".zip"
 LARGEST = 16 << 20  # bytes of a file in a .zip: hours of dense music
-SHOWN = 10  # files that were left out, by name
+SHOWN = 10  # most files left out that a report names
 
 
 class Found(NamedTuple):
-    """A piece, and where it stands."""
+    """A piece and the path it was read from."""
 
     piece: Piece
     path: Path
@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
 @dataclass
 class MidiReport:
-    """Which files were left out and why: prints as a person would want to read it."""
+    """How many files were read, which were left out and why; `str` gives a text for the user."""
 
     read: int = 0
     left_out: dict[Path, str] = field(default_factory=dict)
@@ -49,10 +49,10 @@ class MidiReport:
 
 
 def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iterator[Found]:
-    """The music of every file that can be read, one at a time; the report grows as they come.
+    """Yield the piece of every file that can be read, and add each file to the report.
 
-    A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once. A
-    broken one is left out; that all are is refused.
+    A folder or a .zip stands for all MIDI files in it; a file that is named twice is read once.
+    Broken files are left out; if all are broken, raise a ValueError.
     """
     if not paths:
         raise ValueError("music comes from MIDI files and folders of them, none were given")
@@ -77,7 +77,7 @@ def read_pieces(paths: Sequence[Path], report: MidiReport | None = None) -> Iter
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file itself; of a folder all MIDI files that are not hidden, in the order of the names."""
+    """Return the file, or all MIDI files of a folder that are not hidden, sorted by name."""
     below = files_below(path, is_midi)
     if not below:
         raise ValueError(f"{path} is a folder without {' or '.join(MIDI)} files")
@@ -85,13 +85,13 @@ def files_of(path: Path) -> list[Path]:
 
 
 def is_midi(path: Path) -> bool:
-    """Whether it is named as a MIDI file, and is not hidden nor added to a .zip by a Mac."""
+    """Whether the path ends as a MIDI file, and is not hidden nor added to a .zip by macOS."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
     return path.suffix.lower() in MIDI and not hidden
 
 
 def read_zip_members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
-    """The MIDI files in a .zip by their names in it, nothing unpacked onto the disk."""
+    """Yield the MIDI files of a .zip: path and a loader; nothing is unpacked onto the disk."""
     try:
         with ZipFile(path) as held:
             found = sorted(held.infolist(), key=lambda one: one.filename)
@@ -109,7 +109,7 @@ def read_zip_members(path: Path) -> Iterator[tuple[Path, Callable[[], Piece]]]:
 def unpack(held: ZipFile, one: ZipInfo) -> Piece:
     try:
         with held.open(one) as file:
-            data = file.read(LARGEST + 1)  # what it claims to be is not believed
+            data = file.read(LARGEST + 1)  # do not trust the size in the .zip
     except (BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
         raise ValueError(f"it cannot be unpacked: {error}") from None
     if len(data) > LARGEST:
@@ -118,8 +118,8 @@ def unpack(held: ZipFile, one: ZipInfo) -> Piece:
 
 
 def load_midi(path: str | Path, pedal: bool = True) -> Piece:
-    """One piece, its notes as long as the pedal holds them, or their keys without it; a file that
-    holds none is refused with the reason.
+    """Read one piece; with `pedal`, notes last as long as the pedal holds them, else as long as the
+    keys are down. A file without music raises a ValueError with the reason.
     """
     path = Path(path)
     try:

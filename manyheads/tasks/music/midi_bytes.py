@@ -1,4 +1,4 @@
-"""MIDI bytes to pieces and back, in plain Python.
+"""Decode MIDI bytes to pieces and encode them, in plain Python.
 
 A C++ library would be faster, but a broken file could take the whole process down with it; a
 performance of ten minutes is read in well under a second here too.
@@ -25,14 +25,14 @@ from manyheads.tasks.music.notes import (
     to_quarters,
 )
 
-DRUMS = 9  # the channel whose pitches are drums
+DRUMS = 9  # the channel for drums
 PEDAL = 64  # the controller that holds notes, down from 64 on
 ALL_OFF = (120, 123)  # controllers that end all notes: all sound off, all notes off
-TICKS = 480  # a quarter note, in what is written
-MICROSECONDS = 500_000  # a quarter note, until a file says otherwise
+TICKS = 480  # per quarter note, in files that are written
+MICROSECONDS = 500_000  # per quarter note, the default in MIDI files
 META, SYSEX, ESCAPE = 0xFF, 0xF0, 0xF7
 CLOCKS = range(0xF8, 0xFF)  # system real-time: clocks, active sensing
-# What a wire carries and some files hold, song positions too, with how many bytes come after.
+# Messages for live MIDI that some files contain, and how many bytes follow each.
 ALONE = {0xF1: 1, 0xF2: 2, 0xF3: 1, 0xF6: 0} | dict.fromkeys(CLOCKS, 0)
 NAME, TEMPO, METER, END = 0x03, 0x51, 0x58, 0x2F  # kinds of meta events
 
@@ -59,7 +59,7 @@ class Channel:
     pedal: list[tuple[int, bool]] = field(default_factory=list)  # tick, whether it goes down
 
     def release(self, tick: int, pitch: int) -> None:
-        """The key that has been down longest goes up."""
+        """Release the key of this pitch that was pressed first."""
         if self.held[pitch]:
             start, velocity = self.held[pitch].popleft()
             self.notes.append(Struck(start, tick, pitch, velocity))
@@ -79,7 +79,7 @@ class Track:
 
 
 def read_midi(data: bytes, pedal: bool = True) -> Piece:
-    """The notes of a MIDI file; the pedal makes them longer, unless that is not wanted.
+    """Read the notes of a MIDI file; with `pedal`, the pedal makes notes longer.
 
     Each channel of each track is a voice. Drums are left out.
     """
@@ -90,7 +90,7 @@ def read_midi(data: bytes, pedal: bool = True) -> Piece:
     if not sung:
         raise ValueError("only drums are in it" if parts else "no notes are in it")
     clock = Clock(ticks, [tempo for track in tracks for tempo in track.tempos.items()])
-    pedals: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # of a channel, in any track
+    pedals: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # of a channel, over all tracks
     for track in tracks:
         for channel, part in track.parts.items():
             pedals[channel] += part.pedal
@@ -116,7 +116,7 @@ def read_midi(data: bytes, pedal: bool = True) -> Piece:
 
 
 def find_tracks(data: bytes) -> tuple[int, list[tuple[int, int]]]:
-    """Ticks a quarter note, and where each track begins and ends."""
+    """Return the ticks per quarter note, and the (begin, end) of each track."""
     if not data:
         raise ValueError("it is empty")
     if data[:4] != b"MThd":
@@ -175,7 +175,7 @@ def read_track(data: bytes, at: int, end: int) -> Track:
 
 
 def read_variable(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number of one to four bytes, and where the next one begins."""
+    """Read a number of one to four bytes; return it and the place after it."""
     number = 0
     for i in range(at, at + 4):
         this = read_byte(data, i, end)
@@ -192,9 +192,9 @@ def read_byte(data: bytes, at: int, end: int) -> int:
 
 
 def read_small(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A pitch, a velocity or another number that is at most 127, and where the next one begins."""
+    """Read a number from 0 to 127, such as a pitch; return it and the place after it."""
     this = read_byte(data, at, end)
-    while this in CLOCKS:  # also in the middle of an event, as a wire carries them
+    while this in CLOCKS:  # these may come in the middle of an event, as in live MIDI
         at += 1
         this = read_byte(data, at, end)
     if this > 127:
@@ -221,11 +221,11 @@ def play(part: Channel, tick: int, kind: int, one: int, two: int) -> None:
     elif kind == 0xB0 and one in ALL_OFF:
         part.release_all(tick)
     elif kind == 0xC0 and not part.notes:
-        part.program = one  # the one it begins with
+        part.program = one  # keep the program of the first note
 
 
 def hold_by_pedal(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[Struck]:
-    """A note whose key goes up under the pedal ends with the pedal, or where it is struck again."""
+    """Lengthen notes released while the pedal is down: to pedal up, or the same pitch again."""
     if not any(down for _, down in pedal):
         return notes
     last = max(note.end for note in notes)
@@ -244,7 +244,7 @@ def hold_by_pedal(notes: list[Struck], pedal: list[tuple[int, bool]]) -> list[St
 
 
 def pedal_spans(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int]]:
-    """[(5, down), (6, down), (9, up)] -> [(5, 9)]; one that stays down is down until `last`."""
+    """[(5, down), (6, down), (9, up)] -> [(5, 9)]; a pedal that stays down ends at `last`."""
     spans: list[tuple[int, int]] = []
     since = None
     for tick, down in pedal:
@@ -257,12 +257,12 @@ def pedal_spans(pedal: list[tuple[int, bool]], last: int) -> list[tuple[int, int
 
 
 class Clock:
-    """Ticks of a file to seconds."""
+    """Converts the ticks of a file to seconds."""
 
     def __init__(self, ticks: int, tempos: list[tuple[int, int]]):
         found = {0: MICROSECONDS} | dict(sorted(tempos))
         self.at = np.array(list(found), dtype=np.int64)
-        self.pace = np.array(list(found.values())) / 1e6 / ticks  # seconds a tick
+        self.pace = np.array(list(found.values())) / 1e6 / ticks  # seconds per tick
         passed = np.diff(self.at) * self.pace[:-1]
         self.before = np.concatenate([[0.0], np.cumsum(passed)])
         self.tempos = tuple(
@@ -280,7 +280,7 @@ class Clock:
 
 
 def write_midi(piece: Piece) -> bytes:
-    """A file of format 1: a track of tempos and meters, then one for each voice."""
+    """Write a file of format 1: a track of tempos and meters, then a track for each voice."""
     marks = [(tempo.start, tempo_event(tempo)) for tempo in piece.tempos]
     for start, beats, unit in piece.meters:
         marks.append((start, write_meta(METER, bytes([beats, unit.bit_length() - 1, 24, 8]))))
@@ -312,7 +312,7 @@ def voice_chunk(piece: Piece, voice: int) -> bytes:
     for note, start, end in zip(notes, spans[::2], spans[1::2], strict=True):
         played.append((start, 1, bytes([0x90 | channel, note.pitch, note.velocity])))
         played.append((max(end, start + 1), 0, bytes([0x80 | channel, note.pitch, 64])))
-    # Of one tick keys go up first: a pitch that comes again would else end as it begins.
+    # Within one tick, keys go up first: else a repeated pitch would end as it begins.
     return write_track(events + [(tick, event) for tick, _, event in sorted(played)])
 
 
@@ -325,7 +325,7 @@ def write_meta(kind: int, held: bytes) -> bytes:
 
 
 def write_variable(number: int) -> bytes:
-    """A number as `read_variable` reads it: 200 -> 0x81 0x48"""
+    """Encode a number as `read_variable` reads it: 200 -> 0x81 0x48"""
     parts = [number & 0x7F]
     while number := number >> 7:
         parts.insert(0, number & 0x7F | 0x80)
@@ -333,7 +333,7 @@ def write_variable(number: int) -> bytes:
 
 
 def write_track(events: list[tuple[int, bytes]]) -> bytes:
-    """Events with their ticks, as a track with the time between them."""
+    """Encode (tick, event) pairs as a track, with the time between events."""
     events = [(0, b""), *sorted(events, key=lambda event: event[0])]
     parts = [write_variable(tick - now) + event for (now, _), (tick, event) in pairwise(events)]
     held = b"".join([*parts, write_variable(0) + write_meta(END, b"")])

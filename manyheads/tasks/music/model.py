@@ -1,4 +1,4 @@
-"""Music that goes on: written further, harmonized, found likely or not, and looked into."""
+"""A music model: compose, harmonize, score and inspect pieces."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 
 
 PRIME_SECONDS, MOST_SECONDS = 12.0, 60
-PIECES = 10_000  # that drafts are made of, at most
+PIECES = 10_000  # most pieces that drafts are made from
 
 
 class PieceLikelihood(NamedTuple):
     """How likely a piece is, token by token."""
 
     pieces: list[str]
-    logs: list[float]  # natural logarithms of their probabilities; the last is the end's
+    logs: list[float]  # natural log-probability of each; the last is that of the end token
 
     @property
     def loss(self) -> float:
-        """Nats a token, the end counted."""
+        """Nats per token, including the end token."""
         return -sum(self.logs) / len(self.logs)
 
     @property
     def notes(self) -> float:
-        """Nats a token that is music."""
+        """Nats per token, without the end token."""
         return -sum(self.logs[:-1]) / max(1, len(self.logs) - 1)
 
     @property
@@ -77,7 +77,7 @@ def read_seconds(asked: str) -> float:
 
 
 class Musician(ContinuationModel):
-    """A trained network that plays on."""
+    """A trained music model, which composes, harmonizes and scores pieces."""
 
     task: MusicTask
     asks = "seconds"
@@ -107,7 +107,7 @@ class Musician(ContinuationModel):
 
     @property
     def stride(self) -> int:
-        """How many tokens the window of `score` moves: half the context, in whole beats."""
+        """Stride of the window of `score` in tokens: half the context, in whole beats."""
         beat = self.task.codec.beat
         return max(beat, self.task.context // 2 // beat * beat)
 
@@ -120,7 +120,7 @@ class Musician(ContinuationModel):
         told: Callable[[float], None] | None = None,
         **options: Unpack[MusicOptions],
     ) -> list[Composed]:
-        """model.compose(seconds=20, temperature=0.9)[0].piece; `told` of seconds as they come."""
+        """model.compose(seconds=20, temperature=0.9)[0].piece; `told` gets the seconds written."""
         author, how = self.task.author(self.network), MusicDecoding(**options)
         drafter = self.find_drafter(how.draft)
         return compose(author, prime, seconds, count, how, told, drafter)
@@ -133,7 +133,7 @@ class Musician(ContinuationModel):
         number: int = 0,
         **options: Unpack[MusicOptions],
     ) -> Iterator[tuple[str, float]]:
-        """What `compose` writes as its piece of this number, event by event, with their logs."""
+        """Yield each event that `compose` writes for piece `number`, with its log-probability."""
         how = MusicDecoding(**options)
         author, drafter = self.task.author(self.network), self.find_drafter(how.draft)
         codec, tokens = author.codec, stream(author, prime, seconds, how, number, drafter)
@@ -149,7 +149,7 @@ class Musician(ContinuationModel):
         track: str | None = None,
         **options: Unpack[MusicOptions],
     ) -> Piece:
-        """The other three voices to one that is given; `shown` is handed token after token."""
+        """Write three voices to the given one; `shown` wraps the tokens to show progress."""
         how = MusicDecoding(**options)
         return harmonize(self.task.author(self.network), piece, voice, particles, how, shown, track)
 
@@ -160,9 +160,10 @@ class Musician(ContinuationModel):
     def score(
         self, pieces: Piece | Sequence[Piece], stride: int = 0
     ) -> PieceLikelihood | list[PieceLikelihood]:
-        """How likely a piece is; in long ones each token sees at least half a context before it.
+        """Return how likely each piece is, token by token.
 
-        A `stride` says by how many tokens the window moves: the fewer, the more each token sees.
+        In a piece longer than the context, the window moves by `stride` tokens, by default half the
+        context: the smaller the stride, the more tokens before it each token sees.
         """
         if isinstance(pieces, Piece):
             return self.score_one(pieces, stride)
@@ -186,8 +187,8 @@ class Musician(ContinuationModel):
     def look(
         self, piece: Piece, layer: int, head: int | None = None, at: float | None = None
     ) -> Arcs:
-        """What a token looks back at: the first of a note at `at` seconds or later, else the last
-        of all. All heads unless one is named; as much is read before it as the context holds.
+        """Return what a note attends to: the first note at `at` seconds or later, by default the
+        last one. Show one head or all; the network reads as much before it as the context holds.
         """
         codec, context = self.task.codec, self.task.context
         ids = [*codec.special_tokens.bos, *encode_piece(piece, codec).tolist()]
@@ -212,10 +213,10 @@ class Musician(ContinuationModel):
     def inspect(
         self, piece: Piece, *, what_if: Sequence[Intervention] = (), tokens: Part | None = None
     ) -> AttentionPage:
-        """What every head looked at while it read a piece, as a page: notes with arcs, to be heard.
+        """Return a page of what every head attends to in a piece: notes with arcs, and sound.
 
-        A notebook shows it, `.save("page.html")` keeps it; `tokens=(600, 1100)` shows that part of
-        a long piece in full.
+        A notebook shows the page, `.save("page.html")` writes it; `tokens=(600, 1100)` shows that
+        part of a long piece in full.
         """
         return inspect_piece(self, piece, what_if, tokens=tokens)
 
@@ -227,9 +228,9 @@ class Musician(ContinuationModel):
         piece: Piece | None = None,
         tokens: Part | None = None,
     ) -> AttentionPage:
-        """A piece, and so many seconds that are written after its beginning; 0: all of it as it is.
+        """Continue the beginning of a piece for the seconds `asked`, and show both; 0: the piece.
 
-        Where there is none, the model writes it, always the same: what changes is what was changed.
+        Without a piece the model writes all of it. The seed is fixed: only `what_if` changes it.
         """
         seconds = read_seconds(asked)
         if piece is not None and not seconds:
@@ -248,7 +249,7 @@ class Musician(ContinuationModel):
 
 
 def find_query(where: list[tuple[float, int] | None], at: float | None) -> tuple[int, float]:
-    """The first note at `at` seconds or later, else the last one: its token, and its moment."""
+    """Return (token, seconds) of the first note at `at` seconds or later, else of the last note."""
     sounding = [(i, spot[0]) for i, spot in enumerate(where) if spot is not None]
     if not sounding:
         raise ValueError("a piece to look at has notes, this one has none")

@@ -1,7 +1,7 @@
-"""A decoder that reads music as it stands on paper: voices, steps and pitches.
+"""A decoder that knows the voice, step and pitch of each token of music.
 
-What is read is [start, S A T B, S A T B, ...], or single events where there is one voice: each
-token's voice and step follow from its time, and its pitch from what it is.
+The input is [start, S A T B, S A T B, ...], or single events for one voice: the voice and step of
+a token follow from its place in the sequence, the pitch follows from its id.
 
 B batch, T tokens.
 """
@@ -33,8 +33,8 @@ from manyheads.tasks.music.settings import ScoreContentValue
 
 
 class MusicDecoder(Decoder):
-    """Tells `voices` apart where its embedding has types; `measured`, its tokens lie on a grid
-    of time, step and pitch, so that one relative position knows how far apart two are in each.
+    """A decoder whose token types, if it has any, are the voices. With `measured`, tokens lie on a
+    grid of time, step and pitch, and the relative position uses the distance in each of them.
     """
 
     pitch_of: Tensor
@@ -49,11 +49,11 @@ class MusicDecoder(Decoder):
         voices: int = 1,
         measured: bool = False,
     ):
-        """`pitches` says of every number of the vocabulary which pitch it speaks of."""
+        """`pitches` is the pitch of every token id of the vocabulary."""
         super().__init__(embedding, stack, head)
         self.voices, self.measured = voices, measured
         self.typed = getattr(embedding, "types", None) is not None
-        # Not among the weights: the codec says it again.
+        # Not saved with the weights: the codec gives it.
         self.register_buffer("pitch_of", torch.tensor(pitches), persistent=False)
 
     def forward(
@@ -69,10 +69,10 @@ class MusicDecoder(Decoder):
     def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None
     ) -> tuple[Places, Tensor | None]:
-        """Places and types, made from the time and the number of each token."""
+        """Return the places and token types, from the time and the id of each token."""
         if not isinstance(at, Grid) or len(at.axes) != 1:
             raise ValueError(f"music is read along a line, but {at.name} arrived")
-        turn = at.axes[0] + self.voices - 1  # the start is in the place of a last voice
+        turn = at.axes[0] + self.voices - 1  # the start token has the place of a last voice
         if self.typed:
             types = (turn % self.voices).expand(ids.shape)
         if self.measured:
@@ -82,13 +82,13 @@ class MusicDecoder(Decoder):
                 sizes.append((at.sizes[0] + self.voices - 2) // self.voices + 1)
             axes.append(self.pitch_of[ids])
             sizes.append(PITCHES)
-            # Documents that share a row are no longer a line each.
+            # Documents that share a row are no longer one line each.
             at = replace(at, axes=tuple(axes), sizes=tuple(sizes), documents=False)
         return at, types
 
 
 class Timed(Position):
-    """A position that is given only the time of each place."""
+    """A position encoding that sees only the time of each place."""
 
     def __init__(self, position: Position):
         super().__init__()
@@ -104,8 +104,8 @@ class Timed(Position):
 def music_decoder(
     network: NetworkConfig, vocabulary: int, pitches: Sequence[int], voices: int
 ) -> nn.Module:
-    """A network that writes music: `pitches` says of which pitch each number of the vocabulary
-    speaks, and so many `voices` take turns.
+    """Build a network that writes music: `pitches` is the pitch of every token id, and `voices` is
+    how many voices take turns.
     """
     if not isinstance(network, TransformerConfig):
         return build_decoder(network, vocabulary)
@@ -117,7 +117,7 @@ def music_decoder(
     head, patterns = build_head(network, table), causal_patterns(network)
     if isinstance(value, ScoreContentValue):
         below = build_position(network)
-        axes = 3 if voices > 1 else 2  # time and pitch, and between them steps where they differ
+        axes = 3 if voices > 1 else 2  # time, step and pitch; with one voice, step is time
         layers = Stack.of(
             network,
             patterns,

@@ -1,4 +1,4 @@
-"""What music is made of: notes, and pieces of them."""
+"""Notes, and pieces of music made of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 PITCHES = 128
-PERFECT = (0, 7)  # semitones of octaves and fifths, octaves aside
+PERFECT = (0, 7)  # octaves and fifths in semitones, modulo 12
 PIANO = range(21, 109)  # the pitches that a piano has
 LONGEST_SECONDS = 24 * 3600.0
-UNITS = (1, 2, 4, 8, 16, 32, 64)  # of a whole note, that a beat may be
+UNITS = (1, 2, 4, 8, 16, 32, 64)  # possible beats, as fractions of a whole note: 4 is a quarter
 NAMES = ("C", "C♯", "D", "E♭", "E", "F", "F♯", "G", "A♭", "A", "B♭", "B")
 
 
@@ -28,21 +28,21 @@ class Note(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """Who plays: the name, and the sound by its number in General MIDI counted from 0."""
+    """A voice: its name, and its General MIDI program counted from 0."""
 
     name: str = "piano"
     program: int = 0
 
 
 class Tempo(NamedTuple):
-    """From `start` seconds on, so many quarter notes a minute."""
+    """The tempo from `start` seconds on."""
 
     start: float = 0.0
     quarters_per_minute: float = 120.0
 
 
 class Meter(NamedTuple):
-    """From `start` seconds on, bars of so many beats: 6 and 8 are six eighths."""
+    """The meter from `start` seconds on: beats 6 and unit 8 are six eighths."""
 
     start: float = 0.0
     beats: int = 4
@@ -110,7 +110,7 @@ def pitch_name(pitch: int) -> str:
 def to_quarters(
     piece: Piece, seconds: Sequence[float] | NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Where moments of a piece stand, counted in quarter notes: at 120 a minute, 1.5 -> 3.0"""
+    """Convert seconds to quarter notes, by the tempos of the piece: at 120 a minute, 1.5 -> 3.0"""
     at = np.asarray(seconds, dtype=np.float64)
     starts, rates, before = tempo_map(piece)
     i = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
@@ -118,7 +118,7 @@ def to_quarters(
 
 
 def seconds_at(piece: Piece, counted: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """The way back from quarter notes: at 120 a minute, 3.0 -> 1.5"""
+    """Convert quarter notes back to seconds: at 120 a minute, 3.0 -> 1.5"""
     at = np.asarray(counted, dtype=np.float64)
     starts, rates, before = tempo_map(piece)
     i = np.maximum(np.searchsorted(before, at, side="right") - 1, 0)
@@ -126,16 +126,16 @@ def seconds_at(piece: Piece, counted: Sequence[float] | NDArray[np.float64]) -> 
 
 
 def tempo_map(piece: Piece) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """For each tempo: its start, its quarter notes a second, and how many came before it."""
+    """Return for each tempo its start, its quarter notes per second, and the quarters before it."""
     starts = np.array([tempo.start for tempo in piece.tempos])
     rates = np.array([tempo.quarters_per_minute / 60 for tempo in piece.tempos])
     return starts, rates, np.concatenate([[0.0], np.cumsum(np.diff(starts) * rates[:-1])])
 
 
 def separate_notes(notes: Iterable[Note]) -> list[Note]:
-    """Notes as one key can play them: where a pitch begins again in a voice, it ends first.
+    """End each note where the same pitch begins again in its voice, as one key can play it.
 
-    Of two that begin together the longer length and the greater velocity stay.
+    Merge two notes that begin together: keep the longer length and the higher velocity.
     """
     found: list[Note] = []
     for note in sorted(notes, key=lambda n: (n.voice, n.pitch, n.start)):
@@ -151,36 +151,36 @@ def separate_notes(notes: Iterable[Note]) -> list[Note]:
     return sorted(found)
 
 
-# ---- the same music, otherwise ---------------------------------------------------------------
+# ---- changed pieces --------------------------------------------------------------------------
 
 
 def transposition_range(pitches: Iterable[int]) -> range:
-    """By how many semitones these can move and stay on a piano: [60, 108] -> range(-39, 1)
+    """Return by how many semitones pitches can move and stay on a piano: [60, 108] -> range(-39, 1)
 
-    Standing still is always among them, also for pitches that a piano does not have.
+    0 is always in the range, also for pitches that a piano does not have.
     """
     met = set(pitches) or {60}
     return range(min(0, PIANO.start - min(met)), max(0, PIANO.stop - 1 - max(met)) + 1)
 
 
 def drop_first_silence(piece: Piece) -> Piece:
-    """The same without the silence before its first note: recordings may have minutes of it."""
+    """Remove the silence before the first note: recordings may have minutes of it."""
     marks = {name: marks_from(getattr(piece, name), piece.start) for name in ("tempos", "meters")}
     return replace(piece, notes=move_notes(piece.notes, -piece.start), **marks)
 
 
 def move_notes(notes: Iterable[Note], seconds: float) -> tuple[Note, ...]:
-    """The same so much later."""
+    """Move notes by this many seconds."""
     return tuple(n._replace(start=n.start + seconds, end=n.end + seconds) for n in notes)
 
 
 def cut_piece(piece: Piece, seconds: float) -> Piece:
-    """The notes that begin before so many seconds."""
+    """Keep the notes that begin before this time."""
     return replace(piece, notes=tuple(note for note in piece.notes if note.start < seconds))
 
 
 def marks_from(marks: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
-    """The mark that holds at this moment and all later ones, with times counted from it."""
+    """Return the mark in force at this time and all later ones, with times counted from it."""
     before = [m._replace(start=0.0) for m in marks if m.start <= seconds]
     after = [m._replace(start=m.start - seconds) for m in marks if m.start > seconds]
     return (*before[-1:], *after)

@@ -1,4 +1,4 @@
-"""Music in as few bytes as a model finds it likely, and out again note by note."""
+"""Compress music without loss with the probabilities of a model, and restore it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from manyheads.tasks.music.notes import Note, Piece
 from manyheads.tasks.packing import Told
 from manyheads.tasks.row_packing import Row, compress_rows, decompress_rows
 
-SECONDS = 0.002  # what a MIDI file rounds to, and less than an ear tells apart
+SECONDS = 0.002  # rounding of a MIDI file, too short to hear
 
 
 def encode_pieces(
     model: Musician, pieces: Sequence[tuple[str, Piece]], as_heard: bool = False
 ) -> list[list[int]]:
-    """Pieces, each with where it stands, as numbers; one that would come out with other notes is
-    refused, unless it is wanted `as_heard` by the model.
+    """Encode (place, piece) pairs; raise if decoding would give other notes, unless `as_heard` is
+    set, which keeps what the codec of the model makes of them.
     """
     codec, found = model.task.codec, []
     for where, piece in pieces:
@@ -39,7 +39,7 @@ def encode_pieces(
 def compress_pieces(
     model: Musician, encoded: Sequence[Row], told: Told = lambda more: None
 ) -> tuple[dict[str, Any], list[PackedPart]]:
-    """A head and parts for `write_packed`, of pieces as numbers."""
+    """Return a header and parts for `write_packed`, from encoded pieces."""
     beat = model.task.codec.beat
     window = model.task.context // beat * beat
     cut = [[ids[i : i + window] for i in range(0, len(ids), window)] for ids in encoded]
@@ -59,7 +59,7 @@ def decompress_pieces(
 
 
 def same_notes(one: Piece, other: Piece) -> bool:
-    """Whether they sound the same: as many notes, each as high, as loud and at the same time."""
+    """Whether both have the same notes: pitch, velocity, voice and, within a few ms, time."""
     pairs = zip(sorted(one.notes), sorted(other.notes), strict=False)
     return len(one.notes) == len(other.notes) and all(same_note(*pair) for pair in pairs)
 

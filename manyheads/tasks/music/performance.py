@@ -1,7 +1,7 @@
-"""Performances as numbers: keys that go down and up, how hard, and the time between.
+"""Performances as token ids: keys that go down and up, how hard, and the time between.
 
-The events of Music Transformer: 128 keys down, 128 keys up, 100 shifts of time in steps of 10 ms,
-32 velocities. The pedal is in the lengths of the notes already; all voices share one keyboard.
+These are the events of Music Transformer: 128 keys down, 128 keys up, 100 time shifts in steps of
+10 ms, 32 velocities. Note lengths already include the pedal; all voices share one keyboard.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from manyheads.tasks.music.notes import (
     separate_notes,
 )
 
-DOWN = EOS + 1  # the first number that is an event
+DOWN = EOS + 1  # the first token id of an event
 UP = DOWN + PITCHES
-SHIFT = UP + PITCHES  # of one step; the next is of two
+SHIFT = UP + PITCHES  # by one step; the next token id shifts by two
 
 
 @dataclass(frozen=True)
 class Performance(MusicCodec):
-    """Pieces as events: `render(encode(piece))` is the same music on a grid of steps."""
+    """Encodes pieces as events; `render(encode(piece))` is the same music on a grid of steps."""
 
     kind: ClassVar[str] = "performance"
 
     steps_per_second: int = 100
-    shifts: int = 100  # steps that the longest shift of time has
+    shifts: int = 100  # steps of the longest time shift
     velocities: int = 32
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class Performance(MusicCodec):
 
     @property
     def velocity(self) -> int:
-        """The first number that is a velocity."""
+        """The first token id of a velocity."""
         return SHIFT + self.shifts
 
     @property
@@ -65,7 +65,7 @@ class Performance(MusicCodec):
         return ids
 
     def events(self, piece: Piece) -> list[tuple[int, bool, int, int]]:
-        """Step, whether the key goes down, pitch, velocity; of one step those that go up first."""
+        """List (step, whether the key goes down, pitch, velocity); in a step, keys go up first."""
         found = []
         for note in separate_notes(map(self.put_on_grid, piece.notes)):
             velocity = (note.velocity - 1) * self.velocities // 127
@@ -83,13 +83,13 @@ class Performance(MusicCodec):
         return [SHIFT + self.shifts - 1] * whole + ([SHIFT + rest - 1] if rest else [])
 
     def render(self, ids: Sequence[int]) -> Piece:
-        """The music in any numbers at all.
+        """Decode any token ids.
 
-        A key that goes up without having gone down says nothing, nor does a number that is no
-        event; a key that goes down again ends its first note; what still sounds ends at the end.
+        A key up without a key down is skipped, as is an id that is no event; a key that goes down
+        again ends its first note; notes that still sound end at the end.
         """
         notes: list[Note] = []
-        held: dict[int, tuple[int, int]] = {}  # pitch -> since which step, and how hard
+        held: dict[int, tuple[int, int]] = {}  # pitch -> its first step, its velocity
         now, velocity = 0, self.decode_velocity(self.velocities // 2)
 
         def end(pitch: int) -> None:
@@ -113,7 +113,7 @@ class Performance(MusicCodec):
         return Piece(tuple(notes))
 
     def decode_velocity(self, number: int) -> int:
-        """The middle of the velocities that share this number."""
+        """Return the middle of the velocities that share this number."""
         low, after = (-(-n * 127 // self.velocities) for n in (number, number + 1))
         return 1 + (low + after - 1) // 2
 
@@ -129,14 +129,14 @@ class Performance(MusicCodec):
             return f"v{self.decode_velocity(number - self.velocity)}"
         return super().name(number)
 
-    # ---- the same music, otherwise -----------------------------------------------------------
+    # ---- augmentation ------------------------------------------------------------------------
 
     def stretch(self, ids: Sequence[int], factor: float) -> list[int]:
-        """The same music, `factor` times as long; each wait has at least one step."""
+        """Stretch music to `factor` times its length; each wait keeps at least one step."""
         if not 0 < factor < float("inf"):
             raise ValueError(f"time is stretched by a factor over 0, got {factor}")
         found: list[int] = []
-        read = since = written = 0  # steps: read, read when something was last written, written
+        read = since = written = 0  # steps read, steps read at the last event, steps written
         for number in [*ids, EOS]:
             if SHIFT <= number < self.velocity:
                 read += number - SHIFT + 1

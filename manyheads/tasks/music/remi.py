@@ -1,4 +1,4 @@
-"""Pieces as numbers by bars and beats: REMI, as miditok has it."""
+"""REMI: pieces as token ids by bars and beats, with miditok."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from manyheads.tasks.music.codec import MusicCodec
 from manyheads.tasks.music.notes import Piece, Voice, separate_notes
 
 TOKENIZER = "tokenizer.json"
-SPECIAL_TOKEN_NAMES = ["PAD", "BOS", "EOS"]  # in the order of their numbers
+SPECIAL_TOKEN_NAMES = ["PAD", "BOS", "EOS"]  # in the order of their ids
 
 
 class Remi(MusicCodec):
-    """Bars, places in them, pitches, velocities and lengths; all voices share one keyboard.
+    """Encodes bars, places in them, pitches, velocities and lengths; all voices share a keyboard.
 
-    Notes go to the nearest place of the piece's tempos: for music that keeps to its beat.
+    Notes are rounded to the beats of the piece's tempos, so it is for music that keeps its beat.
     """
 
     kind = "remi"
@@ -46,7 +46,7 @@ class Remi(MusicCodec):
         return [int(number) for tokens in self.tokenizer(score) for number in tokens.ids]
 
     def render(self, ids: Sequence[int]) -> Piece:
-        """The music in any numbers of this codec."""
+        """Decode any token ids of this codec."""
         known = [int(number) for number in ids if EOS < number < self.size]
         score = self.tokenizer.decode([known])
         if not any(track.notes for track in score.tracks):
@@ -60,7 +60,7 @@ class Remi(MusicCodec):
         vocab, prefix = self.tokenizer.vocab, "Pitch_"
         return [{int(n.removeprefix(prefix)): vocab[n] for n in vocab if n.startswith(prefix)}]
 
-    # ---- kept --------------------------------------------------------------------------------
+    # ---- saving ------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
         with TemporaryDirectory() as folder:
@@ -70,12 +70,12 @@ class Remi(MusicCodec):
 
     @staticmethod
     def of(held: dict[str, Any]) -> Remi:
-        """A codec from what `describe` gave; from nothing, a new one."""
+        """Restore a codec from what `describe` returned; make a new one from an empty dict."""
         if not held:
             return Remi()
         if "tokenization" not in held.get("tokenizer", {}):
             raise ValueError("what is kept of REMI is not a tokenizer of miditok")
-        with TemporaryDirectory() as folder:  # miditok reads files alone
+        with TemporaryDirectory() as folder:  # miditok only reads files
             path = Path(folder) / TOKENIZER
             path.write_text(json.dumps(held["tokenizer"]), encoding="utf-8")
             return Remi(require_module("miditok").REMI(params=path))

@@ -1,4 +1,4 @@
-"""A piece as a picture: a piano roll, time to the right and pitch upwards."""
+"""Draw a piece as a piano roll: time to the right, pitch upwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyheads.tasks.music.notes import Note, Piece, pitch_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROW_SECONDS = 20.0  # in one row at most, as long as there are not too many rows
+ROW_SECONDS = 20.0  # longest row, unless there would be more than MOST_ROWS
 MOST_ROWS = 6
 BLACK = {1, 3, 6, 8, 10}  # keys of an octave
 COLOURS = ("#3b6ea8", "#d9822b", "#4f9d69", "#b4484f", "#7a5ea8", "#7d6b5d")
@@ -22,7 +22,7 @@ COLOURS = ("#3b6ea8", "#d9822b", "#4f9d69", "#b4484f", "#7a5ea8", "#7d6b5d")
 
 @dataclass(frozen=True, eq=False)
 class Roll(Picture):
-    """The notes of a piece: coloured by voice where there are several, else darker where louder."""
+    """A piano roll of a piece: coloured by voice if it has several, else the louder the darker."""
 
     piece: Piece
     title: str = ""
@@ -37,7 +37,7 @@ class Roll(Picture):
 
         end = self.piece.seconds
         rows = min(MOST_ROWS, max(1, math.ceil(end / ROW_SECONDS - 1e-6)))
-        row = math.ceil(end / rows)  # seconds, alike: no row is left with the last moment alone
+        row = math.ceil(end / rows)  # seconds; equal rows, so that none has only the last moment
         low, high = self.span
         height = 0.6 + rows * (0.35 + (0.07 if rows <= 2 else 0.045) * (high - low))
         figure = Figure(figsize=(11, height), layout="constrained")
@@ -52,7 +52,7 @@ class Roll(Picture):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The rows of the picture: all notes, and two octaves at least."""
+        """The pitches to show: those of all notes, and at least two octaves."""
         pitches = [note.pitch for note in self.piece.notes]
         more = max(4, 24 - (max(pitches) - min(pitches)))
         return min(pitches) - more // 2, max(pitches) + 1 + more // 2
@@ -64,7 +64,7 @@ class Roll(Picture):
         return f"{len(pitches):,} notes from {low} to {high}, {format_clock(self.piece.seconds)}"
 
     def draw(self, axis: Any, start: float, end: float) -> None:
-        """The notes that sound between two moments, on a keyboard's white and black."""
+        """Draw the notes between two times, over the white and black keys of a keyboard."""
         from matplotlib.collections import PolyCollection
 
         low, high = self.span
@@ -105,13 +105,13 @@ class Roll(Picture):
 
 
 def add_legend(axis: Any, handles: Sequence[Any], columns: int) -> None:
-    """Over the picture, to the right."""
+    """Put a legend above the picture, at the right."""
     beside = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": columns}
     axis.legend(handles=handles, fontsize=8, frameon=False, borderaxespad=0.2, **beside)
 
 
 def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
-    """For each note its part of the row and the number of parts: voices in unison share a row."""
+    """Return (part, number of parts) of the row for each note: voices in unison share a row."""
     pitches: dict[int, list[Note]] = defaultdict(list)
     for note in notes:
         pitches[note.pitch].append(note)
@@ -123,7 +123,7 @@ def share_rows(notes: Sequence[Note]) -> list[tuple[int, int]]:
 
 
 def box(note: Note, lane: tuple[int, int]) -> list[tuple[float, float]]:
-    """The corners of a note in its part of the row; the last voice has the lowest part."""
+    """Return the corners of a note in its part of the row; the last voice has the lowest part."""
     part, parts = lane
     low = note.pitch - 0.45 + 0.9 * part / parts
     high = low + 0.9 / parts
@@ -131,7 +131,7 @@ def box(note: Note, lane: tuple[int, int]) -> list[tuple[float, float]]:
 
 
 def format_clock(seconds: float) -> str:
-    """75.4 -> "1:15"; a tenth is shown where there is one."""
+    """75.4 -> "1:15.4", 75.0 -> "1:15" """
     tenths = round(seconds * 10)
     minutes, rest = divmod(tenths, 600)
     return f"{minutes}:{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")

@@ -1,4 +1,4 @@
-"""Music that goes on: settings, and good ones for those who give none."""
+"""Settings and presets of music models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyheads.tasks.recipe import Choice, ContinuationRecipe, Preset, gated_lay
 Augment = Literal["transpose", "stretch"]
 Encoding = Literal["performance", "chorales", "remi"]
 VOICES = ("soprano", "alto", "tenor", "bass")
-REACH = 512  # tokens whose distances are told apart, each way
+REACH = 512  # largest distance in tokens with a vector of its own, each way
 WHOLE = 2560  # tokens of the longest chorale
 
 
@@ -66,7 +66,7 @@ class MusicData(Settings):
             yield "stretches are one factor at least; [1.0] would do"
 
     def augmentations_of(self, kind: str) -> tuple[str, ...]:
-        """What is done to the pieces of such a codec."""
+        """Return the augmentations for a codec of this kind."""
         if self.augment is not None:
             return self.augment
         return ("transpose", "stretch") if kind == "performance" else ("transpose",)
@@ -83,18 +83,18 @@ class MusicEncoding:
 
     @property
     def voices(self) -> int:
-        """How many voices take turns."""
+        """Number of voices that take turns."""
         return len(VOICES) if self.kind == "chorales" else 1
 
 
 @dataclass(frozen=True)
 class ScoreContentValue(RelativeContentValue):
-    """Of distances in time, in steps and in pitch."""
+    """Relative positions by distance in time, in steps and in pitch."""
 
 
 @dataclass(frozen=True)
 class MusicTransformerConfig(TransformerConfig):
-    """One that can read music as it stands on paper: `relative: ScoreContent(16)`."""
+    """A transformer that can use distances in a score: `relative: ScoreContent(16)`."""
 
     positions: ClassVar[Mapping[str, type[PositionValue]]] = {
         **POSITIONS,
@@ -108,10 +108,10 @@ class MusicTransformerConfig(TransformerConfig):
 def network(
     width: int, depth: int, heads: int, dropout: float, chorales: bool = False
 ) -> NetworkConfig:
-    """Distances have a meaning of their own that depends on who looks; far ones share one, so that
-    a piece may be longer than any that was learned from. Of chorales, it knows also who sings and
-    where on the grid. An event is seldom followed by its like, which a tied table would expect
-    at first: performances are learned sooner without.
+    """Relative positions that depend on the query; far distances share one, so that a piece may be
+    longer than all training pieces. For chorales, it also knows the voice and the place on the
+    grid. Performances are learned sooner without tied embeddings: those make a repeated event
+    likely at first, and events seldom repeat.
     """
     return MusicTransformerConfig(
         **gated_layers(width),
@@ -125,7 +125,7 @@ def network(
     )
 
 
-# Of performances; and of chorales, each read whole.
+# PRESETS are for performances, CHORALES for chorales, which are read whole.
 PRESETS = {
     "tiny": Preset(
         "For a first look: minutes on a laptop.",
@@ -171,7 +171,7 @@ CHORALES = {
 
 @dataclass(frozen=True)
 class MusicRecipe(ContinuationRecipe):
-    """What to learn, from what, with what."""
+    """The recipe of a music model: data, codec, network and training."""
 
     implementation = "manyheads.tasks.music.task:MusicTask"
     files = ("music", "valid_music", "augment")
@@ -204,7 +204,7 @@ class MusicRecipe(ContinuationRecipe):
 
     @classmethod
     def data_of(cls, files: Mapping[str, Any]) -> Any:
-        """`--augment none` varies nothing, `--augment transpose,stretch` both."""
+        """Read `--augment none` as no augmentation, `--augment transpose,stretch` as both."""
         said = files.get("augment")
         if said is None:
             return super().data_of(files)
@@ -218,7 +218,7 @@ class MusicRecipe(ContinuationRecipe):
 
     @classmethod
     def presets_for(cls, data: Any) -> Mapping[str, Preset]:
-        """Presets for chorales or for performances, as the files hold."""
+        """Return the presets for chorales or for performances, by the kind of the files."""
         kind: Encoding = "chorales" if is_grids(data.music[0]) else "performance"
         presets = CHORALES if kind == "chorales" else PRESETS
         return {name: one._replace(codec=MusicEncoding(kind)) for name, one in presets.items()}

@@ -1,7 +1,7 @@
-"""Pieces as sound: a WAV file by a small synthesizer of our own, or by fluidsynth.
+"""Save pieces as WAV files, with a small synthesizer of our own or with fluidsynth.
 
-A tone is a sum of harmonics. Those of a struck string fade, the higher the faster; those of an
-organ, a bow or a choir stay.
+A tone is a sum of harmonics. Those of a piano fade, the higher the faster; those of an organ, a
+bowed string or a choir do not fade.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from manyheads.tasks.music.notes import PIANO, Piece
 Samples = NDArray[np.float32]
 
 RATE = 44_100  # samples a second
-PEAK = 0.9  # of what 16 bits hold
+PEAK = 0.9  # of the 16-bit range
 HARMONICS = 12
 ATTACK_SECONDS, RELEASE_SECONDS = 0.005, 0.12
-TAIL_SECONDS = 0.5  # of silence after the last note has died away
+TAIL_SECONDS = 0.5  # time after the last note, in which it dies away
 LONGEST_SECONDS = 3600.0
 SUSTAINED = {*range(16, 24), *range(40, 80)}  # programs: organs, strings, choirs, winds
 
 
 def save_sound(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
-    """A WAV of 16 bits in stereo; by fluidsynth where a soundfont is named."""
+    """Write a 16-bit stereo WAV file; with a soundfont, fluidsynth plays it."""
     if soundfont is not None:
         play_by_fluidsynth(piece, path, soundfont)
         return
@@ -44,7 +44,7 @@ def save_sound(piece: Piece, path: Path, soundfont: Path | None = None) -> None:
 
 
 def player_of(soundfont: Path) -> str:
-    """The program that plays it; refuse a broken soundfont before any music is written."""
+    """Return the path of fluidsynth; refuse a broken soundfont before any music is written."""
     if not soundfont.is_file():
         raise ValueError(f"there is no soundfont {soundfont}")
     with soundfont.open("rb") as file:
@@ -69,7 +69,7 @@ def play_by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
         done = subprocess.run(
             [*command, str(soundfont), str(notes)], capture_output=True, text=True, check=False
         )
-    # A font that is broken further in, it replaces by the system's and calls that a success.
+    # If a soundfont is broken after its head, fluidsynth uses the system's one and reports success.
     failed = done.returncode or "Failed to load" in done.stderr
     if failed or not path.is_file():
         path.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def play_by_fluidsynth(piece: Piece, path: Path, soundfont: Path) -> None:
 
 
 def render_sound(piece: Piece) -> Samples:
-    """(samples, 2), left and right, between -1 and 1; low notes to the left, as at a piano."""
+    """Return stereo sound (samples, 2) between -1 and 1; low notes are left, as on a piano."""
     if piece.seconds > LONGEST_SECONDS:
         raise ValueError(
             f"a sound is {LONGEST_SECONDS:g} seconds at most, this piece has {piece.seconds:.0f}"
@@ -92,7 +92,7 @@ def render_sound(piece: Piece) -> Samples:
     for key, note in zip(keys, piece.notes, strict=True):
         start = round(note.start * RATE)
         heard = shape_ends(tones[key], note.end - note.start)[: len(mixed) - start]
-        gain = (note.velocity / 127) ** 1.5  # about as a piano answers
+        gain = (note.velocity / 127) ** 1.5  # about as on a piano
         right = (note.pitch - PIANO.start) / len(PIANO) * 0.6 + 0.2
         mixed[start : start + len(heard), 0] += heard * gain * np.sqrt(np.clip(1 - right, 0, 1))
         mixed[start : start + len(heard), 1] += heard * gain * np.sqrt(np.clip(right, 0, 1))
@@ -101,11 +101,11 @@ def render_sound(piece: Piece) -> Samples:
 
 
 def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
-    """The sound of a pitch from its beginning on, as if its key were never released."""
+    """Return the sound of a pitch whose key is never released."""
     frequency = 440 * 2 ** ((pitch - 69) / 12)
-    fade = 0.0 if sustained else 0.4 + frequency / 400  # a second: high strings fade sooner
+    fade = 0.0 if sustained else 0.4 + frequency / 400  # per second: high strings fade sooner
     if fade:
-        seconds = min(seconds, 9 / fade)  # by then it is 80 dB down
+        seconds = min(seconds, 9 / fade)  # after that it is 80 dB down
     at = np.arange(int(seconds * RATE)) / RATE
     sound = np.zeros(len(at))
     for k in range(1, HARMONICS + 1):
@@ -118,7 +118,7 @@ def tone(pitch: int, sustained: bool, seconds: float) -> Samples:
 
 
 def shape_ends(whole: Samples, seconds: float) -> Samples:
-    """The first part of a tone, which fades after so many seconds."""
+    """Cut a tone to a note of this length: it fades out after `seconds`."""
     held = int(seconds * RATE)
     heard = whole[: held + int(RELEASE_SECONDS * RATE)].copy()
     if len(heard) > held:

@@ -1,4 +1,4 @@
-"""What music is like in numbers: how dense, how high, how regular, and what of it comes again."""
+"""Statistics of music: how dense, how high, how regular, and how often patterns repeat."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from manyheads.tasks.music.notes import NAMES, PERFECT, Piece, pitch_name
 
-PATTERN = 4  # notes of a melody, so that three steps between them are compared
-TICK_SECONDS = 0.01  # lengths that differ by less are the same
+PATTERN = 4  # notes of a melody; a pattern is the three intervals between them
+TICK_SECONDS = 0.01  # lengths are rounded to this before they are compared
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Statistics:
     lowest: int  # pitches
     mean_pitch: float
     highest: int
-    classes: tuple[float, ...]  # the share of notes that are a C, a C sharp, ...
-    length_median: float  # seconds of a note
-    length_share: float  # of notes that have the most common length
-    onset_median: float  # seconds from the begin of one note or chord to that of the next
-    onset_share: float  # of those that are the most common
-    polyphony: float  # notes that sound at once, where any does
-    repeated: float  # the share of patterns of 4 notes of a melody that come again in their piece
-    # Of pieces whose voices sing one note at a time each, from the highest; None without any.
-    parallels: float | None = None  # fifths and octaves after the like, in 1000 moves of two voices
-    crossed: float | None = None  # the share of time in which a voice is over one that is before it
+    classes: tuple[float, ...]  # share of notes that are a C, a C sharp, ...
+    length_median: float  # length of a note in seconds
+    length_share: float  # share of notes with the most common length
+    onset_median: float  # seconds from the begin of a note or chord to the begin of the next
+    onset_share: float  # share of the most common of these
+    polyphony: float  # mean number of notes at once, while any sounds
+    repeated: float  # share of 4-note patterns of a melody that occur again in their piece
+    # Only of pieces with several voices, highest first, each one note at a time; None without any.
+    parallels: float | None = None  # parallel fifths and octaves, in 1000 moves of two voices
+    crossed: float | None = None  # share of time in which a lower voice is above a higher one
 
     @staticmethod
     def of(pieces: Iterable[Piece]) -> Statistics:
@@ -71,7 +71,7 @@ class Statistics:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON keeps it, with four digits after the point."""
+        """Return the statistics for JSON, rounded to four digits after the point."""
         return {
             name: round(value, 4) if isinstance(value, float) else value
             for name, value in asdict(self).items()
@@ -79,15 +79,15 @@ class Statistics:
 
 
 def distance(one: Statistics, other: Statistics) -> float:
-    """How far their pitch classes are apart: 0 for the same shares, 1 for none in common.
+    """Return the total variation distance of their pitch classes: 0 if equal, 1 if disjoint.
 
-    Half of the sum of all differences, which is called the total variation.
+    It is half of the sum of all absolute differences.
     """
     return sum(abs(a - b) for a, b in zip(one.classes, other.classes, strict=True)) / 2
 
 
 def format_columns(columns: dict[str, Statistics]) -> str:
-    """A column each: `print(format_columns({"data": one, "drawn": other}))`"""
+    """Format a table of columns: `print(format_columns({"data": one, "drawn": other}))`"""
     each = [format_rows(one) for one in columns.values()]
     width = max(12, *map(len, columns))
     lines = [f"  {'':<24}" + "".join(f"{name:>{width}}" for name in columns)]
@@ -121,7 +121,7 @@ def format_rows(one: Statistics) -> dict[str, str]:
 
 
 def cut_opening(piece: Piece, seconds: float) -> Piece:
-    """Its first seconds, counted from its first note."""
+    """Return the first `seconds` of a piece, counted from its first note."""
     end = piece.start + seconds
     notes = [
         n._replace(end=min(n.end, end)) for n in piece.notes if n.start < end - TICK_SECONDS / 2
@@ -130,7 +130,7 @@ def cut_opening(piece: Piece, seconds: float) -> Piece:
 
 
 def share_of_commonest(lengths: NDArray[np.float64]) -> float:
-    """The share of the most common value."""
+    """Return the share of the most common value."""
     if not len(lengths):
         return 0.0
     _, counts = np.unique(np.rint(lengths / TICK_SECONDS), return_counts=True)
@@ -138,12 +138,12 @@ def share_of_commonest(lengths: NDArray[np.float64]) -> float:
 
 
 def gaps_between_onsets(piece: Piece) -> NDArray[np.float64]:
-    """Seconds between one moment at which notes begin and the next."""
+    """Return the seconds between times at which notes begin."""
     return np.diff(np.unique([note.start for note in piece.notes]))
 
 
 def sounding_seconds(piece: Piece) -> float:
-    """Seconds during which any note sounds."""
+    """Return the seconds during which any note sounds."""
     total, until = 0.0, 0.0
     for note in piece.notes:  # in the order in which they begin
         total += max(0.0, note.end - max(note.start, until))
@@ -152,7 +152,7 @@ def sounding_seconds(piece: Piece) -> float:
 
 
 def find_repeats(piece: Piece) -> list[bool]:
-    """For each pattern of a melody whether it occurs elsewhere in the piece, at any height."""
+    """Return for each pattern of a melody whether it occurs again in the piece, at any pitch."""
     steps = [
         tuple(b - a for a, b in pairwise(line[i : i + PATTERN]))
         for line in melodies(piece)
@@ -163,13 +163,13 @@ def find_repeats(piece: Piece) -> list[bool]:
 
 
 def is_sung(piece: Piece) -> bool:
-    """Whether it has several voices and each sings one note at a time."""
+    """Whether a piece has several voices and each sings one note at a time."""
     begins = [(note.voice, note.start) for note in piece.notes]
     return len({voice for voice, _ in begins}) > 1 and len(set(begins)) == len(begins)
 
 
 def measure_voices(pieces: Sequence[Piece]) -> tuple[float | None, float | None]:
-    """How voices move beside each other: parallels in 1000 moves of two, the share of crossings."""
+    """Return the parallels in 1000 moves of two voices, and the share of time with crossings."""
     parallel = moves = 0
     crossed = seconds = 0.0
     for piece in pieces:
@@ -193,7 +193,7 @@ def measure_voices(pieces: Sequence[Piece]) -> tuple[float | None, float | None]
 
 
 def melodies(piece: Piece) -> list[list[int]]:
-    """The pitches of each voice, the highest where several begin together."""
+    """Return the pitches of each voice, the highest of those that begin together."""
     lines = []
     for voice in range(len(piece.voices)):
         tops: dict[float, int] = {}

@@ -1,4 +1,4 @@
-"""Music that goes on.
+"""The music task.
 
 B batch, T tokens, V vocabulary.
 """
@@ -30,12 +30,12 @@ from manyheads.tasks.music.settings import MusicRecipe
 from manyheads.tasks.music.windows import Augmentation, MusicWindows
 from manyheads.tasks.task import Sample
 
-SHOWN = 3  # held-out pieces that every validation plays on from
-READ, FOLLOWING = 32, 64  # tokens of each that are read, and that are written
+SHOWN = 3  # held-out pieces that every validation continues
+READ, FOLLOWING = 32, 64  # tokens read and tokens written of each
 
 
 class MusicTask(ContinuationTask):
-    """Music with its codec."""
+    """The music task with its codec."""
 
     Recipe = MusicRecipe
     codec: MusicCodec
@@ -78,12 +78,12 @@ class MusicTask(ContinuationTask):
     # ---- validation ----------------------------------------------------------------------------
 
     def measure(self, network: nn.Module) -> dict[str, float]:
-        """Nats for a note, with rests and times among them and without the sign that ends a piece;
-        and perplexity and loss of a token, with it.
+        """Return nats per note, counting all tokens but the end token, also rests and times; and
+        perplexity and loss per token, counting the end token too.
         """
 
         def lose(batch: Batch) -> tuple[float, float, int, int]:
-            """The loss of all tokens, that of notes alone, and how many of each there are."""
+            """Return the summed loss of all tokens, that of notes only, and the number of each."""
             scores, wanted = network(batch.tokens).float(), batch.wanted.flatten()  # (B, T, V)
             each = F.cross_entropy(scores.flatten(0, 1), wanted, reduction="none")
             known = wanted != NOTHING
@@ -97,7 +97,7 @@ class MusicTask(ContinuationTask):
         codec, held = self.codec, self.held_out
 
         def play(i: int) -> Sample:
-            ids = held[i][:-1].tolist()  # from its start, without its stop
+            ids = held[i][:-1].tolist()  # with the start token, without the end token
             cut = min(READ + 1, max(1, len(ids) // 2), self.context // 2)
             written = self.write_on(network, ids[:cut], i)
             known = len(codec.special_tokens.bos)
@@ -107,7 +107,7 @@ class MusicTask(ContinuationTask):
         return self.world.map(play, sorted({len(held) * i // SHOWN for i in range(SHOWN)}))
 
     def write_on(self, network: Any, ids: list[int], number: int) -> list[int]:
-        """A continuation within the context; `number` seeds its chance."""
+        """Sample a continuation within the context; `number` seeds it."""
         codec = self.codec
         longest = min(FOLLOWING, self.context - len(ids))
         bounds = Bounds(codec.special_tokens.eos, longest=longest, never=codec.special_tokens.never)
@@ -117,7 +117,7 @@ class MusicTask(ContinuationTask):
 
 
 def codec_for(recipe: MusicRecipe) -> MusicCodec:
-    """The codec of the run that it starts from, else a new one."""
+    """Load the codec of the run in `start_from`, or make a new one."""
     if recipe.start_from is None:
         return new_codec(recipe.codec.kind)
     codec = load_codec(recipe.start_from / CODEC)

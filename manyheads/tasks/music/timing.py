@@ -1,4 +1,4 @@
-"""How many seconds tokens take, and when a piece is as long as was asked for."""
+"""The duration of tokens, and when a piece is long enough."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from manyheads.tasks.music.settings import VOICES
 
 
 def step_seconds(quarters_per_minute: float = QUARTERS_PER_MINUTE) -> float:
-    """How long a sixteenth of a chorale lasts."""
+    """Return how long a sixteenth of a chorale lasts."""
     return 60 / quarters_per_minute / STEPS_PER_QUARTER
 
 
 def count_steps(seconds: float, after: Piece | None) -> float:
-    """How many sixteenths fit into so many seconds after a piece, at its tempo."""
+    """Return how many sixteenths fit into `seconds` after a piece, at its tempo."""
     if after is None:
         return seconds / step_seconds()
     begin, end = to_quarters(after, [after.seconds, after.seconds + seconds])
@@ -29,8 +29,8 @@ def count_steps(seconds: float, after: Piece | None) -> float:
 
 
 def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[np.float64] | None:
-    """The seconds that each number takes, of a grid at the tempo with which a piece ends; None
-    where that is not a number's own affair.
+    """Return the seconds that each token id takes, for a grid at the last tempo of `like`; None for
+    a codec whose tokens have no duration of their own.
     """
     found = np.zeros(codec.size)
     if isinstance(codec, Performance):
@@ -44,7 +44,7 @@ def seconds_of_numbers(codec: MusicCodec, like: Piece | None = None) -> NDArray[
 
 
 def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over | None:
-    """Whether a sequence has so many seconds of new music; None where its tokens are counted."""
+    """Return a test for `seconds` of new music; None for chorales, whose tokens are counted."""
     if isinstance(codec, Chorales):
         return None
     each = seconds_of_numbers(codec)
@@ -60,7 +60,7 @@ def end_after(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int
 
 
 def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: int) -> Over:
-    """The same for codecs that count bars: at each bar all is rendered, as tempos may change."""
+    """Return that test for codecs with bars: decode all at each bar, as tempos may change."""
     written: list[list[int]] = [[] for _ in range(rows)]
     before = codec.render(begin).seconds
 
@@ -77,7 +77,7 @@ def end_by_bars(codec: MusicCodec, seconds: float, begin: Sequence[int], rows: i
 def tell_seconds(
     over: Over | None, each: NDArray[np.float64] | None, told: Callable[[float], None] | None
 ) -> Over | None:
-    """The same, but `told` is called with the seconds of each token."""
+    """Wrap `over` so that it calls `told` with the seconds of each token."""
     if told is None or each is None:
         return over
 
@@ -91,8 +91,8 @@ def tell_seconds(
 def find_spots(
     codec: MusicCodec, ids: Sequence[int], piece: Piece
 ) -> list[tuple[float, int] | None]:
-    """Where on the piano roll of a piece each of its numbers stands: its moment and its pitch, None
-    without a pitch.
+    """Return the place of each token on the piano roll of a piece: (seconds, pitch), or None for a
+    token without a pitch.
     """
     each = seconds_of_numbers(codec)
     if each is None:
@@ -103,7 +103,7 @@ def find_spots(
     passed = each[np.asarray(ids, int)]
     moments = np.cumsum(passed) - passed
     if isinstance(codec, Performance):
-        moments += piece.start  # the silence that it is read without
+        moments += piece.start  # the first silence, which is not encoded
     if codec.beat > 1:  # all voices of a step begin together
         sung = passed > 0
         steps = (np.cumsum(sung) - sung) // codec.beat

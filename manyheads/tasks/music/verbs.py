@@ -1,4 +1,4 @@
-"""What a model of music is for, as commands."""
+"""The commands of a music model, and their options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIDI = (".mid", ".midi")
 
 
 def is_grids(path: Path) -> bool:
-    """Whether it holds chorales on a grid; all else is MIDI."""
+    """Whether the file holds chorales on a grid (.npz); other files are MIDI."""
     return path.suffix.lower() == ".npz"
 
 
@@ -96,7 +96,7 @@ class ComposeOptions(MusicDecoding, Options):
             refuse_no_folder("--out", out)
 
     def paths(self) -> list[Path]:
-        """One file, or 001.mid, 002.mid, ... of a folder."""
+        """Return the one file, or 001.mid, 002.mid, ... in a folder."""
         out = self.out or Path()
         if out.suffix.lower() in MIDI and not out.is_dir():
             return [out]

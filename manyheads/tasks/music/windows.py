@@ -1,4 +1,4 @@
-"""From pieces of music to batches of crops, each epoch otherwise.
+"""Batches of crops of music, different in each epoch.
 
 N pieces, P crops of them, V versions of each piece.
 """
@@ -23,7 +23,7 @@ from manyheads.training.files import write_text
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """In how many versions each piece lies in its shard, and how far each may be transposed."""
+    """How many versions of each piece the shard holds, and how far each may be transposed."""
 
     versions: int
     lowest: Ints  # (N,) semitones, 0 or less
@@ -48,16 +48,16 @@ class Augmentation:
 
     @property
     def shifts(self) -> range:
-        """All semitones by which any piece may be moved."""
+        """All transpositions that any piece may have, in semitones."""
         return range(int(self.lowest.min(initial=0)), int(self.highest.max(initial=0)) + 1)
 
 
 class MusicWindows(Windows):
-    """Which tokens make which batch of music.
+    """Plans and makes the batches of a music model.
 
-    The shard holds V versions of each piece one after the other. An epoch takes one of them, moves
-    it up or down as far as it may go and crops it from another place: all by the seed and the
-    number of the epoch. MusicWindows begin with a step: no chord is cut apart.
+    The shard holds V versions of each piece one after the other. An epoch takes one of them,
+    transposes it at random within its range and crops it from a random place, all by the seed and
+    the number of the epoch. Windows begin with a whole step: no chord is cut apart.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class MusicWindows(Windows):
         return [batches[i] for i in random.permutation(len(batches))]
 
     def crop(self, chosen: Ints, offsets: Ints, tables: Ints, epoch: int) -> list[Rows]:
-        """Batches of the chosen documents alone."""
+        """Return batches of only the chosen documents."""
         lengths = self.documents.lengths[chosen]
         ends = lengths.cumsum()
         begins, counts = cut_pieces(ends, self.context, offsets)

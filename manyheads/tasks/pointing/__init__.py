@@ -1,1 +1,1 @@
-"""An answer to a question about a text, found in the text."""
+"""Extractive question answering: the answer is a span of the text."""

@@ -1,4 +1,4 @@
-"""What a model that points at answers looks at in a question and its text, as a page.
+"""The attention page of a question answering model: a question and its text.
 
 T tokens.
 """
@@ -32,7 +32,7 @@ ENDS = ("it begins at", "it ends at")
 def inspect_question(
     model: Pointer, source: str, what_if: Sequence[Intervention] = ()
 ) -> AttentionPage:
-    """One pass; heads are ranked by what the two ends of the answer lose."""
+    """Inspect one forward pass; heads are ranked by what start and end of the answer lose."""
     task, codec = model.task, model.task.codec
     source = part_question(source)
     before = len(codec.special_tokens.encoder_bos)
@@ -41,7 +41,7 @@ def inspect_question(
         raise ValueError(NO_TEXT)
 
     def run(copies: int) -> Tensor:
-        """(copies, 2, T)"""
+        """Return log-probabilities of start and end (copies, 2, T)."""
         return task.point_at(model.network, [frame] * copies).mT
 
     with intervening(model.network, what_if):

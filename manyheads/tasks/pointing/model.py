@@ -1,4 +1,4 @@
-"""What answers questions by pointing at a span of their texts."""
+"""A model that answers questions with spans of their texts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LONGEST = 30  # tokens of an answer
 
 
 class Pointer(Model):
-    """A trained network with its vocabulary."""
+    """A trained model for extractive question answering."""
 
     task: PointingTask
 
     def translate(self, texts: Texts) -> Texts:
-        """model.translate("Who wrote it? A play by Goethe.") -> "Goethe"; of a list, a list.
+        """model.translate("Who wrote it? A play by Goethe.") -> "Goethe"; a list gives a list.
 
-        The question is the first line, or what ends with the first "? ".
+        The question is the first line, or ends at the first "? ".
         """
         found = [best.text for best, *_ in self.write(as_list(texts))]
         return found[0] if isinstance(texts, str) else found
@@ -47,8 +47,8 @@ class Pointer(Model):
         ready: Callable[[], bool] = lambda: True,
         told: Callable[[str], None] = warnings.warn,
     ) -> Iterator[list[Written]]:
-        """For each question with its text the best spans, in order, however long the input is;
-        what is left unread of one is told.
+        """Yield the best spans for each question with its text, in order, for input of any length;
+        `told` is called if a text is too long and cut.
         """
         if how.temperature:
             raise ValueError("an answer that is pointed at is not drawn; leave the temperature out")
@@ -64,7 +64,7 @@ class Pointer(Model):
         told: Callable[[str], None] = lambda _: None,
         first: int = 1,
     ) -> Iterator[list[Written]]:
-        """The best spans of each; what is too long is told by its number, from the `first`."""
+        """Yield the best spans of each text; `told` names those cut by number, from `first` on."""
         frames = [self.task.frame(text) for text in texts]
         for number, (text, frame) in enumerate(zip(texts, frames, strict=True), start=first):
             if len(frame.ids) == self.task.room and frame.ends[-1] < len(text.rstrip()):
@@ -75,19 +75,19 @@ class Pointer(Model):
 
     @torch.no_grad()
     def inspect(self, text: str, *, what_if: Sequence[Intervention] = ()) -> AttentionPage:
-        """What every head looks at in a question and its text, as a page: a notebook shows it,
-        `.save("page.html")` keeps it.
+        """Return a page of what every head attends to in a question and its text, for a notebook or
+        `.save("page.html")`.
         """
         return inspect_question(self, require_utf8(text, "the text"), what_if)
 
     def best_ends(self, text: str, frame: QuestionFrame) -> tuple[tuple[int, int], str]:
-        """The first and the last token of the answer, and the answer."""
+        """Return the first and last token of the answer, and the answer."""
         (logs,) = self.task.point_at(self.network, [frame]).cpu()
         begin, end = max_span(logs)
         return (begin, end), span_of(text, frame, begin, end, 0.0).text
 
     def align(self, text: str, written: Written) -> Aligned:
-        """Nothing was looked at to write: the words are those of the text."""
+        """Return no links: the answer is copied from the text, not generated."""
         return Aligned(text.split(), written.text.split(), [])
 
     def portable(self) -> NoReturn:
@@ -95,8 +95,8 @@ class Pointer(Model):
 
 
 def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> list[Written]:
-    """The likeliest spans that begin before they end and are not too long, of each text one; none
-    of a blank text.
+    """Return the likeliest spans that are not too long, only one for each answer text; for a blank
+    text, an empty answer.
     """
     if not any(frame.types):
         return [Written("", 0.0, 0.0, [], True)]
@@ -105,14 +105,14 @@ def best_spans(text: str, frame: QuestionFrame, logs: Tensor, nbest: int) -> lis
     found = dict[str, Written]()
     for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         span = span_of(text, frame, place // len(logs), place % len(logs), score)
-        found.setdefault(span.text, span)  # pieces of one word stand for the same
+        found.setdefault(span.text, span)  # spans that cut a word differently give the same answer
         if len(found) == nbest:
             break
     return [*found.values()]
 
 
 def score_spans(logs: Tensor) -> Tensor:
-    """(T, 2) -> (T, T), begins by ends; of what is no span, minus infinity."""
+    """Score spans: (T, 2) -> (T, T), starts by ends; -inf if the end comes first or is too far."""
     scores = logs[:, :1] + logs[:, 1]
     within = torch.ones_like(scores, dtype=torch.bool).triu().tril(LONGEST - 1)
     return scores.masked_fill(~within, -torch.inf)
@@ -123,7 +123,7 @@ def max_span(logs: Tensor) -> tuple[int, int]:
 
 
 def span_of(text: str, frame: QuestionFrame, begin: int, end: int, score: float) -> Written:
-    """Whole words, where a token is a piece of one."""
+    """Return the text of a span, extended to whole words."""
     first, last = frame.ends[begin - 1] if begin else 0, frame.ends[end]
     while first > 0 and in_word(text[first - 1 : first + 1]):
         first -= 1
@@ -133,5 +133,5 @@ def span_of(text: str, frame: QuestionFrame, begin: int, end: int, score: float)
 
 
 def in_word(both: str) -> bool:
-    """Whether two characters belong to one word: of a script that parts words by spaces."""
+    """Whether two characters are in one word: both digits or letters of a script with case."""
     return all(one.isdigit() or one.lower() != one.upper() for one in both)

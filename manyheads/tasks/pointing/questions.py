@@ -1,4 +1,4 @@
-"""Questions with their texts: read from files, framed as a network reads them.
+"""Questions with their texts: read from files, and encoded as a network reads them.
 
 T tokens.
 """
@@ -18,27 +18,27 @@ from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 
-START, END = 1, 2  # marks of a token: an answer begins with it, one ends with it
+START, END = 1, 2  # marks of a token: an answer begins with it, an answer ends with it
 NO_TEXT = "a question is followed by its text: Who wrote it? A play by Goethe."
 Spans = tuple[tuple[int, int], ...]  # of characters
 
 
 class Question(NamedTuple):
-    """A question and its text, what answers it, and where that stands."""
+    """A question with its text, its answers, and where they are in the text."""
 
     source: str  # the question, a line end, the text
     references: tuple[str, ...]
-    spans: Spans  # none where no answer is in the text
+    spans: Spans  # empty if no answer is in the text
     line: int
 
 
 @dataclass(frozen=True)
 class QuestionCorpus:
-    """Questions to train on and to validate on."""
+    """Questions for training and validation."""
 
     train: list[Question]
     valid: list[Question]
-    left: int  # questions whose answers are not in their texts: none can be pointed at
+    left: int  # questions left out: no answer is in the text
 
     def __str__(self) -> str:
         train, valid = ([one.source for one in part] for part in (self.train, self.valid))
@@ -65,7 +65,7 @@ def read_questions(path: Path) -> Iterator[Question]:
 
 
 def starts_of(asked: dict[str, Any], names: Sequence[str]) -> list[int]:
-    """Where answers begin, as SQuAD says: [{"answer_start": 3}], or {"answer_start": [3]}."""
+    """Read answer starts as in SQuAD: [{"answer_start": 3}], or {"answer_start": [3]}."""
     value = next((asked[name] for name in names if name in asked), None)
     if isinstance(value, dict):
         value = value.get("answer_start")
@@ -75,7 +75,7 @@ def starts_of(asked: dict[str, Any], names: Sequence[str]) -> list[int]:
 
 
 def find_spans(source: str, answers: Sequence[str], starts: Sequence[int]) -> Spans:
-    """Where the answers stand in the text: as is said, else wherever they are met."""
+    """Return the spans of the answers: at the given starts if they match, else all matches."""
     first = source.find("\n") + 1
     if len(starts) == len(answers):
         said = [(start, start + len(answer)) for start, answer in zip(starts, answers, strict=True)]
@@ -91,26 +91,26 @@ def find_spans(source: str, answers: Sequence[str], starts: Sequence[int]) -> Sp
 
 
 def part_question(source: str) -> str:
-    """As it is typed in one line: "Who was it? Goethe." -> "Who was it?\\nGoethe." """
+    """Split what is typed in one line: "Who was it? Goethe." -> "Who was it?\\nGoethe." """
     parted = source if "\n" in source else source.replace("? ", "?\n", 1)
     if parted.strip() and "\n" not in parted:
         raise ValueError(NO_TEXT)
     return parted
 
 
-# ---- as a network reads them -----------------------------------------------------------------
+# ---- encoded ---------------------------------------------------------------------------------
 
 
 class QuestionFrame(NamedTuple):
-    """A question and its text as numbers, the signs around them."""
+    """An encoded question and text, with special tokens."""
 
     ids: list[int]
-    types: list[int]  # 0 question and signs, 1 text, 2 text that the question names
-    ends: list[int]  # the character of the source that each token goes up to
+    types: list[int]  # 0 question and special tokens, 1 text, 2 words that the question has too
+    ends: list[int]  # where each token ends in the source, in characters
 
 
 def frame_question(codec: Text, source: str, room: int) -> QuestionFrame:
-    """Of one that is longer than there is room for the end is not read."""
+    """Encode a question with its text; cut the end if it has more than `room` tokens."""
     special = codec.special_tokens
     ids, ends = codec.encode_with_ends(source)
     before = len(special.encoder_bos)
@@ -125,7 +125,7 @@ def frame_question(codec: Text, source: str, room: int) -> QuestionFrame:
 
 
 def named_words(source: str) -> set[int]:
-    """The characters, counted from 1, of words in the text that the question has too."""
+    """Return the characters, counted from 1, of words in the text that the question has too."""
     first = source.find("\n") + 1
     asked = {match[0] for match in re.finditer(r"\w+", source[:first].lower())}
     words = re.finditer(r"\w+", source)
@@ -138,7 +138,7 @@ def named_words(source: str) -> set[int]:
 
 
 def mark_spans(frame: QuestionFrame, spans: Spans) -> list[int]:
-    """Of each token whether an answer begins or ends with it; of those cut off none does."""
+    """Mark the tokens with which an answer begins or ends; answers that were cut get no mark."""
     marks = [0] * len(frame.ids)
     for begin, end in spans:
         found = [i for i, kind in enumerate(frame.types) if kind and frame.ends[i] > begin]

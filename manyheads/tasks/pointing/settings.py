@@ -1,4 +1,4 @@
-"""Pointing at an answer: settings, and good ones for those who give none."""
+"""Settings and presets of extractive question answering."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from manyheads.tasks.recipe import (
 )
 from manyheads.training.config import Training
 
-TYPES = 3  # of tokens: of the question, of the text, and of words of the text that it names
+TYPES = 3  # token types: question, text, and words of the text that the question has too
 
 
 @dataclass(frozen=True)
 class QuestionData(Settings):
-    """Where questions, their texts and their answers come from: .jsonl, as SQuAD has them."""
+    """Where questions, their texts and their answers come from: .jsonl as in SQuAD."""
 
     pairs: Path | None = setting(None, "Questions with their texts and answers, .jsonl.")
     valid_pairs: Path | None = setting(None, "The same, for validation.")
@@ -67,7 +67,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class PointingRecipe(Recipe):
-    """What to learn, from what, with what."""
+    """The recipe of a question answering model: data, tokenizer, network and training."""
 
     implementation = "manyheads.tasks.pointing.task:PointingTask"
     files = ("pairs", "valid_pairs")
@@ -93,7 +93,7 @@ class PointingRecipe(Recipe):
 
     @classmethod
     def choose(cls, task: Any, data: Any, tokens: int, choice: Choice = Choice()) -> Self:
-        """With types of tokens, also where the run it starts from had none."""
+        """Use token types, even if the run in `start_from` has none."""
         recipe = super().choose(task, data, tokens, choice)
         types = recipe.network.token_types or TYPES
         return replace(recipe, network=replace(recipe.network, token_types=types))

@@ -1,4 +1,4 @@
-"""Pointing at an answer: an encoder reads question and text, and says where it begins and ends.
+"""The extractive question answering task: an encoder predicts the start and end of the answer.
 
 B rows, T tokens.
 """
@@ -46,10 +46,10 @@ SIDES = (START, END)
 
 
 class PointingBatch(NamedTuple):
-    """Questions with their texts, and where answers begin and end."""
+    """Questions with their texts, and the marks of their answers."""
 
     tokens: Tokens
-    text: Tensor  # (B, T) what can be pointed at
+    text: Tensor  # (B, T) True for tokens of the text, which an answer may have
     marks: Tensor  # (B, T)
 
     def to(self, device: torch.device | str) -> PointingBatch:
@@ -59,7 +59,7 @@ class PointingBatch(NamedTuple):
 
 
 class PointingBatches(PlannedBatches):
-    """Batches of questions: one a row, like lengths together."""
+    """Batches of questions, one per row, with similar lengths together."""
 
     unit = "questions"
 
@@ -70,7 +70,7 @@ class PointingBatches(PlannedBatches):
         super().__init__(lengths[:, None], np.ones_like(lengths), Padding(tokens), seed)
 
     def batch(self, rows: Sequence[Row]) -> PointingBatch:
-        """Where there are no rows, it is one row of which nothing is wanted."""
+        """Make a batch; without rows, it is one row without an answer."""
         chosen = [row[0] for row in rows]
         held: list[Any] = [
             [shard[i].astype(np.int64) for i in chosen] or [np.zeros(1, np.int64)]
@@ -82,10 +82,10 @@ class PointingBatches(PlannedBatches):
 
 
 class PointingTask(CodecTask):
-    """A task of this kind with its vocabulary."""
+    """The extractive question answering task with its tokenizer."""
 
     Recipe = PointingRecipe
-    kind = "answering"  # read and judged as written answers are
+    kind = "answering"  # reads and scores answers like the task "answering"
 
     codec: Text
 
@@ -110,7 +110,7 @@ class PointingTask(CodecTask):
 
     @classmethod
     def prepare(cls, corpus: QuestionCorpus, recipe: PointingRecipe, folder: Path) -> None:
-        """With the vocabulary of the run it starts from, where there is one."""
+        """Write the run folder, with the tokenizer of the run in `start_from` if there is one."""
         codec = choose_codec(recipe, (one.source for one in corpus.train))
         codec.save(folder / TOKENIZER)
         task, told = cls(recipe, codec, folder), [str(corpus)]
@@ -121,7 +121,7 @@ class PointingTask(CodecTask):
         write_text(folder / CORPUS, "\n".join(told) + "\n")
 
     def lay_down(self, questions: Sequence[Question], path: Path, name: str) -> int:
-        """As numbers on disk; gives how many were left out, whose answers were cut off."""
+        """Encode questions to disk; leave out those whose answers were cut, and count them."""
         frames = [self.frame(one.source) for one in questions]
         marks = [mark_spans(f, one.spans) for f, one in zip(frames, questions, strict=True)]
         reached = [any(each) for each in marks]
@@ -141,7 +141,7 @@ class PointingTask(CodecTask):
 
     @property
     def room(self) -> int:
-        """For a question with its text and its signs."""
+        """Maximum number of tokens for question, text and special tokens."""
         longest: int = self.recipe.data.longest_tokens
         return min(longest, self.recipe.network.places or longest)
 
@@ -149,7 +149,7 @@ class PointingTask(CodecTask):
         return frame_question(self.codec, source, self.room)
 
     def lay_out(self, ids: Sequence[Any], types: Sequence[Any]) -> tuple[Tokens, Tensor]:
-        """Frames as a batch, and what of it can be pointed at (B, T)."""
+        """Pad frames to a batch; also return which tokens an answer may have (B, T)."""
         tokens, kinds = Tokens.padded(ids, self.codec.special_tokens.pad), Tokens.padded(types).ids
         if self.recipe.network.token_types:
             tokens = replace(tokens, types=kinds.clamp(max=self.recipe.network.token_types - 1))
@@ -164,7 +164,7 @@ class PointingTask(CodecTask):
         return PointingBatches(self, path, training.tokens_per_batch, training.seed)
 
     def loss(self, network: Any, batch: PointingBatch) -> dict[str, Tensor]:
-        """That it points at none of the answers, on either side."""
+        """Return start and end losses: minus the log-probability of pointing at any answer."""
         logs = point(network, batch.tokens, batch.text)  # (B, T, 2)
         terms = dict[str, Tensor]()
         for side, (name, mark) in enumerate(zip(("start", "end"), SIDES, strict=True)):
@@ -178,7 +178,7 @@ class PointingTask(CodecTask):
 
     @torch.no_grad()
     def decode(self, network: Any, frames: Sequence[QuestionFrame]) -> list[Tensor]:
-        """Of each frame (T, 2): the logs of where an answer begins, and where it ends."""
+        """Return for each frame the log-probabilities of start and end at each token, (T, 2)."""
         network.eval()
         work = work_of(network)
 
@@ -193,7 +193,7 @@ class PointingTask(CodecTask):
         return map_by_length(read, [frame.ids for frame in frames], self.at_once, self.world.map)
 
     def point_at(self, network: Any, frames: Sequence[QuestionFrame]) -> Tensor:
-        """(B, T, 2)"""
+        """Return log-probabilities of start and end for frames (B, T, 2)."""
         device = next(network.parameters()).device
         tokens, text = self.lay_out([one.ids for one in frames], [one.types for one in frames])
         return point(network, tokens.to(device), text.to(device))
@@ -219,7 +219,7 @@ class PointingTask(CodecTask):
 def hold_out_texts(
     questions: list[Question], count: int, seed: int
 ) -> tuple[list[Question], list[Question]]:
-    """About so many for validation, a tenth at most, with texts that training never meets."""
+    """Hold out about `count` questions, at most a tenth, with texts not used in training."""
     count = min(count, len(questions) // 10)
     lines = [one.line for one in questions]
     order = np.random.default_rng([seed, 1]).permutation(np.unique(lines)).tolist()
@@ -231,6 +231,6 @@ def hold_out_texts(
 
 
 def point(network: Any, tokens: Tokens, text: Tensor) -> Tensor:
-    """(B, T, 2): the logs of where an answer begins and ends, of what can be pointed at alone."""
+    """Return log-probabilities of start and end (B, T, 2), only over tokens of the text."""
     logits = network(tokens).float().masked_fill(~text[..., None], -torch.inf)
     return logits.masked_fill(~text.any(1)[:, None, None], 0.0).log_softmax(1)

@@ -1,4 +1,4 @@
-"""What a model that points at answers is for, as commands."""
+"""The commands of a question answering model, and their options."""
 
 from __future__ import annotations
 
