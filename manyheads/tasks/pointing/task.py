@@ -35,8 +35,13 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
-from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
-from manyheads.tasks.seq2seq.records import HeldOut, read_held_out, write_held_out
+from manyheads.tasks.seq2seq.kinds import (
+    HeldOut,
+    judge_outputs,
+    metrics_of,
+    read_held_out,
+    write_held_out,
+)
 from manyheads.tasks.task import Validation
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text

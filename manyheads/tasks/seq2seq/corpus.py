@@ -18,8 +18,7 @@ from manyheads.data.filters import Report, filter_pairs, some_left
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
-from manyheads.tasks.seq2seq.kinds import KINDS
-from manyheads.tasks.seq2seq.records import write_held_out
+from manyheads.tasks.seq2seq.kinds import KINDS, write_held_out
 from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text

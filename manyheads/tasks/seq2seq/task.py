@@ -25,13 +25,12 @@ from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.distillation import find_teacher, teach
-from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
+from manyheads.tasks.seq2seq.kinds import HeldOut, judge_outputs, metrics_of, read_held_out
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.parallel.checks import compare_batches
 from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.parallel.table import NETWORKS
-from manyheads.tasks.seq2seq.records import HeldOut, read_held_out
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Task, Validation
