@@ -19,7 +19,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
-from manyheads.devices import choose_threads, send, use_threads, work_of
+from manyheads.devices import send, use_threads_for
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Tokens
@@ -185,13 +185,10 @@ class PointingTask(CodecTask):
     def decode(self, network: Any, frames: Sequence[QuestionFrame]) -> list[Tensor]:
         """Of each frame (T, 2): the logs of where an answer begins, and where it ends."""
         network.eval()
-        work = work_of(network)
 
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
-            with use_threads(
-                choose_threads(work, Tokens.padded([frame.ids for frame in some]).ids)
-            ):
+            with use_threads_for(network, Tokens.padded([frame.ids for frame in some]).ids):
                 logs = self.point_at(network, some).cpu()
             return [row[: len(frame.ids)] for frame, row in zip(some, logs, strict=True)]
 
