@@ -77,12 +77,9 @@ class Seq2Seq(Task):
     @classmethod
     def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
-        codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
         if recipe.data.teacher is not None:
             gathered = teach(gathered, recipe, cls, folder)
-        network = recipe.network
-        refuse = network.refuse_pair if isinstance(network, ParallelConfig) else None
-        corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs, refuse)
+        corpus.prepare(gathered, recipe, folder)
         if recipe.task != "translation":
             return
         fits = fitting_tokenizer(example.target for example in gathered.valid)
