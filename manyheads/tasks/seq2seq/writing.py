@@ -24,7 +24,7 @@ from manyheads.decoding.wrappers import Repeats
 from manyheads.devices import map_in_threads, use_threads_for, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
-from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 
 Ids = Sequence[int]
 Spread = Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]]
@@ -75,7 +75,7 @@ def write_targets(
         with use_threads_for(network, beams, SHARED):  # what chooses among scores as well
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
-                return [[one] for one in network.write(memory, lengths_of(read), how)]
+                return [[one] for one in network.write(memory, read.lengths(), how)]
             return write_about(memory, rows)
 
     def write_about(memory: Memory, rows: list[int]) -> list[list[Hypothesis]]:
