@@ -37,11 +37,6 @@ from manyheads.config.tree import (
 BAD: Any = object()  # stands for a value with a mistake, until all mistakes are found
 
 
-def parse_whole(text: str) -> int:
-    """ "2_000" -> 2000"""
-    return int(text) if text.isascii() else BAD
-
-
 def parse_number(text: str) -> float:
     """ "1e-3" -> 0.001, which YAML takes for text; and its own .inf and .nan."""
     bare = text.lower().lstrip("+-")
@@ -51,7 +46,7 @@ def parse_number(text: str) -> float:
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 KINDS: dict[Any, tuple[str, Callable[[str], object]]] = {
-    int: ("a whole number", parse_whole),
+    int: ("a whole number", lambda text: int(text) if text.isascii() else BAD),
     float: ("a number", parse_number),
     bool: ("true or false", lambda text: TRUTHS.get(text.lower(), BAD)),
     str: ("text", str),
