@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
@@ -42,13 +42,12 @@ def train(
     if isinstance(network, Mapping):
         given = {**given, "network": network}
     origin = None if start_from is None else Path(start_from)
-    if what not in task_names():
-        Request(what, network=kind, start_from=origin).refuse_no_recipe()
+    request = Request(what, network=kind, preset=preset, start_from=origin)
     files, settings = sort_arguments(what, given)
     if minutes is not None:
         refuse_minutes(minutes, settings)
     world = join_processes(device)
-    request = Request(what, settings, files, world.device.type, kind, preset, origin)
+    request = replace(request, settings=settings, files=files, device=world.device.type)
     run = Run(Path(out))
     deadline = start_run(request, run, world, minutes)
     with nullcontext(callback) if callback else show_progress(world.first) as told:

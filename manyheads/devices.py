@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -66,10 +66,14 @@ def use_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def choose_threads(work: float, tokens: Tensor, light: float | None = None) -> int:
-    """One thread for light products, all for heavy ones: by their size, never by a clock."""
-    few = tokens.is_cpu and work * tokens.numel() < (LIGHT if light is None else light)
-    return 1 if few and not threads_are_set() else torch.get_num_threads()
+def use_threads_for(
+    network: object, tokens: Tensor, light: float | None = None
+) -> AbstractContextManager[None]:
+    """Inside, one thread where the products of a network for so many tokens are light, all where
+    they are heavy: by their size, never by a clock.
+    """
+    few = tokens.is_cpu and work_of(network) * tokens.numel() < (LIGHT if light is None else light)
+    return use_threads(1 if few and not threads_are_set() else torch.get_num_threads())
 
 
 def map_in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:

@@ -42,7 +42,10 @@ from manyheads.training.weights import adopt
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asks for: a task with its files, or a recipe in a file; and settings."""
+    """What a person asks for: a task with its files, or a recipe in a file; and settings.
+
+    What is no task is a recipe, and that says what the options would.
+    """
 
     what: str  # the name of a task, or the path of a recipe
     settings: Sequence[str] = ()  # training.steps=20000
@@ -52,17 +55,10 @@ class Request:
     preset: str | None = None
     start_from: Path | None = None
 
-    def recipe_source(self) -> RecipeSource:
-        """A recipe's own words, or the files of a task."""
-        if self.what in task_names():
-            family = find_recipe(self.what)
-            return RecipeSource(family, self.what, family.data_of(self.files), self.settings)
-        self.refuse_no_recipe()
-        return RecipeSource.in_file(Path(self.what), self.settings)
-
-    def refuse_no_recipe(self) -> None:
-        """What is no task is a recipe, and that says what the options would."""
+    def __post_init__(self) -> None:
         what = self.what
+        if what in task_names():
+            return
         if Path(what).is_dir():
             raise ValueError(f"{what} is a folder; a run's recipe is the recipe.yaml in it")
         if not Path(what).suffix:
@@ -75,16 +71,27 @@ class Request:
         if self.start_from:
             raise ValueError(f"{what} says where to start; start_from={self.start_from} changes it")
 
+    def recipe_source(self) -> RecipeSource:
+        """A recipe's own words, or the files of a task."""
+        if self.what not in task_names():
+            return RecipeSource.in_file(Path(self.what), self.settings)
+        family = find_recipe(self.what)
+        return RecipeSource(family, self.what, family.data_of(self.files), self.settings)
+
 
 def resolve(request: Request, corpus: Any = None) -> tuple[Any, Any]:
     """The recipe that was asked for, with every choice made, and its corpus."""
     source = request.recipe_source()
-    asked = Choice(request.device, request.network, request.preset)
-    choose = source.chooser(asked, request.start_from)
-    first = choose(0)  # mistakes are told before a long corpus is read
+    said = read_part(source.family, "start_from", source.text, source.settings)
+    named = said or request.start_from
+    folder = None if named is None else find_model(named)
+    start = None if folder is None else load_recipe(folder / RECIPE)
+    asked = Choice(request.device, request.network, request.preset, start)
+    first = source.choose(0, asked, folder)  # mistakes are told before a long corpus is read
+    task = find_task(source.task)
     if corpus is None:
-        corpus = find_task(source.task).gather(first)
-    recipe = find_task(source.task).settle(choose(corpus.tokens), corpus)
+        corpus = task.gather(first)
+    recipe = task.settle(source.choose(corpus.tokens, asked, folder), corpus)
     # So that the recipe can be used from any folder.
     given = {one.name: getattr(recipe.data, one.name) for one in fields(recipe.data)}
     data = replace(recipe.data, **{name: whole_path(value) for name, value in given.items()})
@@ -120,32 +127,24 @@ class RecipeSource:
             task, data = recipe.task, recipe.data
         return cls(family, task, data, settings, text, str(path))
 
-    def chooser(self, asked: Choice, start_from: Path | None) -> Callable[[int], Any]:
-        """From the tokens of a corpus to the recipe for it."""
+    def choose(self, tokens: int, asked: Choice, start_from: Path | None) -> Any:
+        """The recipe for a corpus of so many tokens."""
         network = read_part(self.family, "network", self.text, self.settings, ("kind",))
-        named = read_part(self.family, "start_from", self.text, self.settings) or start_from
-        folder = None if named is None else find_model(named)
-        start = None if folder is None else load_recipe(folder / RECIPE)
-        kind = asked.network if network is None else network.kind
-        asked = asked._replace(network=kind, start=start)
-
-        def settled(tokens: int) -> Any:
-            try:
-                base = self.family.choose(self.task, self.data, tokens, asked)
-            except ValueError:
-                if network is None:
-                    raise
-                # A kind of network that a setting asks for and the task has not: told by `read`.
-                plain = asked._replace(network=None)
-                base = self.family.choose(self.task, self.data, tokens, plain)
-            own: Any = read(self.family, self.text, self.file, self.settings, base)
-            if start is not None and own.codec != start.codec:
-                raise ValueError(
-                    f"{folder} brings its vocabulary with it; leave out codec settings"
-                )
-            return replace(own, start_from=folder)
-
-        return settled
+        if network is not None:
+            asked = asked._replace(network=network.kind)
+        try:
+            base = self.family.choose(self.task, self.data, tokens, asked)
+        except ValueError:
+            if network is None:
+                raise
+            # A kind of network that a setting asks for and the task has not: told by `read`.
+            base = self.family.choose(self.task, self.data, tokens, asked._replace(network=None))
+        own: Any = read(self.family, self.text, self.file, self.settings, base)
+        if asked.start is not None and own.codec != asked.start.codec:
+            raise ValueError(
+                f"{start_from} brings its vocabulary with it; leave out codec settings"
+            )
+        return replace(own, start_from=start_from)
 
 
 def start_run(request: Request, run: Run, world: World, minutes: float | None = None) -> float:

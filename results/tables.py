@@ -17,7 +17,8 @@ import numpy as np
 
 from manyheads.decoders import format_rows
 from manyheads.lab.report import format_lab
-from manyheads.tasks.describing import write_page as describe_settings
+from manyheads.tasks.describing import settings_of
+from manyheads.tasks.table import TASKS, find_recipe
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -32,6 +33,12 @@ NAMES = (
 )
 PAGES = (HERE.parent / "README.md", *(DOCS / name for name in NAMES))
 SETTINGS = DOCS / "settings.md"
+SETTINGS_HEAD = """# Settings
+
+Every setting of a recipe. `manyheads train translation --settings` prints the settings of a task;
+`python results/tables.py --write` makes this page from the code. Give a setting after a command, as
+in `training.steps=20000`, or in a recipe. The preset (`--preset tiny`, `small`, `base`) sets the
+rest, and the corpus and the machine choose the preset."""
 
 
 def summary() -> str:
@@ -602,6 +609,27 @@ def with_tables(page: str) -> str:
         between = re.compile(f"({re.escape(marks[0])}\n).*?({re.escape(marks[1])})", re.DOTALL)
         page = between.sub(lambda found, made=made: found[1] + made() + "\n" + found[2], page)
     return page
+
+
+def describe_settings() -> str:
+    """Every setting as Markdown, a part for each family of tasks."""
+    lines = [SETTINGS_HEAD]
+    families: dict[int, list[str]] = {}
+    for task, family in ((name, find_recipe(name)) for name in TASKS):
+        if family.files:
+            families.setdefault(id(family), []).append(task)
+    for first, *more in families.values():
+        lines += [f"\n## {', '.join([first, *more])}\n"]
+        lines += ["| setting | default | what it does |", "|---|---|---|"]
+        for one in settings_of(first):
+            if one.default is None:
+                lines.append(f"| **{one.name}** | | **{one.about}** |")
+            else:
+                kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
+                default = f"`{one.default}`" if one.default else ""
+                about = one.about.replace("|", r"\|")  # else it would end the cell
+                lines.append(f"| `{one.name}` | {default} | {about}{kind} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

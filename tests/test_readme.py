@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -96,12 +97,23 @@ def test_the_drawing_is_what_the_command_prints() -> None:
     assert all(f"`{name}(" in HEART for name in PATTERNS)
 
 
-def test_the_tables_are_made_from_what_was_measured() -> None:
+@pytest.fixture(scope="module")
+def tables() -> Any:
+    """What makes them."""
     spec = importlib.util.spec_from_file_location("tables", ROOT / "results" / "tables.py")
     assert spec is not None
     assert spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
+    return tables
+
+
+def test_the_page_of_settings_is_made_from_the_code(tables: Any) -> None:
+    """`python results/tables.py --write` makes it anew."""
+    assert tables.SETTINGS.read_text(encoding="utf-8") == tables.describe_settings()
+
+
+def test_the_tables_are_made_from_what_was_measured(tables: Any) -> None:
     pages = [PAGES[path.name] for path in tables.PAGES]
     assert [tables.with_tables(page) for page in pages] == pages
     assert all(f"<!-- {name} -->\n|" in "".join(pages) for name in tables.TABLES)

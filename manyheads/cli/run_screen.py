@@ -15,7 +15,7 @@ from manyheads.training.trainer import Callback, StepLog
 NARROW = 80  # columns; with fewer there is no room for the speed
 
 
-class Screen(Callback):
+class Screen(Callback, AbstractContextManager["Screen"]):
     """Speaks to whoever started the run."""
 
     def __init__(self, console: Console | None = None, shown: int = 2):
@@ -32,9 +32,6 @@ class Screen(Callback):
         ]
         self.bar = Progress(*columns, console=self.console, disable=not terminal)
         self.line: Any = None
-
-    def __enter__(self) -> Screen:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()

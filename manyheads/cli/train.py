@@ -78,10 +78,8 @@ class TaskCommand(TyperCommand):
             if type(error).__name__ != "NoSuchOption" or not self.of_task:
                 raise
             from manyheads.learn import Request
-            from manyheads.tasks.table import task_names
 
-            if info_name not in task_names():
-                Request(info_name).refuse_no_recipe()
+            Request(info_name)  # refuses what is neither a task nor a recipe
             own = [f"--{one.name.replace('_', '-')}" for one in file_options(info_name)]
             what = f"it learns from {', '.join(own)}" if own else "a recipe says what to read"
             name = getattr(error, "option_name", "that")
@@ -219,7 +217,7 @@ def train_task(
     Ctrl-C stops after the current step; `manyheads resume` continues from there.
     """
     from manyheads.learn import Request, refuse_minutes, start_run
-    from manyheads.tasks.table import task_names, trained_tasks
+    from manyheads.tasks.table import trained_tasks
     from manyheads.training.distributed import join_processes
     from manyheads.training.run import CORPUS, Run
 
@@ -231,8 +229,6 @@ def train_task(
         refuse_minutes(minutes, settings or [])
     world = join_processes(device)
     request = Request(what, settings or [], files, world.device.type, network, preset, start_from)
-    if what not in task_names():
-        request.refuse_no_recipe()
     if dry_run:
         print_plan(request, world)
         return
@@ -363,9 +359,8 @@ def refuse_files(settings: Sequence[str]) -> None:
 def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf) -> None:
     """Train until the end, until asked to stop or until a time, telling these words first."""
     from manyheads.cli.run_screen import show_progress
-    from manyheads.config import peek_field
     from manyheads.learn import resume_run
-    from manyheads.tasks.table import find_recipe
+    from manyheads.tasks.table import recipe_in
     from manyheads.training.distributed import leave_processes
     from manyheads.training.run import RECIPE
 
@@ -380,7 +375,7 @@ def carry_on(run: Run, world: World, words: str = "", deadline: float = math.inf
             ) from None
     leave_processes()
     if ended:
-        use = find_recipe(str(peek_field(run / RECIPE, "task"))).use
+        use = recipe_in(run / RECIPE).use
         watch.say(f"done: `manyheads {use} --model {run.folder}` uses it")
         return
     if deadline < math.inf and not asked():

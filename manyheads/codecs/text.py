@@ -103,7 +103,8 @@ class Text:
 
     def render(self, ids: Sequence[int]) -> str:
         """[412, 87, 18] -> "Ein Hund." """
-        return str(self.tokenizer.decode([i for i in ids if i not in self.special_tokens.skipped]))
+        skipped = self.special_tokens.skipped
+        return str(self.tokenizer.decode([i for i in ids if i not in skipped]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each number by itself, to label a picture with."""

@@ -88,14 +88,20 @@ class Settings:
 find_types: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
-def check_types(settings: Any) -> None:
-    """Refuse beam="3", as from Python anything may come: beam is a whole number, got '3'"""
-    declared = find_types(type(settings))
-    for one in fields(settings):
-        kind, value = declared[one.name], getattr(settings, one.name)
-        allowed, named = TYPES.get(kind, (object, ""))
-        if not isinstance(value, allowed) or (isinstance(value, bool) and kind in (int, float)):
-            raise ValueError(f"{one.name} is {named}, got {value!r}")
+class TypedSettings(Settings):
+    """The same, of values that come from Python too, where anything may come: beam="3" is refused,
+    beam is a whole number, got '3'
+    """
+
+    def __post_init__(self) -> None:
+        own: Any = self
+        declared = find_types(type(self))
+        for one in fields(own):
+            kind, value = declared[one.name], getattr(self, one.name)
+            allowed, named = TYPES.get(kind, (object, ""))
+            if not isinstance(value, allowed) or (isinstance(value, bool) and kind in (int, float)):
+                raise ValueError(f"{one.name} is {named}, got {value!r}")
+        super().__post_init__()
 
 
 def show_value(value: Any) -> str:

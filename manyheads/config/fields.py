@@ -37,11 +37,6 @@ from manyheads.config.tree import (
 BAD: Any = object()  # stands for a value with a mistake, until all mistakes are found
 
 
-def parse_whole(text: str) -> int:
-    """ "2_000" -> 2000"""
-    return int(text) if text.isascii() else BAD
-
-
 def parse_number(text: str) -> float:
     """ "1e-3" -> 0.001, which YAML takes for text; and its own .inf and .nan."""
     bare = text.lower().lstrip("+-")
@@ -51,7 +46,7 @@ def parse_number(text: str) -> float:
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 KINDS: dict[Any, tuple[str, Callable[[str], object]]] = {
-    int: ("a whole number", parse_whole),
+    int: ("a whole number", lambda text: int(text) if text.isascii() else BAD),
     float: ("a number", parse_number),
     bool: ("true or false", lambda text: TRUTHS.get(text.lower(), BAD)),
     str: ("text", str),
@@ -109,10 +104,19 @@ def node_kind_of(kind: Any) -> type:
 
 
 class SettingsReader:
-    """Reads nodes by declared type, and goes on after a mistake."""
+    """A text with overrides: nodes are read by declared type, and it goes on after a mistake."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str, file: str = "", overrides: Sequence[str] = ()) -> None:
         self.mistakes: list[tuple[SourcePlace, str]] = []
+        self.tree = Source(self.note_mistake, text, file).read_tree()
+        for number, override in enumerate(overrides, start=1):
+            self.tree = apply_override(self.note_mistake, self.tree, override, number)
+
+    def find(self, field: str) -> Node | None:
+        """What is said of one field."""
+        if not isinstance(self.tree, Group) or field not in self.tree.entries:
+            return None
+        return self.tree.entries[field][1]
 
     def note_mistake(self, place: SourcePlace, sentence: str) -> Any:
         self.mistakes.append((place, sentence))
@@ -327,10 +331,9 @@ def peek_field(path: Path, field: str) -> str | None:
     if not path.is_file():
         return None
     try:
-        tree = tree_of(SettingsReader(), path.read_text(encoding="utf-8"), str(path), ())
+        node = SettingsReader(path.read_text(encoding="utf-8")).find(field)
     except (OSError, UnicodeDecodeError):
         return None
-    _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
     return node.text if isinstance(node, Scalar) else None
 
 
@@ -346,10 +349,9 @@ def read(
     An override, `training.steps=20000`, replaces what the file says. A field that is not given
     has the value of `default`, or its own; a group given in part keeps the rest of it.
     """
-    reader = SettingsReader()
-    tree = tree_of(reader, text, file, overrides)
-    # A tree cut short by a syntax error would only seem to lack fields.
-    value = BAD if isinstance(tree, Refused) else reader.read_value(kind, tree, "", default)
+    reader = SettingsReader(text, file, overrides)
+    # A tree cut short by a syntax error is refused: it would only seem to lack fields.
+    value = reader.read_value(kind, reader.tree, "", default)
     if reader.mistakes:
         reader.mistakes.sort(key=lambda mistake: mistake[0].order)
         raise Mistakes([f"{place.text}: {sentence}" for place, sentence in reader.mistakes])
@@ -360,21 +362,13 @@ def read_part(
     kind: type, field: str, text: str, overrides: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Any:
     """What settings say of one field, or of these of its fields; None if nothing, or a mistake."""
-    reader = SettingsReader()
-    tree = tree_of(reader, text, "", overrides)
-    _, node = tree.entries.get(field, (None, None)) if isinstance(tree, Group) else (None, None)
+    reader = SettingsReader(text, overrides=overrides)
+    node = reader.find(field)
     if isinstance(node, Group) and only:
         node = replace(node, entries={n: node.entries[n] for n in only if n in node.entries})
         node = node if node.entries else None
     value = BAD if node is None else reader.read_value(get_type_hints(kind)[field], node, field)
     return None if value is BAD else value
-
-
-def tree_of(reader: SettingsReader, text: str, file: str, overrides: Sequence[str]) -> Node:
-    tree = Source(reader.note_mistake, text, file).read_tree()
-    for number, override in enumerate(overrides, start=1):
-        tree = apply_override(reader.note_mistake, tree, override, number)
-    return tree
 
 
 def write(value: object, note: str = "") -> str:

@@ -68,11 +68,6 @@ class Packing:
                 lying.append([example])
         return rows + lying
 
-    def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
-        """The share of all room that tokens take."""
-        used = np.asarray(lengths)[[i for batch in batches for row in batch for i in row]].sum()
-        return float(used / (sum(map(len, batches)) * sum(self.widths)))
-
 
 @dataclass(frozen=True)
 class Padding:
@@ -84,7 +79,6 @@ class Padding:
     """
 
     tokens: int  # of a batch with its padding, on its larger side: rows × longest
-    rows: int = 0  # of a batch at most; 0: as many as the tokens allow
     chunk: int = 65536
 
     def batches(self, lengths: ArrayLike, *, seed: int, epoch: int) -> list[list[Row]]:
@@ -107,18 +101,11 @@ class Padding:
         for example, length in zip(examples.tolist(), table[examples].max(1).tolist(), strict=True):
             longest = max(longest, length)
             rows = len(cut[-1]) + 1 if cut else 0
-            if not rows or rows * longest > self.tokens or 0 < self.rows < rows:
+            if not rows or rows * longest > self.tokens:
                 cut.append([])
                 longest = length
             cut[-1].append([example])
         return cut
-
-    def filled(self, batches: list[list[Row]], lengths: ArrayLike) -> float:
-        """The share of all room, padding included, that tokens take."""
-        table = np.asarray(lengths)
-        each = [table[[i for row in batch for i in row]] for batch in batches]
-        room = sum(len(batch) * int(batch.max(0).sum()) for batch in each)
-        return float(sum(int(batch.sum()) for batch in each) / room)
 
 
 def check_lengths(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
-from manyheads.config.declare import Settings, check_types, setting, with_default
+from manyheads.config.declare import TypedSettings, setting, with_default
 
 SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Parallel decoding"
 DRAFTERS = "again", "lookup", "heads"  # who guesses ahead, by name; any other is a model
@@ -15,7 +15,7 @@ BEAM = 5  # as wide as a search is where nothing else was asked for
 
 
 @dataclass(frozen=True)
-class Sampling(Settings):
+class Sampling(TypedSettings):
     """One token after another: the likeliest at temperature 0, else one drawn by chance, of which
     each setting leaves less, in this order. `Repeats` changes the logits before all of them.
     """
@@ -51,10 +51,6 @@ class Sampling(Settings):
     strategy: str = setting(
         "auto", "greedy, sample, beam or a strategy of your own; auto: chosen by the other options."
     )
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        super().__post_init__()
 
     def misfits(self) -> Iterator[str]:
         if not 0 <= self.temperature < math.inf:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyheads.attention.places import line
 from manyheads.codecs.text import SpecialTokens
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.transformer import Tokens
 
 AT_ONCE = 16384  # tokens
@@ -58,7 +58,7 @@ def compute_log_probs(
 
 def score_windows(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
     """What is read and what is wanted after it -> log-probabilities, each (B, T)"""
-    with use_threads(choose_threads(work_of(network), read)):
+    with use_threads_for(network, read):
         scores = network(Tokens(read, line(read.shape[1], device=read.device)))
     return -F.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten(), reduction="none").view(
         wanted.shape

@@ -17,7 +17,7 @@ from manyheads.attention.places import Grid, line
 from manyheads.decoding.branches import Branching, Lineage
 from manyheads.decoding.graphed_rows import lengths_of
 from manyheads.decoding.step import CachedStep, check_length
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, Tokens
 
@@ -33,7 +33,6 @@ class PackedStep:
         self.decoder, self.memory, self.cache = decoder, memory, Branching()
         self.held: list[int] = []  # the sequence of each token in the cache; -1: given up
         self.slots: dict[int, list[int]] = {}  # where the cache has the tokens of each sequence
-        self.work = work_of(decoder)
         if memory is not None:
             rows = len(memory.states)
             lengths = lengths_of(memory, rows)
@@ -55,7 +54,7 @@ class PackedStep:
         at = Grid(order, (order,), (max(places) + 1,))
         tokens = torch.tensor([ids], device=device)
         read = Tokens(tokens, at, Lineage((held == rows_of[:, None])[None]))
-        with use_threads(choose_threads(self.work, tokens)):
+        with use_threads_for(self.decoder, tokens):
             logits: Tensor = self.decoder(read, self.find_memory(rows_of), self.cache)
         for slot, row in enumerate(rows, start=len(self.held)):
             self.slots.setdefault(row, []).append(slot)

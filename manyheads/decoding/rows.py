@@ -16,7 +16,7 @@ from manyheads.attention.patterns import Lengths
 from manyheads.attention.places import Grid, line
 from manyheads.decoding.bounds import check_start
 from manyheads.decoding.step import CachedStep, Writer
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
 
@@ -36,7 +36,6 @@ class RowStep:
         self.cache: Any = Static(places) if isinstance(kept, Growing) else kept
         self.lengths: list[int | None] = [None] * rows  # tokens read; None where a row is free
         self.memory: Memory | None = None  # of all rows
-        self.work = work_of(decoder)
 
     @torch.no_grad()
     def put(self, row: int, start: Tensor, memory: Memory | None = None) -> Tensor:
@@ -125,7 +124,7 @@ class RowStep:
         starts = [taken[0] if length is None else length for length in self.lengths]
         index = (torch.tensor(starts)[:, None] + torch.arange(new)).to(self.places.device)
         at = replace(self.places.each(lambda x: x[index]), first=None)
-        with use_threads(choose_threads(self.work, ids)):
+        with use_threads_for(self.decoder, ids):
             logits: Tensor = self.decoder(Tokens(ids, at), self.memory, self.cache)
         self.lengths = [None if length is None else length + new for length in self.lengths]
         return logits

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyheads.attention.cache import Static
 from manyheads.attention.patterns import Everything, Pattern
 from manyheads.attention.places import Grid, line
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Tokens
 
@@ -75,7 +75,6 @@ class CachedStep:
         self.cache = decoder.new_cache() if cache is None else cache
         self.length = 0  # tokens that were read
         self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
-        self.work = work_of(decoder)
 
     def __call__(self, ids: Tensor) -> Tensor:
         return self.read(ids)[:, -1]
@@ -98,7 +97,7 @@ class CachedStep:
 
     def run(self, tokens: Tokens, new: int = 1) -> Tensor:
         """The decoder's logits, with so many tokens more in its cache."""
-        with use_threads(choose_threads(self.work, tokens.ids)):
+        with use_threads_for(self.decoder, tokens.ids):
             logits: Tensor = self.decoder(tokens, self.memory, self.cache)
         self.length += new  # only now: a step that was refused has read nothing
         return logits

@@ -9,24 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from manyheads.config.declare import Settings, check_types, setting
+from manyheads.config.declare import TypedSettings, setting
 
 if TYPE_CHECKING:
     from manyheads.attention.positions import Position, Relative
 
 
 @dataclass(frozen=True)
-class PositionValue(Settings):
+class PositionValue(TypedSettings):
     """The seam: a subclass has its numbers as fields, and `build`.
 
     An entry point in the group `manyheads.positions` lets one from elsewhere be written too.
     """
 
     in_layers: ClassVar[bool] = False  # a Relative, in every layer; else below the first
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        super().__post_init__()
 
     def build(self, network: Any) -> Position | Relative:
         """The module, for a network of these measures."""

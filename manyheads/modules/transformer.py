@@ -57,6 +57,15 @@ class Tokens:
             target[: len(flat)] = torch.as_tensor(flat)
         return Tokens(ids, packed(lengths, width), segments)
 
+    def lengths(self) -> Tensor:
+        """How many tokens of each row are no padding, (B,)"""
+        for part in self.seen.parts():
+            if isinstance(part, Lengths):
+                return part.lengths
+            if isinstance(part, Segments):
+                return (part.ids != Segments.PADDING).sum(1)
+        return torch.full((len(self.ids),), self.ids.shape[1], device=self.ids.device)
+
     def to(self, device: torch.device | str) -> Tokens:
         types = None if self.types is None else send(self.types, device)
         return Tokens(send(self.ids, device), self.at.to(device), self.seen.to(device), types)

@@ -12,7 +12,7 @@ from manyheads.config import write_inline
 from manyheads.config.declare import help_of
 from manyheads.config.fields import TAG, describe_kind
 from manyheads.tasks.recipe import Choice, Recipe
-from manyheads.tasks.table import TASKS, find_recipe
+from manyheads.tasks.table import find_recipe
 
 FEW, MANY = 0, 10**12  # tokens of a corpus: what differs between them follows from it
 EXAMPLE = Path("x.tsv")
@@ -123,32 +123,3 @@ def list_settings(task: str) -> str:
         default = f" = {one.default}" if one.default else ""
         lines += [f"  {one.name}{default}   ({one.kind})", f"      {one.about}"]
     return "\n".join(lines)
-
-
-def write_page() -> str:
-    """As Markdown, a part for each family of tasks."""
-    lines = [HEAD]
-    families: dict[int, list[str]] = {}
-    for task, family in ((name, find_recipe(name)) for name in TASKS):
-        if family.files:
-            families.setdefault(id(family), []).append(task)
-    for first, *more in families.values():
-        lines += [f"\n## {', '.join([first, *more])}\n"]
-        lines += ["| setting | default | what it does |", "|---|---|---|"]
-        for one in settings_of(first):
-            if one.default is None:
-                lines.append(f"| **{one.name}** | | **{one.about}** |")
-            else:
-                kind = f" ({one.kind})" if one.kind.startswith("one of") else ""
-                default = f"`{one.default}`" if one.default else ""
-                about = one.about.replace("|", r"\|")  # else it would end the cell
-                lines.append(f"| `{one.name}` | {default} | {about}{kind} |")
-    return "\n".join(lines) + "\n"
-
-
-HEAD = """# Settings
-
-Every setting of a recipe. `manyheads train translation --settings` prints the settings of a task;
-`python results/tables.py --write` makes this page from the code. Give a setting after a command, as
-in `training.steps=20000`, or in a recipe. The preset (`--preset tiny`, `small`, `base`) sets the
-rest, and the corpus and the machine choose the preset."""

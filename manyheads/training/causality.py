@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.attention.patterns import Lengths, Segments
+from manyheads.attention.patterns import Segments
 
 DRAWS = 2  # places that are tried in each row
 ROUNDING = 1e-5  # of the largest score: what is less than that is rounding
@@ -74,7 +74,7 @@ def changed_inputs(
     *sources, written = inputs
     rows, tokens = written.ids.shape[:2]
     drawn = torch.rand(rows, generator=drawing).to(written.ids.device)
-    place = (drawn * lengths_of(written)).long()[:, None]  # (B, 1)
+    place = (drawn * written.lengths()).long()[:, None]  # (B, 1)
     order = written.at.order.expand(rows, tokens)
     own = documents_of(written)
     document = own.gather(1, place)
@@ -93,14 +93,6 @@ def documents_of(read: Any) -> Tensor:
     """The document of each token, (B, T): 0 where there is one a row."""
     packed = [part.ids for part in read.seen.parts() if isinstance(part, Segments)]
     return packed[0] if packed else read.ids.new_zeros(read.ids.shape[:2], dtype=torch.long)
-
-
-def lengths_of(read: Any) -> Tensor:
-    """How many tokens of each row are no padding, (B,)"""
-    for part in read.seen.parts():
-        if isinstance(part, Lengths):
-            return part.lengths
-    return (documents_of(read) != Segments.PADDING).sum(1)
 
 
 def exchange_ids(ids: Tensor, stays: Tensor) -> Tensor:

@@ -44,13 +44,6 @@ SCHEDULES: dict[str, Fall] = {
 }
 
 
-def schedule_factor(schedule: str, step: int, warmup: int, steps: int) -> float:
-    """Up over the warm-up, then as the schedule says."""
-    if step < warmup:
-        return (step + 1) / warmup
-    return max(0.0, SCHEDULES[schedule](step, warmup, steps))
-
-
 @dataclass(frozen=True)
 class Training(Settings):
     """How long, how fast and on how much at a time to learn."""
@@ -144,10 +137,13 @@ class Training(Settings):
             )
 
     def rate(self, step: int) -> float:
-        """A factor of the learning rate; a warm-up takes half of all steps at most."""
-        return schedule_factor(
-            self.schedule, step, min(self.warmup_steps, self.steps // 2), self.steps
-        )
+        """A factor of the learning rate: up over the warm-up, half of all steps at most, then down
+        as the schedule says.
+        """
+        warmup = min(self.warmup_steps, self.steps // 2)
+        if step < warmup:
+            return (step + 1) / warmup
+        return max(0.0, SCHEDULES[self.schedule](step, warmup, self.steps))
 
     def judge(self, scores: Mapping[str, float], step: int) -> float:
         """How good the weights of a step are: more is better."""

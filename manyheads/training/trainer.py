@@ -289,10 +289,12 @@ class Trainer:
             self.run.log(METRICS, {"step": self.learner.taken, "valid": scores})
             self.log_time(validated=scores)
             self.run.write(SAMPLES, format_validation(self.learner.taken, scores, samples))
+            lines = [line for line in self.run.lines(METRICS) if "valid" in line]
+            so_far = {line["step"]: line["valid"] for line in lines}
             if counted:
-                self.rank(self.training.judge(scores, self.learner.taken))
+                self.rank(so_far)
             self.callback.on_validate(self.learner.taken, scores, samples)
-            stuck = describe_stuck_score([*self.validations().values()])
+            stuck = describe_stuck_score([*so_far.values()])
             if stuck and self.training.best_by != "last":
                 self.callback.say(stuck)
             if self.state.best_step == 0 and self.state.worse == 1:
@@ -304,17 +306,15 @@ class Trainer:
         self.state.worse = self.world.broadcast(self.state.worse)
         self.noted = time.perf_counter(), self.state.counted
 
-    def validations(self) -> dict[int, dict[str, float]]:
-        """The scores of each so far, by its step."""
-        lines = self.run.lines(METRICS)
-        return {line["step"]: line["valid"] for line in lines if "valid" in line}
-
-    def rank(self, score: float) -> None:
-        """Keep these weights if they are among the best; the result is the mean of those."""
-        this = (score, self.learner.taken)
+    def rank(self, validations: dict[int, dict[str, float]]) -> None:
+        """Keep these weights if they are among the best, by the scores of each step so far; the
+        result is the mean of those.
+        """
+        step = self.learner.taken
+        this = (self.training.judge(validations[step], step), step)
         # Of equal scores the lower loss is the better, then the later: a score that stays at 0
         # says nothing, and the first weights are the worst.
-        losses = {step: scores["loss"] for step, scores in self.validations().items()}
+        losses = {one: scores["loss"] for one, scores in validations.items()}
         ranked = sorted(
             [*self.state.best, this],
             key=lambda one: (-one[0], losses.get(one[1], math.inf), -one[1]),
@@ -323,8 +323,8 @@ class Trainer:
         self.state.worse = 0 if kept[0] == this else self.state.worse + 1
         if this in kept:
             self.state.best = kept
-            self.run.keep(self.learner.taken, self.learner.weights())
-            several = [read_tensors(self.run.moment(step))[0] for _, step in kept]
+            self.run.keep(step, self.learner.weights())
+            several = [read_tensors(self.run.moment(one))[0] for _, one in kept]
             write_tensors(self.run / WEIGHTS, mean_of(several), {"moments": kept})
 
     def save(self) -> None:

@@ -13,13 +13,32 @@ import torch
 from test_transformers import BODY, BOTH, SMALL_GPT2, codec, cut, dressed
 from torch import Tensor
 
-from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY
+from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY, ROTARY
 from manyheads.interop.huggingface.exporter import Transformers
-from manyheads.interop.huggingface.families import document_keys
 from manyheads.interop.huggingface.family import Kind
-from manyheads.interop.huggingface.file_keys import WRITING
+from manyheads.interop.huggingface.file_keys import (
+    MODULES,
+    NORMALIZE,
+    POOLING,
+    READING,
+    SENTENCES,
+    SPECIAL_TOKENS,
+    TOKENIZING,
+    WRITING,
+)
 from manyheads.interop.huggingface.importer import read_folder
-from manyheads.interop.huggingface.keys import Config, Idle, Left, Only, Read
+from manyheads.interop.huggingface.keys import (
+    Config,
+    Field,
+    Idle,
+    Key,
+    Keys,
+    Left,
+    Only,
+    Read,
+    Same,
+    shorten_value,
+)
 from manyheads.modules.transformer import Tokens
 
 transformers = pytest.importorskip(
@@ -268,3 +287,54 @@ def test_what_a_table_calls_read_is_asked_for(
 def test_the_docs_have_the_tables_that_the_code_reads_by() -> None:
     page = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
     assert document_keys() in page
+
+
+def document_keys() -> str:
+    """Every key of every file and what becomes of it, as docs/interop.md has them."""
+    files: dict[str, Keys] = {
+        "`generation_config.json`, or `config.json` if there is no such file": WRITING,
+        "`config.json` of every family": take_out(EVERY, WRITING),
+        **{
+            f"`config.json` of {name}": take_out(keys, EVERY)
+            for name, keys in CONFIG_KEYS.items()
+            if name not in ("bart", "mbart")
+        },
+        "`tokenizer_config.json`": TOKENIZING,
+        "`special_tokens_map.json`": SPECIAL_TOKENS,
+        "`modules.json`, each entry": MODULES,
+        "`config_sentence_transformers.json`": SENTENCES,
+        "`sentence_bert_config.json`": READING,
+        "`1_Pooling/config.json`": POOLING,
+        "`2_Normalize/config.json`": NORMALIZE,
+        "`rope_parameters` and `rope_scaling`": ROTARY,
+    }
+    titled = [f"### {title}\n\n{format_keys(keys)}" for title, keys in files.items()]
+    return "\n\n".join(titled).replace("of pegasus", "of pegasus, bart and mbart")
+
+
+def take_out(keys: Keys, shared: Keys) -> Keys:
+    """Those that are not the shared ones."""
+    return {name: key for name, key in keys.items() if shared.get(name) != key}
+
+
+def describe_key(key: Key) -> str:
+    """What becomes of it, in words."""
+    if isinstance(key, Read):
+        return f"read: {key.what}{key.more if isinstance(key, Field) else ''}"
+    if isinstance(key, Idle):
+        return f"no effect: {key.why}"
+    if isinstance(key, Same):
+        return f"refused unless it equals {key.name}"
+    if isinstance(key, Left):
+        return f"not taken over, and reported; here: {key.how}"
+    values = " or ".join("null" if one is None else shorten_value(one) for one in key.values)
+    return f"refused unless {values}"
+
+
+def format_keys(keys: Keys) -> str:
+    """As a table of Markdown: keys of one meaning in one row."""
+    rows: dict[str, list[str]] = {}
+    for name, key in keys.items():
+        rows.setdefault(describe_key(key), []).append(f"`{name}`")
+    lines = [f"| {', '.join(names)} | {what} |" for what, names in rows.items()]
+    return "\n".join(["| key | what `import` does with it |", "|---|---|", *lines])

@@ -1,13 +1,10 @@
 """Every setting says what it does, in the code, on the command line and in the docs."""
 
-from pathlib import Path
-
 import pytest
 
-from manyheads.tasks.describing import list_settings, settings_of, write_page
+from manyheads.tasks.describing import list_settings, settings_of
 from manyheads.tasks.table import TASKS, find_recipe
 
-ROOT = Path(__file__).parent.parent.parent
 TRAINED = [task for task in TASKS if find_recipe(task).files]
 
 
@@ -34,8 +31,3 @@ def test_a_default_is_a_value_or_says_what_decides_it() -> None:
     assert defaults["network"] is None, "a group"
     summaries = {one.name: one.default for one in settings_of("summarization")}
     assert summaries["data.filters.ratio"] == "0.0"
-
-
-def test_the_page_of_the_docs_is_made_from_the_code() -> None:
-    """`python results/tables.py --write` makes it anew."""
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == write_page()

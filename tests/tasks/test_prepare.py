@@ -10,7 +10,7 @@ from small import pairs
 
 from manyheads.data.filters import Filters
 from manyheads.tasks.seq2seq.corpus import gather, load_codecs, load_pairs, prepare
-from manyheads.tasks.seq2seq.settings import PairCodec, PairData
+from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.training.run import Run
 
 
@@ -70,9 +70,8 @@ def test_numbers_on_disk_render_to_the_text_they_came_from(
     data = PairData(pairs=tsv(tmp_path / "a.tsv", pairs(30)))
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
-    prepare(
-        gathered, PairCodec(kind, size, joint), replace(data, longest_tokens=512), run.folder, None
-    )
+    recipe = Seq2SeqRecipe("translation", data, PairCodec(kind, size, joint))
+    prepare(gathered, recipe, run.folder)
     codecs = load_codecs(run.folder)
     kept = load_pairs(run.folder, "train", codecs)
     assert codecs.joint == joint
@@ -87,7 +86,8 @@ def test_what_has_too_many_tokens_is_left_out_and_told(tmp_path: Path) -> None:
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
     before = gathered.report.kept
-    prepare(gathered, PairCodec("word", 40), replace(data, longest_tokens=6), run.folder, None)
+    shorter = replace(data, longest_tokens=6)
+    prepare(gathered, Seq2SeqRecipe("translation", shorter, PairCodec("word", 40)), run.folder)
     kept = load_pairs(run.folder, "train", load_codecs(run.folder))
     assert 0 < len(kept) < len(gathered.train)
     assert kept.lengths().max() == 6
@@ -104,7 +104,8 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
     )
     gathered, run = gather("translation", data), Run(tmp_path / "run")
     run.create()
-    prepare(gathered, PairCodec("word", 40), replace(data, longest_tokens=20), run.folder, None)
+    shorter = replace(data, longest_tokens=20)
+    prepare(gathered, Seq2SeqRecipe("translation", shorter, PairCodec("word", 40)), run.folder)
     assert len(load_pairs(run.folder, "valid", load_codecs(run.folder))) == 1
     lines = (run / "data" / "valid.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["source"] for line in lines] == ["ein Hund"]
@@ -124,7 +125,7 @@ CASED = [(f"{one} {i}", f"{other} {i}") for i, (one, other) in enumerate(CASED)]
 def in_capitals(tmp_path: Path, rows: list[tuple[str, str]], longest: int = 512) -> Run:
     data = PairData(pairs=tsv(tmp_path / "a.tsv", rows), longest_tokens=longest, capitals=0.5)
     gathered, run = gather("translation", data), Run(tmp_path)
-    prepare(gathered, PairCodec("byte"), data, run.folder, None)
+    prepare(gathered, Seq2SeqRecipe("translation", data, PairCodec("byte")), run.folder)
     return run
 
 

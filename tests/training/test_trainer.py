@@ -227,11 +227,11 @@ def test_the_result_is_the_mean_of_the_best_moments(unbroken: Run) -> None:
 
 def test_of_equal_scores_the_lower_loss_is_the_better_then_the_later_step(tmp_path: Path) -> None:
     trainer = weighing(Run(tmp_path / "run"), replace(OFTEN, average=1))
-    best = []
+    best, validations = [], {}
     for step, score, loss in ((1, 0.0, 5.0), (2, 0.0, 4.0), (3, 0.0, 4.5), (4, 0.0, 4.0)):
         trainer.learner.taken = step
-        trainer.run.log(METRICS, {"step": step, "valid": {"score": score, "loss": loss}})
-        trainer.rank(score)
+        validations[step] = {"score": score, "loss": loss}
+        trainer.rank(validations)
         best.append((trainer.state.best_step, trainer.state.worse))
     assert best == [(1, 0), (2, 0), (2, 1), (4, 0)]
 

@@ -1,23 +1,11 @@
-"""The families that are read and written, and every key of their files as a page of docs."""
+"""The families that are read and written."""
 
 from __future__ import annotations
 
 from manyheads.interop.huggingface.bart import Bart
 from manyheads.interop.huggingface.bert import Bert
-from manyheads.interop.huggingface.config_keys import CONFIG_KEYS, EVERY, ROTARY
 from manyheads.interop.huggingface.family import Family
-from manyheads.interop.huggingface.file_keys import (
-    MODULES,
-    NORMALIZE,
-    POOLING,
-    READING,
-    SENTENCES,
-    SPECIAL_TOKENS,
-    TOKENIZING,
-    WRITING,
-)
 from manyheads.interop.huggingface.gpt2 import Gpt2
-from manyheads.interop.huggingface.keys import Keys, format_keys
 from manyheads.interop.huggingface.llama import Llama
 
 FAMILIES: dict[str, Family] = {
@@ -40,31 +28,3 @@ FAMILIES: dict[str, Family] = {
         Bart("mbart", "MBartForConditionalGeneration", norm_position="pre", position="Learned()"),
     )
 }
-
-
-def document_keys() -> str:
-    """Every key of every file and what becomes of it, as docs/interop.md has them."""
-    files: dict[str, Keys] = {
-        "`generation_config.json`, or `config.json` if there is no such file": WRITING,
-        "`config.json` of every family": take_out(EVERY, WRITING),
-        **{
-            f"`config.json` of {name}": take_out(keys, EVERY)
-            for name, keys in CONFIG_KEYS.items()
-            if name not in ("bart", "mbart")
-        },
-        "`tokenizer_config.json`": TOKENIZING,
-        "`special_tokens_map.json`": SPECIAL_TOKENS,
-        "`modules.json`, each entry": MODULES,
-        "`config_sentence_transformers.json`": SENTENCES,
-        "`sentence_bert_config.json`": READING,
-        "`1_Pooling/config.json`": POOLING,
-        "`2_Normalize/config.json`": NORMALIZE,
-        "`rope_parameters` and `rope_scaling`": ROTARY,
-    }
-    titled = [f"### {title}\n\n{format_keys(keys)}" for title, keys in files.items()]
-    return "\n\n".join(titled).replace("of pegasus", "of pegasus, bart and mbart")
-
-
-def take_out(keys: Keys, shared: Keys) -> Keys:
-    """Those that are not the shared ones."""
-    return {name: key for name, key in keys.items() if shared.get(name) != key}

@@ -223,29 +223,3 @@ class Config:
                         "a network here has the same on both sides"
                     )
         return {field: value for field, (_, value) in found.items()}
-
-
-# ---- documenting -----------------------------------------------------------------------------
-
-
-def describe_key(key: Key) -> str:
-    """What becomes of it, in words."""
-    if isinstance(key, Read):
-        return f"read: {key.what}{key.more if isinstance(key, Field) else ''}"
-    if isinstance(key, Idle):
-        return f"no effect: {key.why}"
-    if isinstance(key, Same):
-        return f"refused unless it equals {key.name}"
-    if isinstance(key, Left):
-        return f"not taken over, and reported; here: {key.how}"
-    values = " or ".join("null" if one is None else shorten_value(one) for one in key.values)
-    return f"refused unless {values}"
-
-
-def format_keys(keys: Keys) -> str:
-    """As a table of Markdown: keys of one meaning in one row."""
-    rows: dict[str, list[str]] = {}
-    for name, key in keys.items():
-        rows.setdefault(describe_key(key), []).append(f"`{name}`")
-    lines = [f"| {', '.join(names)} | {what} |" for what, names in rows.items()]
-    return "\n".join(["| key | what `import` does with it |", "|---|---|", *lines])

@@ -17,7 +17,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.batches import map_by_length
 from manyheads.data.labelled import Tagged, as_lines, describe_columns
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.losses import sum_losses
@@ -157,12 +157,12 @@ class ClassificationTask(CodecTask):
     ) -> list[Tensor]:
         """Return the logits of each frame, (1, C) or (words, C)."""
         network.eval()
-        device, work = next(network.parameters()).device, work_of(network)
+        device = next(network.parameters()).device
 
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
             batch = self.framer.lay_out([f.ids for f in some], [f.turn for f in some]).to(device)
-            with use_threads(choose_threads(work, batch.ids)):
+            with use_threads_for(network, batch.ids):
                 logits = network(batch).float().cpu()
             progress(len(rows))
             tagging = self.kind == "labelling"

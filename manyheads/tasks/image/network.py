@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.attention.cache import Ring
-from manyheads.attention.patterns import Everything
-from manyheads.attention.places import Grid, Places
+from manyheads.attention.kernels.flex import block_truth
+from manyheads.attention.patterns import Everything, Pattern
+from manyheads.attention.places import Grid, Pairs, Places
 from manyheads.attention.positions import Learned, Position, Relative, RelativeBias
 from manyheads.attention.rules import Every
-from manyheads.decoding.ring import make_ring
 from manyheads.modules.build import build_position, build_relative, causal_patterns
 from manyheads.modules.convolutional import HALF, Gated, Recent
 from manyheads.modules.layers import init_normal, init_table
@@ -36,6 +36,7 @@ from manyheads.tasks.image.settings import (
 )
 
 SPAN = 3  # tokens that a convolution reads
+STEP = 16  # tokens that are tested together: a finer test would cost more than it saves
 
 
 class PixelEmbedding(nn.Module):
@@ -168,7 +169,20 @@ class PixelNetwork(SequenceNetwork):
 
     def make_ring(self, places: Grid) -> Ring | None:
         """Return a cache of the tokens that can still be seen; None if all of them can."""
-        return make_ring(self.writer.stack, places) if isinstance(self.writer, Decoder) else None
+        if not isinstance(self.writer, Decoder):
+            return None
+        stack = self.writer.stack
+        slots = max(count_visible(pattern, places, stack.heads) for pattern in {*stack.patterns})
+        return Ring(places, slots) if slots < len(places) else None
+
+
+def count_visible(pattern: Pattern, places: Grid, heads: int) -> int:
+    """Return how many tokens back any token looks, itself included: `Blocks(8, 8)` -> 16"""
+    pairs = Pairs(1, heads, places, places)
+    some = block_truth(pattern, pairs, STEP).some.flatten(0, 1).any(0)  # (N / STEP, N / STEP)
+    first = some.int().argmax(1)
+    reach = (torch.arange(len(first), device=first.device) - first + 1) * STEP
+    return min(int(reach.max()), len(places))
 
 
 # ---- from settings to a network ----------------------------------------------------------------

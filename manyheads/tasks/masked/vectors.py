@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from manyheads.codecs.text import Text
 from manyheads.data.batches import map_by_length
 from manyheads.decoding.bounds import find_room
-from manyheads.devices import choose_threads, use_threads, work_of
+from manyheads.devices import use_threads_for
 from manyheads.modules.checks import mean_states
 from manyheads.modules.config import Pooling
 from manyheads.modules.heads import EncoderHead
@@ -73,7 +73,7 @@ def embed(
 
 def states_of(encoder: nn.Module, tokens: Tokens) -> Tensor:
     """Return the states (B, T, D) of the encoder, without its head."""
-    with use_threads(choose_threads(work_of(encoder), tokens.ids)):
+    with use_threads_for(encoder, tokens.ids):
         if not isinstance(encoder, Encoder):
             return encoder(tokens)
         x = words_of(encoder.embedding, tokens.ids, tokens.types)

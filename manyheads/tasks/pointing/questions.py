@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from manyheads.codecs.text import Text
 from manyheads.data.filters import tell_seen
 from manyheads.data.sources import read_records
-from manyheads.tasks.seq2seq.kinds import KINDS
-from manyheads.tasks.seq2seq.records import QuestionRecords, read_texts
+from manyheads.tasks.seq2seq.kinds import KINDS, QuestionRecords, read_texts
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 
 START, END = 1, 2  # marks of a token: an answer begins with it, an answer ends with it

@@ -19,7 +19,7 @@ from torch import Tensor
 from manyheads.codecs.text import Text
 from manyheads.data.batches import Padding, PlannedBatches, Row, map_by_length, split_off
 from manyheads.data.shards import Shard, write_shard
-from manyheads.devices import choose_threads, send, use_threads, work_of
+from manyheads.devices import send, use_threads_for
 from manyheads.modules.build import build_classifier
 from manyheads.modules.heads import EncoderHead
 from manyheads.modules.transformer import Tokens
@@ -35,8 +35,13 @@ from manyheads.tasks.pointing.questions import (
     read_questions,
 )
 from manyheads.tasks.pointing.settings import TYPES, PointingRecipe
-from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
-from manyheads.tasks.seq2seq.records import HeldOut, read_held_out, write_held_out
+from manyheads.tasks.seq2seq.kinds import (
+    HeldOut,
+    judge_outputs,
+    metrics_of,
+    read_held_out,
+    write_held_out,
+)
 from manyheads.tasks.task import Validation
 from manyheads.tasks.vocabulary import TOKENIZER, CodecTask, choose_codec
 from manyheads.training.files import CORPUS, write_text
@@ -180,13 +185,10 @@ class PointingTask(CodecTask):
     def decode(self, network: Any, frames: Sequence[QuestionFrame]) -> list[Tensor]:
         """Return for each frame the log-probabilities of start and end at each token, (T, 2)."""
         network.eval()
-        work = work_of(network)
 
         def read(rows: list[int]) -> list[Tensor]:
             some = [frames[i] for i in rows]
-            with use_threads(
-                choose_threads(work, Tokens.padded([frame.ids for frame in some]).ids)
-            ):
+            with use_threads_for(network, Tokens.padded([frame.ids for frame in some]).ids):
                 logs = self.point_at(network, some).cpu()
             return [row[: len(frame.ids)] for frame, row in zip(some, logs, strict=True)]
 

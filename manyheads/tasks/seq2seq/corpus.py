@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
@@ -18,14 +18,13 @@ from manyheads.data.filters import Report, filter_pairs, some_left
 from manyheads.data.shards import Shard, write_shard
 from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
-from manyheads.tasks.seq2seq.kinds import KINDS
-from manyheads.tasks.seq2seq.records import write_held_out
-from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData
+from manyheads.tasks.seq2seq.kinds import KINDS, write_held_out
+from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
+from manyheads.tasks.seq2seq.settings import FILTERS, Kind, PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.vocabulary import CHARACTERS_A_TOKEN
 from manyheads.training.files import CORPUS, write_text
 
 ENCODED_AT_ONCE = 10_000  # lines
-Refuse = Callable[[int, int, int], str]  # tokens of a source, of a target, and how many repeat
 CAPITALS = "capitals.npy"  # where each pair to train on lies in ALL CAPS
 
 
@@ -104,22 +103,19 @@ def gather(kind: Kind, data: PairData, seed: int = 0) -> PairCorpus:
     return PairCorpus(train, valid, report)
 
 
-def prepare(
-    gathered: PairCorpus,
-    codec: PairCodec,
-    data: PairData,
-    folder: Path,
-    codecs: Codecs | None,
-    refuse: Refuse | None = None,
-) -> None:
-    """Learn the vocabulary, if none is there, and lay the corpus down in numbers.
+def prepare(gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
+    """Learn the vocabulary, if the run starts from none, and lay the corpus down in numbers.
 
     Where a share is to be learned in ALL CAPS, the pairs that can be are laid down once more, in
     capitals, after the others. What the network refuses to learn from is left out.
     """
     numbers, report = folder / "data", copy.deepcopy(gathered.report)
     numbers.mkdir(exist_ok=True)
-    codecs = codecs or learn_codecs(codec, gathered.train, data.capitals)
+    data, network, start = recipe.data, recipe.network, recipe.start_from
+    if start is None:
+        codecs = learn_codecs(recipe.codec, gathered.train, data.capitals)
+    else:
+        codecs = load_codecs(start)
     codecs.save(folder)
     longest = data.longest_tokens
     for name, examples in (("train", gathered.train), ("valid", gathered.valid)):
@@ -135,8 +131,8 @@ def prepare(
         over = list(compress(examples, [not fit for fit in fits]))
         whose = "" if name == "train" else ", of those to validate on"
         leave_out(report, over, f"longer than {longest} tokens{whose}", name == "train")
-        if refuse is not None and name == "train":
-            fits = leave_out_refused(refuse, examples, sources, targets, fits, report)
+        if isinstance(network, ParallelConfig) and name == "train":
+            fits = leave_out_refused(network, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
         if data.capitals and name == "train":
             where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
@@ -148,7 +144,7 @@ def prepare(
 
 
 def leave_out_refused(
-    refuse: Refuse,
+    network: ParallelConfig,
     examples: Sequence[Example],
     sources: Sequence[Any],
     targets: Sequence[Any],
@@ -158,7 +154,8 @@ def leave_out_refused(
     """Which pairs are left, those noted that the network cannot learn from."""
     left = list(fits)
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        reason = refuse(len(source) + 1, len(target), int((target[1:] == target[:-1]).sum()))
+        repeats = int((target[1:] == target[:-1]).sum())
+        reason = network.refuse_pair(len(source) + 1, len(target), repeats)
         if left[i] and reason:
             left[i] = False
             leave_out(report, [examples[i]], reason, True)

@@ -1,19 +1,101 @@
-"""What translation, summaries and answers differ in: a line of a table each.
-
-All else they share: text in, text out.
+"""What translation, summaries and answers differ in: how their records are read, and what they are
+judged by. All else they share: text in, text out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+from manyheads.data.sources import Example, read_records
 from manyheads.metrics.bleu import bleu
 from manyheads.metrics.table import Metric, find_metric
-from manyheads.tasks.seq2seq.records import HeldOut, PairRecords, QuestionRecords
 from manyheads.tasks.seq2seq.settings import Kind
 from manyheads.tasks.task import Sample, Validation, pick_evenly
+from manyheads.training.files import write_text
+
+Record = dict[str, Any]  # texts under the names that corpora give them
+HeldOut = tuple[list[str], list[list[str]]]  # texts to validate on, and what is wanted for each
+
+# ---- how they are read -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairRecords:
+    """A source and one or more targets, each under the first of its names that is there."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def all_sources(self, record: Record, where: str) -> list[str]:
+        return read_texts(record, self.sources, where)[:1]
+
+    def examples(self, path: Path) -> Iterator[Example]:
+        for number, record in read_records(path):
+            where = f"{path}:{number}"
+            target, *others = read_texts(record, self.targets, where)
+            (source,) = self.all_sources(record, where)
+            yield Example(source, target, number, tuple(others))
+
+
+@dataclass(frozen=True)
+class QuestionRecords:
+    """A context with one question, or with many under "qas" as SQuAD has them."""
+
+    answers: tuple[str, ...]
+
+    def source(self, record: Record, where: str) -> str:
+        """The question in a line, then what the answer is to be found in."""
+        question, context = (
+            read_texts(record, (name,), where)[0] for name in ("question", "context")
+        )
+        return f"{' '.join(question.split())}\n{context.strip()}"
+
+    def list_questions(self, record: Record, where: str) -> list[Record]:
+        """Each an object of its own, with the context that they share."""
+        asked = record.get("qas", [record])
+        if not isinstance(asked, list) or not all(isinstance(one, dict) for one in asked):
+            raise ValueError(
+                f"{where}: qas is a list of questions, each an object with its answers"
+            )
+        if "qas" not in record:
+            return asked
+        (context, *_) = read_texts(record, ("context",), where)
+        return [{**one, "context": context} for one in asked]
+
+    def all_sources(self, record: Record, where: str) -> list[str]:
+        return [self.source(one, where) for one in self.list_questions(record, where)]
+
+    def examples(self, path: Path) -> Iterator[Example]:
+        for number, record in read_records(path):
+            where = f"{path}:{number}"
+            for one in self.list_questions(record, where):
+                source = self.source(one, where)
+                answer, *others = dict.fromkeys(read_texts(one, self.answers, where))
+                yield Example(source, answer, number, tuple(others))
+
+
+def read_texts(record: Record, names: tuple[str, ...], where: str) -> list[str]:
+    """The text under the first of these names that is there, or the texts if it is a list.
+
+    An answer also comes as {"text": "Paris"}, and several as {"text": ["Paris", "in Paris"]}.
+    """
+    value = next((record[name] for name in names if name in record), None)
+    value = value.get("text") if isinstance(value, dict) else value
+    listed = value if isinstance(value, list) else [value]
+    found = [each.get("text") if isinstance(each, dict) else each for each in listed]
+    kept = [text for text in found if isinstance(text, str)]
+    if not found or len(kept) < len(found):
+        have = ", ".join(record) or "none"
+        raise ValueError(f"{where}: no text under {' or '.join(names)}; its keys are {have}")
+    return kept
+
+
+# ---- the kinds -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -41,6 +123,22 @@ KINDS: dict[Kind, TextKind] = {
         ("f1", "exact"),
     ),
 }
+
+
+# ---- how they are judged ---------------------------------------------------------------------
+
+
+def write_held_out(folder: Path, examples: Iterable[Any]) -> None:
+    """Into a run: of each example its source and its references."""
+    each = ({"source": one.source, "references": one.references} for one in examples)
+    lines = (f"{json.dumps(one, ensure_ascii=False)}\n" for one in each)
+    write_text(folder / "data" / "valid.jsonl", "".join(lines))
+
+
+def read_held_out(folder: Path) -> HeldOut:
+    lines = (folder / "data" / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+    records = [json.loads(line) for line in lines if line]
+    return [one["source"] for one in records], [one["references"] for one in records]
 
 
 def metrics_of(kind: Kind, tokenize: str = "13a", more: Sequence[str] = ()) -> dict[str, Metric]:

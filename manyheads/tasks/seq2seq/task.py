@@ -25,13 +25,12 @@ from manyheads.tasks.seq2seq import corpus
 from manyheads.tasks.seq2seq.batches import PairBatch, PairBatches, PairShards
 from manyheads.tasks.seq2seq.corpus import Codecs, PairCorpus, load_codecs, load_pairs
 from manyheads.tasks.seq2seq.distillation import find_teacher, teach
-from manyheads.tasks.seq2seq.kinds import judge_outputs, metrics_of
+from manyheads.tasks.seq2seq.kinds import HeldOut, judge_outputs, metrics_of, read_held_out
 from manyheads.tasks.seq2seq.model import Translator
 from manyheads.tasks.seq2seq.parallel.checks import compare_batches
 from manyheads.tasks.seq2seq.parallel.config import ParallelConfig
 from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 from manyheads.tasks.seq2seq.parallel.table import NETWORKS
-from manyheads.tasks.seq2seq.records import HeldOut, read_held_out
 from manyheads.tasks.seq2seq.settings import PairCodec, PairData, Seq2SeqRecipe
 from manyheads.tasks.seq2seq.writing import write_targets
 from manyheads.tasks.task import Task, Validation
@@ -78,12 +77,9 @@ class Seq2Seq(Task):
     @classmethod
     def prepare(cls, gathered: PairCorpus, recipe: Seq2SeqRecipe, folder: Path) -> None:
         """With the vocabulary of the run it starts from, where there is one."""
-        codecs = None if recipe.start_from is None else load_codecs(recipe.start_from)
         if recipe.data.teacher is not None:
             gathered = teach(gathered, recipe, cls, folder)
-        network = recipe.network
-        refuse = network.refuse_pair if isinstance(network, ParallelConfig) else None
-        corpus.prepare(gathered, recipe.codec, recipe.data, folder, codecs, refuse)
+        corpus.prepare(gathered, recipe, folder)
         if recipe.task != "translation":
             return
         fits = fitting_tokenizer(example.target for example in gathered.valid)

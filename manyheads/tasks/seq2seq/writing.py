@@ -21,10 +21,10 @@ from manyheads.decoding.packed import PackedStep, can_be_packed
 from manyheads.decoding.step import CachedStep, RewindableStep
 from manyheads.decoding.strategies import decode
 from manyheads.decoding.wrappers import Repeats
-from manyheads.devices import choose_threads, map_in_threads, use_threads, work_of
+from manyheads.devices import map_in_threads, use_threads_for, work_of
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder, EncoderDecoder, Tokens
-from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 
 Ids = Sequence[int]
 Spread = Callable[[Any, list[list[int]]], Iterable[list[list[Hypothesis]]]]
@@ -58,7 +58,7 @@ def write_targets(
     if any(part.training for part in network.modules()):  # to ask takes less time than to say
         network.eval()
     reads, writes = special
-    device, work = next(network.parameters()).device, work_of(network)
+    device = next(network.parameters()).device
     if drafter is not None and not gains_by_drafts(network.decoder, device, len(sources), how):
         drafter = None
     if isinstance(network, ParallelNetwork):
@@ -72,10 +72,10 @@ def write_targets(
         framed = [[*reads.encoder_bos, *sources[i], reads.eos] for i in rows]
         read = Tokens.padded(framed, reads.pad).to(device)
         beams = read.ids[:, :1].expand(-1, several)
-        with use_threads(choose_threads(work, beams, SHARED)):  # what chooses among scores as well
+        with use_threads_for(network, beams, SHARED):  # what chooses among scores as well
             memory = read_source(network, read)
             if isinstance(network, ParallelNetwork):
-                return [[one] for one in network.write(memory, lengths_of(read), how)]
+                return [[one] for one in network.write(memory, read.lengths(), how)]
             return write_about(memory, rows)
 
     def write_about(memory: Memory, rows: list[int]) -> list[list[Hypothesis]]:

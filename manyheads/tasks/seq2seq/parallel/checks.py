@@ -10,7 +10,7 @@ from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import NOTHING
 from manyheads.decoding.config import DecodingConfig
 from manyheads.modules.transformer import Tokens
-from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork, lengths_of
+from manyheads.tasks.seq2seq.parallel.network import ParallelNetwork
 
 Ids = Sequence[int]
 
@@ -25,7 +25,7 @@ def compare_batches(
 
     def write(some: Sequence[Ids]) -> list[list[int]]:
         read = Tokens.padded(some, special.pad).to(device)
-        return [one.ids for one in network.write(network.encode(read), lengths_of(read), how)]
+        return [one.ids for one in network.write(network.encode(read), read.lengths(), how)]
 
     def lose(some: Sequence[Ids], targets: Sequence[Ids]) -> float:
         wanted = Tokens.padded([[*ids, network.special.eos] for ids in targets], NOTHING).ids

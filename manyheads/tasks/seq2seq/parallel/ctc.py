@@ -24,7 +24,6 @@ from manyheads.tasks.seq2seq.parallel.network import (
     ParallelNetwork,
     forbid_in,
     inside_of,
-    lengths_of,
     split_wanted,
 )
 
@@ -52,7 +51,7 @@ class CTCNetwork(ParallelNetwork):
         self, source: Tokens, wanted: Tensor, smoothing: float = 0.0
     ) -> dict[str, Tensor]:
         # torch's loss wants lengths on the host: asked for before the step is under way.
-        lengths = lengths_of(source)
+        lengths = source.lengths()
         tokens, counts = split_wanted(wanted, self.special.pad)
         on_host = torch.stack([lengths * self.config.upsample, counts]).cpu()
         memory = self.encode(source)

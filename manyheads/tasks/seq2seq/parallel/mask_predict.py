@@ -27,7 +27,6 @@ from manyheads.tasks.seq2seq.parallel.network import (
     ParallelNetwork,
     forbid_in,
     inside_of,
-    lengths_of,
     split_wanted,
 )
 
@@ -60,7 +59,7 @@ class MaskPredictNetwork(ParallelNetwork):
             for hidden in hides
         ]
         asked = torch.stack([hidden.sum() for hidden in hides]).sum()
-        apart = (counts - lengths_of(source)).clamp(-self.reach, self.reach) + self.reach
+        apart = (counts - source.lengths()).clamp(-self.reach, self.reach) + self.reach
         apart = apart.masked_fill(counts == 0, NOTHING)  # a row may hold nothing
         return {
             # As if all had been asked for: else steps on few tokens would count less.

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from manyheads.attention.patterns import Lengths
 from manyheads.codecs.text import SpecialTokens
 from manyheads.data.batches import NOTHING
 from manyheads.decoding.bounds import Hypothesis, forbid
@@ -86,15 +85,6 @@ class ParallelNetwork(EncoderDecoder, ABC):
     def never(self, *allowed: int) -> list[int]:
         """The special tokens that no text has, but those that mean something here."""
         return sorted({*self.special.never, *self.special.all_eos} - {*allowed})
-
-
-def lengths_of(tokens: Tokens) -> Tensor:
-    """(B), on the device of the tokens"""
-    for part in tokens.seen.parts():
-        if isinstance(part, Lengths):
-            return part.lengths
-    rows, width = tokens.ids.shape
-    return torch.full((rows,), width, device=tokens.ids.device)
 
 
 def forbid_in(scores: Tensor, tokens: list[int]) -> Tensor:
