@@ -1,4 +1,4 @@
-"""The families that are read and written, and every key of their files as a page of docs."""
+"""The supported families, and the docs of every key of their files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def document_keys() -> str:
-    """Every key of every file and what becomes of it, as docs/interop.md has them."""
+    """Return the tables of docs/interop.md: what import does with every key of every file."""
     files: dict[str, Keys] = {
         "`generation_config.json`, or `config.json` if there is no such file": WRITING,
         "`config.json` of every family": take_out(EVERY, WRITING),
@@ -66,5 +66,5 @@ def document_keys() -> str:
 
 
 def take_out(keys: Keys, shared: Keys) -> Keys:
-    """Those that are not the shared ones."""
+    """Return the keys that are not shared."""
     return {name: key for name, key in keys.items() if shared.get(name) != key}
