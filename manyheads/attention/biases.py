@@ -1,4 +1,4 @@
-"""What a relative position adds to scores and values: values that kernels read.
+"""The biases that a relative position adds to scores and values, as data that kernels read.
 
 B batch, H heads, Q queries, K keys, C channels of one head, N distances.
 """
@@ -21,12 +21,12 @@ from manyheads.attention.rules import Rule
 Feature: TypeAlias = Literal[
     "distance bias", "content bias", "value bias", "additive score", "dropout", "gradient"
 ]
-ROOM = 2**24  # numbers that a table of distances may be spread to
+ROOM = 2**24  # the most numbers that an expanded table of distances may have
 WHOLE = slice(None)
 
 
 class Kind(NamedTuple):
-    """What is known of a bias before it is made: enough for a kernel to refuse it."""
+    """The kind of a bias, known before its tensors exist: a kernel can refuse it by this."""
 
     bias: type
     rule: Rule
@@ -49,7 +49,7 @@ class DistanceBias:
     queries: int
 
     def by_row(self, scale: float, part: slice = WHOLE) -> Tensor:
-        """The same table under many rows, so that its gradient is not summed in one place."""
+        """Expand the table to many rows, so that its gradient is not summed into a single row."""
         tables = upcast(self.tables[..., part])
         rows = min(self.queries, max(1, ROOM // tables[0].numel()))
         return tables[:, None, :, None].expand(-1, -1, -1, rows, -1)
@@ -57,13 +57,13 @@ class DistanceBias:
 
 @dataclass(frozen=True, eq=False)
 class ContentBias:
-    """The query against an embedding of the distance, added to the score; and, where there are
-    value tables, an embedding of the distance added to the value.
+    """Add the product of the query and an embedding of the distance to the score; with value
+    tables, also add an embedding of the distance to the value.
 
-    Query and tables are here for a kernel that computes their product inside its tiles.
+    It holds query and tables, not their product: a kernel may compute that inside its tiles.
     """
 
-    query: Tensor  # (B, H, Q, C), before any rotation: that would bring in where it stands
+    query: Tensor  # (B, H, Q, C), before any rotation: a rotated query depends on its own place
     key_tables: Tensor  # (axes, 1 or H, N, C)
     value_tables: Tensor | None
     rule: Rule
@@ -74,7 +74,7 @@ class ContentBias:
         return torch.stack(products) if len(products) > 1 else products[0][None]
 
     def mixed(self, weights: Tensor, pair: Pair) -> Tensor:
-        """What the distances add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
+        """Return what the value tables add to the output: weights (B, H, Q, K) -> (B, H, Q, C)."""
         assert self.value_tables is not None
         added = []
         for table, index in zip(self.value_tables, self.rule.indices(pair), strict=True):
@@ -86,17 +86,17 @@ class ContentBias:
 
 
 def multiply_table(query: Tensor, table: Tensor) -> Tensor:
-    """(B, H, Q, C) and (1 or H, N, C) -> (B, H, Q, N); a table for all heads in one product."""
+    """(B, H, Q, C) and (1 or H, N, C) -> (B, H, Q, N); a single product if heads share a table."""
     return F.linear(query, table[0]) if len(table) == 1 else query @ table.mT
 
 
-# `by_row` is what each query would add to its score at each index: (axes, 1 or B, H, rows, N), or
-# at those of a part of the table. Row i of the query reads row i % rows.
+# `by_row` returns what is added to a query's score at each index of the table, or of a part of it:
+# (axes, 1 or B, H, rows, N). Query i reads row i % rows.
 Bias: TypeAlias = DistanceBias | ContentBias
 
 
 def look_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
-    """What a bias adds to the score of a pair, or of all pairs that its indices broadcast over."""
+    """Return what a bias adds to the score of a pair, or of all pairs its indices broadcast to."""
     b = pair.b if rows.shape[1] > 1 else torch.zeros_like(pair.b)
     row = pair.q.row % rows.shape[3]
     return sum_tensors(
@@ -105,7 +105,7 @@ def look_up(rows: Tensor, rule: Rule, pair: Pair) -> Tensor:
 
 
 def look_up_all(rows: Tensor, rule: Rule, pairs: Pairs) -> Tensor:
-    """The same of all pairs, broadcasts to (B, H, Q, K); its gradient is summed row by row."""
+    """Like `look_up` for all pairs, broadcasts to (B, H, Q, K); gradients are summed per row."""
     everywhere = pairs.everywhere()
     if rows.shape[3] < len(pairs.queries):
         return look_up(rows, rule, everywhere)
@@ -122,5 +122,5 @@ def sum_tensors(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def upcast(x: Tensor) -> Tensor:
-    """In 32 bits or more: many pairs read one entry, and its gradient is the sum over them."""
+    """Cast 16 bits to 32: many pairs read one entry, and its gradient is the sum over them."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

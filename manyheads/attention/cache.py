@@ -1,4 +1,4 @@
-"""What was already read: keys and values kept, so that each step computes only what is new.
+"""Caches of keys and values, so that each step computes only those of the new tokens.
 
 B batch, G key/value heads, K keys, C channels of one head, S slots.
 """
@@ -20,27 +20,27 @@ LEAST_ROOM = 16  # tokens
 
 
 class Cache(Protocol):
-    """Once a pass `reach`; in every layer `extend` what is new, `recall` what was read once."""
+    """Call `reach` once a pass; in each layer `extend` adds new keys, `recall` returns memory's."""
 
     ragged: bool
-    together: int  # the first so many tokens see each other, as those of a prefix do
+    together: int  # how many first tokens see each other, as those of a prefix do
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
-        """Where all keys are once those at `at` have come, and which of them hold something."""
+        """Return the places of all keys once those at `at` are added, and a mask of filled ones."""
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue: ...
     def recall(self, layer: int, make: Callable[[], KeyValue]) -> KeyValue: ...
     def select(self, rows: Tensor) -> None:
-        """Keep these sequences of the batch, in this order, with their memories."""
+        """Keep these sequences of the batch, in this order, and their encoder memories."""
 
     def reorder(self, rows: Tensor) -> None:
-        """What was written is taken from these rows, the memories stay: a beam's every step."""
+        """Take own keys and values from these rows, but keep the memories: a step of a beam."""
 
     def crop(self, length: int) -> None:
         """Go back to the first `length` tokens, as if the rest had never been read."""
 
     def forget(self) -> None:
-        """Begin anew, with another memory."""
+        """Empty the cache, for a new batch with another memory."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Slot:
 
 
 class TokenBuffer:
-    """Keys or values so far, with room for more: to add to them copies only what is new.
+    """The keys or values so far, with spare room: `add` copies only the new ones.
 
-    Where gradients are wanted all is copied, for they need what was read to stay as it was.
+    With gradients everything is copied, since autograd needs the old tensors unchanged.
     """
 
     def __init__(self, first: Tensor):
-        self.tokens, self.room = 0, first[:, :, :0]  # (B, G, S, C), `tokens` of its slots filled
+        self.tokens, self.room = 0, first[:, :, :0]  # (B, G, S, C), `tokens` slots are filled
         self.spare = self.room  # the other half of a swap
 
     def add(self, new: Tensor) -> Tensor:
-        """All there are, these among them."""
+        """Append these and return all of them."""
         if new.requires_grad or self.room.requires_grad:
             self.room = torch.cat([self.held(), new], 2)
             self.tokens = self.room.shape[2]
@@ -82,14 +82,14 @@ class TokenBuffer:
         return self.held()
 
     def take(self, rows: Tensor) -> None:
-        """These sequences, in this order."""
+        """Keep these sequences of the batch, in this order."""
         if self.room.requires_grad:
             self.room = self.held().index_select(0, rows)
             return
         shape = (len(rows), *self.room.shape[1:])
         if self.spare.shape != shape:
             self.spare = self.room.new_empty(shape)
-        # Not held[rows], which does the same: on a CPU that takes four times as long.
+        # Not held[rows], which gives the same but takes four times as long on a CPU.
         torch.index_select(self.held(), 0, rows, out=self.spare[:, :, : self.tokens])
         self.room, self.spare = self.spare, self.room
 
@@ -103,7 +103,7 @@ class TokenBuffer:
 
 
 class Growing:
-    """Grows with every step: for sequences that go on together."""
+    """A cache that grows with every step, for sequences that all are at the same place."""
 
     ragged = False  # sequences of different lengths have no common next place
 
@@ -111,14 +111,14 @@ class Growing:
         self.own: dict[int, tuple[TokenBuffer, TokenBuffer]] = {}
         self.memory: dict[int, KeyValue] = {}
         self.places: Grid | None = None
-        self.coming: Grid | None = None  # the places once what was announced has come
+        self.coming: Grid | None = None  # the places once the tokens given to `reach` are added
         self.together = 0
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         at = in_order(at)
         for key, _ in self.own.values():
             same_batch(key.room, batch)
-        # Kept as they were until the tokens come: a pass may still be refused.
+        # `places` change only once the tokens come: the pass may still be refused.
         self.coming = at
         if self.places is not None:
             last = (self.places.first or 0) + len(self.places)
@@ -169,8 +169,8 @@ class Growing:
 class Static:
     """A fixed number of slots, one for each place: shapes never change, so a step compiles once.
 
-    It takes its memory in the first pass; what comes after, `forget` included, is written in place.
-    Sequences may be of different lengths: each goes on at its own place, `line(1, start=lengths)`.
+    The first pass allocates its tensors; all later ones, also after `forget`, write in place.
+    Sequences may differ in length: each continues at its own place, `line(1, start=lengths)`.
     """
 
     ragged = True
@@ -187,7 +187,7 @@ class Static:
         at = in_order(at)
         for key, _ in self.own.values():
             same_batch(key, batch)
-        if at.first is None:  # only the GPU knows: whoever sets them keeps within the slots
+        if at.first is None:  # known only on the GPU: the caller makes sure that they fit the slots
             filled = at.order.amax(-1).expand(batch) + 1
         else:
             last, slots = at.first + len(at), (self.places.first or 0) + len(self.places)
@@ -207,7 +207,7 @@ class Static:
         for slots, new in zip(self.own[layer], (key, value), strict=True):
             if self.rows.dim() == 1:
                 slots.index_copy_(2, self.rows, new)
-            else:  # each sequence of the batch is at a step of its own
+            else:  # the sequences of the batch are at different places
                 slots.scatter_(2, self.rows[:, None, :, None].expand_as(new), new)
         return self.own[layer]
 
@@ -233,14 +233,14 @@ class Static:
         take_in_place(self.own, rows)
 
     def put(self, row: int, alone: Growing, batch: int, memory_tokens: int) -> None:
-        """What one sequence holds in the place of this row, the others as they were."""
+        """Replace this row by the one sequence of a Growing cache; other rows do not change."""
         own = {i: (key.held(), value.held()) for i, (key, value) in alone.own.items()}
         put_row(self.own, row, own, batch, len(self.places))
         put_row(self.memory, row, alone.memory, batch, memory_tokens)
         self.together = max(self.together, alone.together)
 
     def crop(self, length: int) -> None:
-        """Nothing is to be done: what comes next says its place, and sees nothing behind it."""
+        """Only check: the next tokens bring their place, and a later slot is hidden from them."""
         check_crop(length, len(self.places), self.together)
 
     def forget(self) -> None:
@@ -248,9 +248,9 @@ class Static:
 
 
 class Ring(Static):
-    """As many slots as tokens that can still be seen: a new one takes that of the oldest.
+    """A ring buffer with a slot for each token that can still be seen: new ones replace the oldest.
 
-    For causal patterns, all of which look no farther back; tokens come one at a time.
+    For causal patterns that look back fewer tokens than it has slots; tokens come one at a time.
     """
 
     ragged = False
@@ -269,8 +269,8 @@ class Ring(Static):
         self.rows = at.order % slots
         held = (
             at.order - (at.order - self.slot) % slots
-        )  # the last token of each slot; below 0: none
-        # What is not there yet is later than all, where a causal pattern does not look.
+        )  # the last token in each slot; below 0: none
+        # An empty slot counts as later than all tokens, where a causal pattern does not look.
         order, there = held.masked_fill(held < 0, len(line)), held.clamp(min=0)
         axes = tuple(order if axis is line.order else axis[there] for axis in line.axes)
         return Grid(order, axes, line.sizes), Everything()
@@ -280,7 +280,7 @@ class Ring(Static):
 
 
 def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
-    """In place: a captured graph keeps reading the same memory."""
+    """Reorder the rows in place, since a captured CUDA graph keeps reading the same memory."""
     for key, value in kept.values():
         if len(rows) != len(key):
             raise ValueError(
@@ -293,13 +293,13 @@ def take_in_place(kept: dict[int, KeyValue], rows: Tensor) -> None:
 def put_row(
     kept: dict[int, KeyValue], row: int, new: dict[int, KeyValue], batch: int, tokens: int
 ) -> None:
-    """Keys and values of one sequence into a row of a batch that has room for so many tokens."""
+    """Copy one sequence's keys and values into a row of a batch with `tokens` slots."""
     for layer, pair in new.items():
         if layer not in kept:
             key, value = (x.new_zeros(batch, x.shape[1], tokens, x.shape[3]) for x in pair)
             kept[layer] = key, value
         for slots, x in zip(kept[layer], pair, strict=True):
-            slots[row].zero_()  # nobody sees what was there, but a NaN would be met all the same
+            slots[row].zero_()  # the old numbers are masked, but a NaN would come through the mask
             slots[row, :, : x.shape[2]] = x[0]
 
 
@@ -314,7 +314,7 @@ def check_crop(length: int, held: int, together: int = 0) -> None:
 
 
 def first_of(places: Grid, length: int) -> Grid:
-    """The first so many of these places, a line as short as if it had never been longer."""
+    """Return the first `length` places; the size of a line shrinks with them."""
     some = places[:length]
     if some.first is None:
         return some

@@ -1,4 +1,4 @@
-"""Values written as calls, `Causal() & Window(2)`: only what a table names is ever called."""
+"""Read values written as calls, `Causal() & Window(2)`; only names in a table are ever called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Notation:
-    """What can be written, by name; of what is installed beside, the entry points of `group`."""
+    """The names that may be written: those of `table`, and the entry points of `group`."""
 
     what: str
     example: str
@@ -22,7 +22,7 @@ class Notation:
     joining: str = ""  # how values join, in words
 
     def read(self, text: str) -> Any:
-        """The value that is written."""
+        """Return the value that the text writes."""
         try:
             return self.value(ast.parse(str(text).strip(), mode="eval").body, text)
         except SyntaxError:
@@ -56,7 +56,7 @@ class Notation:
         )
 
     def find(self, name: str) -> Any:
-        """What makes a value of this name."""
+        """Return the class of this name, from the table or from an entry point."""
         if name in self.table:
             return self.table[name]
         if beside := entry_points(group=self.group, name=name):

@@ -1,4 +1,4 @@
-"""What a pattern says of pairs, and whether it looks ahead."""
+"""Evaluate a pattern on pairs, and find out whether it looks ahead."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from manyheads.attention.places import Grid, Pair, Pairs, grid
 
 
 def check(pattern: Pattern, pairs: Pairs) -> None:
-    """Raise the sentence that says why places or pattern do not fit."""
+    """Raise an error that says why places or pattern do not fit the batch."""
     batch = pairs.batch
     if reason := pairs.queries.misfit(batch) or pairs.keys.misfit(batch) or pattern.refuses(pairs):
         raise ValueError(reason)
 
 
 def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
-    """Yes or no for all the pairs that this one broadcasts over."""
+    """Return True or False for each pair that `pair` broadcasts over."""
     try:
         allowed = pattern.allows(pair)
     except NotImplementedError:
@@ -37,10 +37,10 @@ def evaluate(pattern: Pattern, pair: Pair) -> Tensor:
 
 
 def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
-    """Without the parts that allow every pair here, as far as that is known for free.
+    """Drop the parts that allow every pair here, as far as the host knows that for free.
 
-    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` in
-    a cache of fewer than 64.
+    One query at the end of a cache: `Causal() & Window(64)` -> `Window(64)`, or `Everything()` if
+    the cache has fewer than 64 tokens.
     """
     parts = []
     for part in pattern.parts():
@@ -55,15 +55,15 @@ def simplify(pattern: Pattern, pairs: Pairs) -> Pattern:
 
 # ---- looking ahead ------------------------------------------------------------------------------
 
-NEAR = 32  # places that are looked at one by one
-WIDEST = 24  # rows and columns of a grid that is looked at
+NEAR = 32  # first places that are all tried
+WIDEST = 24  # the most rows and columns of a grid that is tried
 
 
 def horizon(pattern: Pattern) -> int | None:
-    """A key that comes later than the query is seen only below this place: 0 where none is.
+    """Return the place below which a query may see later keys: 0 if it sees none.
 
-    None where that does not follow from what the pattern is made of. Classes are asked for by
-    themselves: one made from them may allow something else.
+    None if that does not follow from the pattern's parts. Classes are compared exactly, since a
+    subclass may allow something else.
     """
     if type(pattern) is Causal:
         return 0
@@ -81,10 +81,10 @@ def horizon(pattern: Pattern) -> int | None:
 
 @cache
 def looks_ahead(pattern: Pattern, heads: int = 1) -> str:
-    """A later token that some token sees: "token 0 sees token 1"; empty where there is none.
+    """Find a token that sees a later one: "token 0 sees token 1"; empty if there is none.
 
-    A pattern that is made of what never looks ahead is known not to. Any other, one's own among
-    them, is tried on a line and on grids, near the numbers it is written with.
+    Where `horizon` says that a pattern never looks ahead, nothing is tried. Any other pattern, also
+    a user's own, is tried on a line and on grids, near the numbers it is written with.
     """
     if horizon(pattern) == 0:
         return ""
@@ -97,7 +97,7 @@ def try_ahead(pattern: Pattern, pairs: Pairs) -> str:
         return ""
     try:
         allowed = evaluate(pattern, pairs.everywhere())
-    except (ValueError, LookupError):  # a table of one's own, made for other places
+    except (ValueError, LookupError):  # a user's own table, made for other places
         return ""
     order = pairs.queries.order
     ahead = (allowed & (order > order[:, None])).flatten(0, -3).any(0).nonzero()
@@ -108,7 +108,7 @@ def try_ahead(pattern: Pattern, pairs: Pairs) -> str:
 
 
 def trial_places(pattern: Pattern) -> list[Grid]:
-    """A line with places near the pattern's numbers, and grids of two and of three axes."""
+    """Return a line with places near the pattern's numbers, and grids of two and three axes."""
     numbers = numbers_of(pattern)
     about = {times * n + step for n in numbers for times in (1, 2) for step in range(-2, 3)}
     order = torch.tensor(sorted({*range(NEAR), *(place for place in about if place >= 0)}))
@@ -118,7 +118,7 @@ def trial_places(pattern: Pattern) -> list[Grid]:
 
 
 def numbers_of(value: Any) -> set[int]:
-    """The whole numbers that a pattern is written with."""
+    """Return the integers that a pattern is written with."""
     if isinstance(value, Pattern):
         return set().union(*map(numbers_of, values_of(value)))
     if isinstance(value, tuple):

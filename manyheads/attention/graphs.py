@@ -1,4 +1,4 @@
-"""Graphs that know their edges alone: room and time grow with these, not with all pairs.
+"""Graphs stored as lists of edges: memory and time grow with the edges, not with all pairs.
 
 B graphs, T nodes, E edges.
 """
@@ -13,14 +13,14 @@ from torch import Tensor
 from manyheads.attention.places import Graph
 from manyheads.attention.tables import PairTable
 
-FAR = 2  # hops between two nodes that are not neighbours, or more
+FAR = 2  # hops between two nodes that are not neighbours: 2 or more
 
 
 def neighbours(edges: Tensor, nodes: int, graphs: int = 1) -> Graph:
-    """(E, 4): which graph, two of its nodes, and a label; each is an edge both ways.
+    """Build graphs from rows (graph, node, node, label), (E, 4); each row is an edge in both ways.
 
-    Of an edge that is told twice the last label counts. No edge is 0, nor has a node one to itself
-    where none is told.
+    If an edge is given twice, the last label counts. A pair without an edge, also a node and
+    itself, has label 0.
     """
     graph, one, other, label = edges.T
     own = torch.arange(graphs * nodes, device=edges.device)

@@ -1,8 +1,8 @@
-"""What can be said of many numbers at once, knowing only the smallest and the largest.
+"""Interval arithmetic: compute with many numbers at once, by their smallest and largest.
 
-A pattern is written once, as a predicate on a pair. Evaluated on tensors it says yes or no to every
-pair; evaluated on intervals it says of a whole block of pairs whether any may be allowed and
-whether all surely are. Kernels that skip blocks plan with the second and never look at Q x K pairs.
+A pattern is written once, as a predicate on a pair. Evaluated on tensors it gives True or False for
+every pair; evaluated on intervals it tells for a whole block of pairs whether any may be allowed
+and whether all surely are. Kernels that skip blocks plan with intervals and visit no Q x K pairs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 WORDS = "a pattern is written with & | ~ and single comparisons, not and, or, not, or a < x < b"
 
-# The ends of an interval: tensors, or plain numbers where all is known without a tensor.
+# The ends of an interval: tensors, or plain numbers if they are known without a tensor.
 End: TypeAlias = Any
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Of a block of pairs: may some be allowed, and are all of them?"""
+    """Two answers about a block of pairs: may some be allowed, and are all surely allowed?"""
 
     some: End
     all: End
@@ -33,7 +33,7 @@ class Truth:
         return Truth(self.some | other.some, self.all | other.all)
 
     def __invert__(self) -> Truth:
-        return Truth(self.all ^ True, self.some ^ True)  # ~ would make -2 of a plain True
+        return Truth(self.all ^ True, self.some ^ True)  # ~True is -2 for a plain bool
 
     def __bool__(self) -> bool:
         raise TypeError(WORDS)
@@ -79,7 +79,7 @@ class Interval:
         return Interval(self.low // divisor, self.high // divisor)
 
     def __abs__(self) -> Interval:
-        # The nearest point to zero is zero itself where the ends differ in sign.
+        # If the ends differ in sign, the interval contains 0.
         near = larger_end(larger_end(self.low, -self.high), self.low * 0)
         return Interval(near, larger_end(self.high, -self.low))
 
@@ -110,7 +110,7 @@ class Interval:
     __hash__ = object.__hash__
 
 
-# Tensor or Interval, Tensor or Truth: a checker cannot follow operators on such a union.
+# Tensor or Interval, Tensor or Truth: a type checker cannot follow operators on such a union.
 Number: TypeAlias = Any
 Verdict: TypeAlias = Any
 
@@ -124,7 +124,7 @@ def larger_end(a: End, b: End) -> End:
 
 
 def pool_runs(table: Tensor, size: int) -> Interval:
-    """The smallest and largest of each run of `size` along the last axis.
+    """Return the smallest and largest number of each run of `size` along the last axis.
 
     [3, 1, 4, 1, 5], 2 -> [1..3, 1..4, 5..5]
     """

@@ -1,4 +1,4 @@
-"""Multi-head attention: where pattern, position and kernel meet.
+"""Multi-head attention: combines pattern, position and kernel.
 
 B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, D model width.
 """
@@ -21,7 +21,7 @@ ALL = slice(None)
 
 
 class JointLinear(nn.Linear):
-    """Several products in one, of which some `rows` of the weights can be asked for alone."""
+    """Several linear layers in one matrix; `rows` computes only those rows of the weights."""
 
     def forward(self, x: Tensor, rows: slice = ALL) -> Tensor:
         if rows == ALL:
@@ -30,11 +30,11 @@ class JointLinear(nn.Linear):
 
 
 class Attention(nn.Module):
-    """Each token asks (query), those it may see answer (key), and it takes a mix of what they
-    hold (value).
+    """Multi-head attention: each query is compared with the keys it may see, and returns a weighted
+    mean of their values.
 
-    Self-attention where no memory is given, cross-attention where one is. With `key_heads` fewer
-    than `heads`, several heads ask the same keys.
+    Self-attention without a memory, cross-attention with one. With fewer `key_heads` than `heads`
+    it is grouped-query attention: several heads share their keys and values.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Attention(nn.Module):
         qk_norm: bool = False,
         value_mix: bool = False,
     ):
-        """`qk_norm`: queries and keys of each head are of one size; `value_mix`: a vector of each
-        token from elsewhere is mixed into its value, by two learned numbers.
+        """`qk_norm`: normalize queries and keys of each head (RMS); `value_mix`: add `given_values`
+        to each token's value, weighted by two learned numbers.
         """
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
@@ -81,7 +81,7 @@ class Attention(nn.Module):
                 nn.init.zeros_(linear.bias)
 
     def work(self, pattern: Pattern, pairs: Pairs, x: Tensor) -> Work:
-        """What this layer will ask of a kernel."""
+        """Describe what this layer will ask of a kernel."""
         features: set[Feature] = {*self.score.features}
         if torch.is_grad_enabled():
             features.add("gradient")
@@ -100,14 +100,14 @@ class Attention(nn.Module):
         slot: Slot | None = None,
         given_values: Tensor | None = None,
     ) -> Tensor:
-        """`given_values` (B, T, G C) are mixed into the values, where the layer has a value_mix."""
+        """If the layer has a value_mix, `given_values` (B, T, G C) are mixed into the values."""
         at = plan.work.pairs
         if memory is None:
             query, key, value = map(self.split, self.inward(x).split(self.sizes, -1))
             if self.value_mix is not None and given_values is not None:
                 own, given = self.value_mix.to(value.dtype)
                 value = own * value + given * self.split(given_values).to(value.dtype)
-            # Turned before it is kept: a key's place never changes.
+            # Rotated before it goes into the cache: a key's place never changes.
             key = self.relative.rotate(self.one_size(key), at.queries)
             if slot is not None:
                 key, value = slot.extend(key, value)
@@ -128,13 +128,13 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def remember(self, memory: Tensor, at: Pairs) -> KeyValue:
-        """The keys and values of a memory: made once, however many tokens then look at it."""
+        """Compute keys and values of a memory, once for all the tokens that will attend to it."""
         both = self.inward(memory, slice(self.width, None))
         key, value = map(self.split, both.split(self.sizes[1:], -1))
         return self.relative.rotate(self.one_size(key), at.keys), value
 
     def one_size(self, x: Tensor) -> Tensor:
-        """Queries or keys as they meet; in the type they came in, whatever autocast does."""
+        """Normalize queries or keys if `qk_norm`, keeping their dtype also under autocast."""
         return F.rms_norm(x, (self.channels,), eps=1e-6).to(x.dtype) if self.qk_norm else x
 
     def split(self, x: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class Attention(nn.Module):
 
 
 def describe_misplaced(part: object, name: str, other: type) -> str:
-    """Why this is not the position that was asked for."""
+    """Say why this value is not the kind of position that the argument takes."""
     if isinstance(part, other):
         where, meant = ("below the first layer", "position")
         if name == "position":
@@ -174,6 +174,6 @@ def check_heads(width: int, heads: int, key_heads: int) -> None:
 
 
 def computed_in(x: Tensor) -> torch.dtype:
-    """The type that products of x come in: autocast's where it is on."""
+    """Return the dtype of matrix products of x: autocast's dtype if autocast is on."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

@@ -1,4 +1,4 @@
-"""A pattern as text, there and back: `read(str(pattern)) == pattern`."""
+"""Read a pattern from its text: `read(str(pattern)) == pattern`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ NOTATION = Notation(
 
 
 def read(text: str) -> Pattern:
-    """The pattern that is written: only the patterns' own constructors are called."""
+    """Return the pattern that the text writes; only constructors of patterns are called."""
     pattern: Pattern = NOTATION.read(text)
     return pattern

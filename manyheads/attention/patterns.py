@@ -1,7 +1,7 @@
-"""Who may attend to whom.
+"""Patterns: which query may attend to which key.
 
-A pattern is a value: it prints as it is written, compares, saves, and joins with `&`, `|`, `~`.
-Its one predicate, `allows`, is evaluated pair by pair (tensors) or block by block (intervals).
+A pattern is a value: it prints as it is written, can be compared and saved, and joins with `&`,
+`|`, `~`. Its one predicate, `allows`, is evaluated per pair (tensors) or per block (intervals).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manyheads.devices import send
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Pattern:
-    """Subclass it with its fields and `allows`, and it prints, compares, saves and runs.
+    """The base class. Write the fields and `allows`; printing, comparing, saving come with it.
 
     class Strided(Pattern):
         step: int
@@ -35,31 +35,31 @@ class Pattern:
         dataclass(frozen=True, eq=False, repr=False)(cls)
 
     def allows(self, pair: Pair) -> Verdict:
-        """Yes or no for a pair, or for all pairs that its numbers broadcast over."""
+        """Return True or False for a pair, or for each pair that its tensors broadcast over."""
         raise NotImplementedError
 
     def refuses(self, pairs: Pairs) -> str:
-        """Why this pattern means nothing on these places; empty where it does."""
+        """Say why this pattern has no meaning on these places; empty if it has one."""
         return next(filter(None, (pattern.refuses(pairs) for pattern in inner_patterns(self))), "")
 
     @property
     def fixed(self) -> bool:
-        """Whether it is the same for every batch: a layer may own it, a recipe may hold it."""
+        """Whether it is the same for every batch, so that a layer or a recipe may hold it."""
         has_tensor = any(isinstance(value, Tensor) for value in values_of(self))
         return not has_tensor and all(pattern.fixed for pattern in inner_patterns(self))
 
     def to(self, device: torch.device | str) -> Self:
-        """The same with its tensors on that device."""
+        """Return the same pattern with its tensors on that device."""
         return self.replace_parts(
             lambda part: send(part, device) if isinstance(part, Tensor) else part.to(device)
         )
 
     def select(self, rows: Tensor) -> Self:
-        """The same for these sequences of the batch; its tensors have the batch first."""
+        """Return the pattern of these sequences of the batch; its tensors have the batch first."""
         return self.replace_parts(lambda p: p[rows] if isinstance(p, Tensor) else p.select(rows))
 
     def replace_parts(self, change: Callable[[Any], Any]) -> Self:
-        """The same with every tensor and every pattern in it changed."""
+        """Return the same pattern with `change` applied to each tensor and pattern in it."""
 
         def replaced(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -71,7 +71,7 @@ class Pattern:
         return mine if self.fixed else replace(mine, **values)
 
     def parts(self) -> tuple[Pattern, ...]:
-        """What must hold at once: `(Causal() & Window(2)).parts()` -> (Causal(), Window(2))."""
+        """The patterns joined by `&`: `(Causal() & Window(2)).parts()` -> (Causal(), Window(2))."""
         return (self,)
 
     def __and__(self, other: Pattern) -> Pattern:
@@ -104,7 +104,7 @@ class Pattern:
 
 
 def values_of(pattern: Any) -> list[Any]:
-    """What a pattern says; what it only remembers does not count, nor what was not given."""
+    """Return the fields that define a pattern, without `compare=False` ones and a final None."""
     said = [getattr(pattern, f.name) for f in fields(pattern) if f.compare]
     while said and said[-1] is None:
         said.pop()
@@ -112,7 +112,7 @@ def values_of(pattern: Any) -> list[Any]:
 
 
 def inner_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
-    """The patterns that a combination is made of."""
+    """Return the patterns inside a combination such as `Both`, `Either` or `Not`."""
     flat = [each for v in values_of(pattern) for each in (v if isinstance(v, tuple) else (v,))]
     return tuple(each for each in flat if isinstance(each, Pattern))
 
@@ -148,7 +148,7 @@ class Everything(Pattern):
 
 
 class Both(Pattern):
-    """Allowed by all of them: `Causal() & Window(2)`."""
+    """A pair is allowed if all patterns allow it: `Causal() & Window(2)`."""
 
     patterns: tuple[Pattern, ...]
 
@@ -163,7 +163,7 @@ class Both(Pattern):
 
 
 class Either(Pattern):
-    """Allowed by any of them: `Window(2) | Prefix(4)`."""
+    """A pair is allowed if any pattern allows it: `Window(2) | Prefix(4)`."""
 
     patterns: tuple[Pattern, ...]
 
@@ -175,7 +175,7 @@ class Either(Pattern):
 
 
 class Not(Pattern):
-    """Allowed where the other forbids: `~Window(2)`."""
+    """A pair is allowed if the pattern forbids it: `~Window(2)`."""
 
     pattern: Pattern
 
@@ -188,7 +188,7 @@ class Not(Pattern):
 
 
 def all_of(parts: Sequence[Pattern]) -> Pattern:
-    """The shortest pattern that says the same: repeats go, one part stands for itself."""
+    """Join patterns with `&`, without repeats; a single one is returned as it is."""
     distinct = tuple(dict.fromkeys(parts))
     if not distinct:
         return Everything()
@@ -199,11 +199,11 @@ def alternatives(pattern: Pattern) -> tuple[Pattern, ...]:
     return pattern.patterns if isinstance(pattern, Either) else (pattern,)
 
 
-# ---- fixed patterns: a layer owns them -------------------------------------------------------
+# ---- fixed patterns, which a layer may hold --------------------------------------------------
 
 
 class Causal(Pattern):
-    """Nothing later in the sequence: what lets a model write from left to right."""
+    """A query sees no later key, so that a model can generate from left to right."""
 
     def allows(self, pair: Pair) -> Verdict:
         return pair.k.order <= pair.q.order
@@ -213,9 +213,10 @@ class Causal(Pattern):
 
 
 class Window(Pattern):
-    """Keys within `radius`: of time on a line, rows and columns in an image, hops in a graph.
+    """Keys within `radius`: steps on a line, rows and columns in an image, hops in a graph.
 
-    One number holds for every axis; a tuple names them in turn and leaves the rest free.
+    One number holds for every axis; a tuple has one for each of the first axes and leaves the
+    others unlimited.
     """
 
     radius: int | tuple[int, ...]
@@ -240,9 +241,9 @@ class Window(Pattern):
 
 
 class Blocks(Pattern):
-    """Tokens are cut into blocks of `query`; each sees its own, grown by `memory` all around.
+    """Cut queries into blocks of size `query`; each sees its block and `memory` tokens around it.
 
-    One number cuts a sequence in its order, a tuple the axes of a grid. With `Causal()` these are
+    One number cuts a sequence in its order, a tuple cuts the axes of a grid. With `Causal()` it is
     the Image Transformer's local attention: `Blocks(256, 256)` 1D, `Blocks((8, 8), (4, 4))` 2D.
     """
 
@@ -277,9 +278,9 @@ class Blocks(Pattern):
 
 
 class Prefix(Pattern):
-    """The first `length` tokens are seen by all, the rest only by what follows them."""
+    """Every query sees the first `length` keys; the later keys are seen causally."""
 
-    length: int | Tensor  # one for all, or (B,)
+    length: int | Tensor  # one for the whole batch, or (B,)
 
     def __post_init__(self) -> None:
         if isinstance(self.length, int):
@@ -299,11 +300,11 @@ class Prefix(Pattern):
         return refuse_graph(pairs, "Prefix(length) needs tokens with an order")
 
 
-# ---- patterns of one batch -------------------------------------------------------------------
+# ---- patterns that belong to one batch -------------------------------------------------------
 
 
 class Lengths(Pattern):
-    """Keys before the end of their sequence: hides padding. [3, 1] -> 3 tokens, then 1."""
+    """Hide padding: each sequence sees its first `lengths[b]` keys. [3, 1] -> 3 keys, 1 key."""
 
     lengths: Tensor  # (B,)
 
@@ -318,11 +319,12 @@ class Lengths(Pattern):
 
 
 class Segments(Pattern):
-    """Documents packed into one row see only themselves; -1 is padding, seen by and seeing none.
+    """Documents packed into one row see only themselves; -1 is padding, which sees nothing and is
+    hidden.
 
-    [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys
-    where those are other tokens: a packed target looking at its packed sources. `Segments.of` also
-    remembers how long documents are, so that a kernel need not ask the GPU.
+    [[0, 0, 1, 1, 1, -1]] holds documents of 2 and 3 tokens. `keys` are the documents of the keys if
+    the keys are other tokens: packed targets that attend to their packed sources. `Segments.of`
+    also keeps the lengths of the documents, so that a kernel need not read them from the GPU.
     """
 
     ids: Tensor  # (B, Q)
@@ -343,7 +345,7 @@ class Segments(Pattern):
         return Segments(ids, lengths=tuple(map(tuple, lengths)))
 
     def towards(self, memory: Segments) -> Segments:
-        """These documents looking at the same documents of another tensor."""
+        """Let these documents attend to the same documents of another tensor (cross-attention)."""
         return Segments(self.ids, memory.ids, self.lengths, memory.lengths)
 
     def select(self, rows: Tensor) -> Segments:
@@ -373,7 +375,7 @@ class Segments(Pattern):
 Documents: TypeAlias = tuple[tuple[int, ...], ...]  # the lengths of each row's documents
 
 
-# ---- what refusals share ---------------------------------------------------------------------
+# ---- helpers that check arguments ------------------------------------------------------------
 
 
 def as_tuple(value: int | tuple[int, ...]) -> tuple[int, ...]:

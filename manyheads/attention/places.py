@@ -1,7 +1,7 @@
-"""Where a token is, and how far apart two tokens are.
+"""Places: where a token is, and how far apart two tokens are.
 
-A token has a row (its index in this tensor), an order (its turn in the whole sequence) and, on a
-line or a grid, a coordinate per axis. Row and order differ as soon as there is a cache.
+A token has a row (its index in this tensor), an order (its index in the whole sequence) and, on a
+line or a grid, a coordinate per axis. With a cache, row and order differ.
 
 B batch, H heads, Q queries, K keys, T tokens.
 """
@@ -29,10 +29,10 @@ class Grid:
 
     order: Tensor  # (T,) or (B, T)
     axes: tuple[Tensor, ...]  # each (T,) or (B, T)
-    sizes: tuple[int, ...]  # coordinates on axis a are below sizes[a]: known without asking the GPU
-    first: int | None = None  # order is first, first + 1, ...; None where it is not such a run
-    documents: bool = False  # the axis is each document's own time, one step from row to row
-    straight: bool = field(init=False)  # order is the row itself
+    sizes: tuple[int, ...]  # coordinates on axis a are below sizes[a]: known on the host
+    first: int | None = None  # order is first, first + 1, ...; None if it is not such a run
+    documents: bool = False  # packed documents: the axis counts from 0 in each, one step per row
+    straight: bool = field(init=False)  # order equals row
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "straight", self.first == 0)
@@ -49,7 +49,7 @@ class Grid:
         return self.order.shape[-1]
 
     def __getitem__(self, part: slice) -> Grid:
-        """The same places, fewer of them: `line(8)[5:]` is where the last three tokens are."""
+        """Slice the places: `line(8)[5:]` are those of the last three tokens."""
         start, stop, step = part.indices(len(self))
         if step != 1:
             raise ValueError(f"places are cut in runs of neighbours, got a step of {step}")
@@ -57,13 +57,13 @@ class Grid:
         return replace(self.each(lambda x: x[..., start:stop]), first=first)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Grid:
-        """The same change to order and axes; an axis that is the order stays it."""
+        """Apply `change` to order and axes; an axis that is the order tensor stays the order."""
         order = change(self.order)
         axes = tuple(order if axis is self.order else change(axis) for axis in self.axes)
         return replace(self, order=order, axes=axes)
 
     def then(self, later: Grid) -> Grid:
-        """These places and, after them, those: what a cache of keys covers."""
+        """Append later places to these, as a cache appends keys."""
         runs_on = self.first is not None and later.first == self.first + len(self)
         order = join_tokens(self.order, later.order)
         axes = tuple(
@@ -77,27 +77,27 @@ class Grid:
         return self.each(lambda x: send(x, device))
 
     def select(self, rows: Tensor) -> Grid:
-        """The places of these sequences of the batch, in this order."""
+        """Return the places of these sequences of the batch, in this order."""
         return self.each(lambda x: x[rows] if x.dim() == 2 and len(x) > 1 else x)
 
     def misfit(self, batch: int) -> str:
-        """Why these places are not those of a batch of this size; empty where they may be."""
+        """Say why these places do not fit a batch of this size; empty if they do."""
         for table in (self.order, *self.axes):
             if table.dim() == 2 and len(table) not in (1, batch):
                 return f"places for {len(table)} sequences came with a batch of {batch}"
         return ""
 
     def apart(self, q: Place, k: Place) -> tuple[Number, ...]:
-        """Signed steps from query to key along each axis."""
+        """Return the signed steps from query to key along each axis."""
         return tuple(j - i for i, j in zip(q.axes, k.axes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes known by their distances, and by the kind of edge between two of them."""
+    """The nodes of a graph, given by their distances and the labels of their edges."""
 
-    hops: Tensor | PairTable  # (B, T, T) edges on the shortest path
-    edges: Tensor | PairTable | None = None  # (B, T, T) a label for every pair, "no edge" is one
+    hops: Tensor | PairTable  # (B, T, T) number of edges on the shortest path
+    edges: Tensor | PairTable | None = None  # (B, T, T) a label for every pair, also for "no edge"
 
     name = "a graph"
     axes, sizes, first, straight = (), (), None, True
@@ -121,7 +121,7 @@ class Graph:
 
     @property
     def order(self) -> Tensor:
-        """A node's number; nodes have no turn, so `Causal` refuses them."""
+        """The index of each node; it is no order in time, so `Causal` refuses graphs."""
         return torch.arange(len(self), device=self.device)
 
     def __len__(self) -> int:
@@ -150,13 +150,13 @@ Places: TypeAlias = Grid | Graph
 
 
 def is_run(places: Places) -> bool:
-    """Whether a step between rows is a step of time, from a first time that is known."""
+    """Whether these are consecutive tokens on a line whose first place the host knows."""
     axes = places.axes
     return len(axes) == 1 and axes[0] is places.order and places.first is not None
 
 
 def line(length: int, start: int | Tensor = 0, device: torch.device | str | None = None) -> Grid:
-    """Tokens one after another, from `start` on; a tensor (B,) starts each sequence elsewhere."""
+    """Consecutive tokens from `start` on; a tensor (B,) gives each sequence its own start."""
     check_whole("a line", length)
     if isinstance(start, Tensor):
         times = start[:, None] + torch.arange(length, device=start.device)
@@ -179,9 +179,9 @@ def grid(
     blocks: tuple[int, int] | None = None,
     device: torch.device | str | None = None,
 ) -> Grid:
-    """An image in raster order, or block by block: all of one block of pixels before the next.
+    """An image in raster order, or block by block: all pixels of one block before the next block.
 
-    Axes are (row, column), and (row, column, channel) where there are channels.
+    Axes are (row, column), or (row, column, channel) if there are channels.
     """
     check_whole("a grid", rows, columns, channels)
     if blocks is not None and not (isinstance(blocks, tuple) and len(blocks) == 2):
@@ -197,20 +197,20 @@ def grid(
     if blocks:
         across = -(-columns // blocks[1])
         block = axes[0] // blocks[0] * across + axes[1] // blocks[1]
-        turn = torch.argsort(block, stable=True)  # inside a block the raster order stays
+        turn = torch.argsort(block, stable=True)  # raster order inside a block
         axes = tuple(axis[turn] for axis in axes)
     return Grid(raster.to(device), tuple(axis.to(device) for axis in axes), sizes, 0)
 
 
 def packed(lengths: Sequence[Sequence[int]], width: int, *, longest: int = 0) -> Grid:
-    """Documents end to end, each counting its own time: [[2, 3]], 6 -> 0 1 0 1 2 0."""
+    """Documents packed end to end, each counted from 0: [[2, 3]], 6 -> 0 1 0 1 2 0."""
     times, _ = end_to_end(lengths, width)
     longest = longest or max((length for row in lengths for length in row), default=1)
     return Grid(torch.arange(width), (times,), (longest,), 0, documents=True)
 
 
 def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Tensor]:
-    """For each place of each row the time in its document, and the document's number.
+    """Return for each token of each row its index in its document, and the document's number.
 
     [[2, 3]], 6 -> [[0, 1, 0, 1, 2, 0]] and [[0, 0, 1, 1, 1, -1]]
     """
@@ -218,7 +218,7 @@ def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Te
     counts = np.fromiter(chain.from_iterable(lengths), int)
     if len(counts) and counts.min() < 0:
         raise ValueError(f"a document has 0 tokens or more, got {counts.min()}")
-    # All rows at once: one by one they would take longer than the step they are for.
+    # All rows at once: a loop over rows would take longer than the training step it is for.
     starts, firsts = np.cumsum(counts) - counts, np.cumsum(documents) - documents
     number = np.arange(len(counts)) - np.repeat(firsts, documents)
     totals = np.array([*map(sum, lengths)], int)
@@ -235,8 +235,8 @@ def end_to_end(lengths: Sequence[Sequence[int]], width: int) -> tuple[Tensor, Te
 
 
 def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = None) -> Graph:
-    """One graph from its undirected edges; nothing is farther apart than `far`, nor are nodes in
-    different pieces nearer (default: the number of nodes)."""
+    """Build one graph from undirected edges. Distances are at most `far`, which is also that of
+    unconnected nodes (default: the number of nodes)."""
     near = torch.eye(nodes, dtype=torch.bool)
     for i, j in edges:
         if not (0 <= i < nodes and 0 <= j < nodes):
@@ -246,13 +246,13 @@ def graph(edges: Iterable[tuple[int, int]], nodes: int, *, far: int | None = Non
     reached, distance = torch.eye(nodes), 0
     while bool((fresh := (reached > 0) & (hops > distance)).any()):
         hops[fresh] = distance
-        # Which nodes, not how many ways: those overflow on a long path.
+        # Whether a node is reached, not by how many walks: that number would overflow.
         reached, distance = ((reached @ near.float()) > 0).float(), distance + 1
     return Graph(hops[None], edges=near.fill_diagonal_(False).long()[None])
 
 
 def join_tokens(a: Tensor, b: Tensor) -> Tensor:
-    """Along tokens, where either may be shared by the batch: a beam comes of one sequence."""
+    """Concatenate along tokens; one may be shared by the batch, as a beam shares its prompt."""
     if rows := [len(x) for x in (a, b) if x.dim() == 2]:
         a, b = a.expand(max(rows), -1), b.expand(max(rows), -1)
     return torch.cat([a, b], -1)
@@ -262,7 +262,7 @@ def join_tokens(a: Tensor, b: Tensor) -> Tensor:
 
 
 class Place(Protocol):
-    """One token or many: tensors that broadcast over them, or intervals that bound them."""
+    """One token or many: as tensors that broadcast, or as intervals that bound them."""
 
     @property
     def row(self) -> Number: ...
@@ -271,7 +271,7 @@ class Place(Protocol):
     @property
     def axes(self) -> tuple[Number, ...]: ...
     def pick(self, table: Tensor) -> Number:
-        """What a table with an entry per row, (T,) or (B, T), says of these rows."""
+        """Look up these rows in a table with an entry per row, (T,) or (B, T)."""
 
 
 class Point:
@@ -290,8 +290,8 @@ class Point:
 
     @property
     def order(self) -> Tensor:
-        # A kernel that inlines this reads no memory where the row will do, and is compiled once
-        # for all other places: their first token is not among what it is compiled for.
+        # If order equals row, a kernel that inlines this reads no memory. All other places share
+        # one compiled program, since their first place is not a constant of it.
         return self.row if self.places.straight else self.pick(self.places.order)
 
     @property
@@ -301,7 +301,7 @@ class Point:
 
 
 class RowBlocks:
-    """Neighbouring rows taken `size` at a time: everything about them is an interval."""
+    """Blocks of `size` neighbouring rows, whose numbers are given as intervals."""
 
     def __init__(self, places: Places, size: int, axis: int):
         self.places, self.size = places, size
@@ -326,7 +326,7 @@ class RowBlocks:
 
 
 class Span:
-    """All rows at once, from what is known without asking the GPU: answers are loose but free."""
+    """All rows as one interval, from what the host knows: the bounds are loose but free."""
 
     def __init__(self, places: Places):
         self.places = places
@@ -358,12 +358,12 @@ def span_of(first: int, count: int) -> Interval:
 
 
 def of_batch(table: Tensor | PairTable, b: Tensor) -> Tensor:
-    """The sequence's own entry, or the one that all share."""
+    """Return the index of each sequence's entry: b, or 0 if all share one entry."""
     return b if len(table) > 1 else torch.zeros_like(b)
 
 
 def look_up_pair(table: Tensor | PairTable, q: Place, k: Place) -> Number:
-    """A pair's entry in a table with an entry per pair: (B, T, T)."""
+    """Look up pairs in a table with an entry per pair, (B, T, T)."""
     if isinstance(q, Point) and isinstance(k, Point):
         return table[of_batch(table, q.b), q.row, k.row]
     if not (isinstance(q, RowBlocks) and isinstance(k, RowBlocks)):
@@ -373,24 +373,24 @@ def look_up_pair(table: Tensor | PairTable, q: Place, k: Place) -> Number:
 
 
 def time_of(place: Place) -> Number:
-    """A document's own time on a line, also where documents are packed; elsewhere the order."""
+    """Return a token's index in its own document if places are a line, otherwise its order."""
     return place.axes[0] if len(place.axes) == 1 else place.order
 
 
 class Pair:
-    """A query and a key: numbers that broadcast to (B, H, Q, K), or intervals over blocks."""
+    """A query and a key: tensors that broadcast to (B, H, Q, K), or intervals over blocks."""
 
     def __init__(self, pairs: Pairs, b: Tensor, h: Tensor, q: Place, k: Place):
         self.pairs, self.b, self.h, self.q, self.k = pairs, b, h, q, k
 
     @property
     def apart(self) -> tuple[Number, ...]:
-        """How far the key is from the query along each axis, with sign; hops on a graph."""
+        """The signed steps from query to key along each axis; hops on a graph."""
         return self.pairs.queries.apart(self.q, self.k)
 
     @property
     def edge(self) -> Number:
-        """The label of the edge between them."""
+        """The label of the edge between query and key."""
         at = self.pairs.queries
         if not isinstance(at, Graph) or at.edges is None:
             raise ValueError(f"{at.name} without labels on its edges was asked for one")
@@ -398,7 +398,7 @@ class Pair:
 
 
 class AllPairs(Pair):
-    """All pairs at once: whose sequence and whose head is not one number."""
+    """All pairs as one block: there is no single sequence `b` or head `h`."""
 
     def __init__(self, pairs: Pairs, q: Place, k: Place):
         self.pairs, self.q, self.k = pairs, q, k
@@ -409,7 +409,7 @@ class AllPairs(Pair):
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Every query and key of one attention call."""
+    """All queries and keys of one attention call."""
 
     batch: int
     heads: int
@@ -437,12 +437,12 @@ class Pairs:
         return Pair(self, b, h, q, k)
 
     def whole(self) -> Pair:
-        """All pairs as one block, from what the host knows; the rest raises LookupError."""
+        """All pairs as one block, from what the host knows; anything else raises LookupError."""
         return AllPairs(self, Span(self.queries), Span(self.keys))
 
 
 def indices(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:
-    """An index along each of four axes, ready to broadcast."""
+    """Return an index tensor along each of four axes, shaped to broadcast."""
     along = (torch.arange(size, device=device) for size in shape)
     return tuple(
         index.view([-1 if a == axis else 1 for a in range(4)]) for axis, index in enumerate(along)

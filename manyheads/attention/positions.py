@@ -1,8 +1,7 @@
-"""How place enters: a Position changes the embeddings below the first layer, a Relative what a
-query and a key make of each other in every layer.
+"""How places enter a model: a Position changes the embeddings below the first layer, a Relative
+changes how queries and keys are compared in every layer.
 
-Two kinds and not one with idle methods, so that a position put where it would do nothing is
-refused.
+These are two classes, so that a position in the wrong argument is refused instead of ignored.
 
 B batch, H heads, Q queries, T tokens, C channels of one head, D model width, N distances.
 """
@@ -22,14 +21,14 @@ from manyheads.attention.rules import Rule
 
 
 class Position(nn.Module):
-    """The seam: embeddings in, embeddings that know their place out. This one adds nothing."""
+    """The base class: takes embeddings, returns them with their positions. This one adds none."""
 
     def forward(self, x: Tensor, at: Places) -> Tensor:
         return x
 
 
 class Sinusoidal(Position):
-    """Waves added to the embedding, a band of channels for each axis: a line or an image."""
+    """Add sines and cosines to the embedding, with a band of channels for each axis."""
 
     def __init__(self, base: float = 10_000.0):
         super().__init__()
@@ -39,7 +38,7 @@ class Sinusoidal(Position):
         return x + self.waves(x.shape[-1], at, x.dtype)
 
     def waves(self, width: int, at: Places, dtype: torch.dtype) -> Tensor:
-        """(T, width), or (B, T, width) where each sequence counts for itself."""
+        """Return (T, width), or (B, T, width) if each sequence has its own places."""
         axes = coordinates("Sinusoidal()", at)
         half = width // (2 * len(axes))
         if half < 1:
@@ -50,7 +49,7 @@ class Sinusoidal(Position):
         rate = self.base ** -(torch.arange(half, device=at.device, dtype=exact) / half)
         angles = [axis[..., None] * rate for axis in axes]
         waves = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], -1)
-        # Channels that the axes cannot share evenly carry no place.
+        # Channels left over when the axes share them evenly get zeros.
         return nn.functional.pad(waves, (0, width - waves.shape[-1])).to(dtype)
 
     def extra_repr(self) -> str:
@@ -58,7 +57,7 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """A learned vector for each coordinate, summed over axes: `Learned(512, 32, 32)`."""
+    """Add a learned vector for each coordinate, summed over axes: `Learned(512, 32, 32)`."""
 
     def __init__(self, width: int, *sizes: int):
         super().__init__()
@@ -92,7 +91,7 @@ class Learned(Position):
 
 
 class Concatenated(Position):
-    """Another position's vector beside the embedding, then both mixed back to `width`."""
+    """Concatenate another position's vector to the embedding and project both to `width`."""
 
     def __init__(self, position: Position, width: int, channels: int):
         super().__init__()
@@ -114,7 +113,7 @@ def coordinates(name: str, at: Places) -> tuple[Tensor, ...]:
 
 
 class Relative(nn.Module):
-    """The seam: turn queries and keys, or add to their scores. This one does neither."""
+    """The base class: rotate queries and keys, or add to their scores. This one does neither."""
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -124,24 +123,24 @@ class Relative(nn.Module):
         return x
 
     def biases(self, query: Tensor) -> tuple[Bias, ...]:
-        """Of queries (B, H, Q, C) that have not been turned."""
+        """Return the biases for queries (B, H, Q, C) before their rotation."""
         return ()
 
     def kinds(self) -> tuple[Kind, ...]:
-        """What `biases` will be, before there is a query."""
+        """Describe what `biases` will return, before there is a query."""
         return ()
 
     def misfit(self, heads: int, channels: int) -> str:
-        """Why this is not for a layer of these measures; empty where it is."""
+        """Say why this does not fit a layer with these heads and channels; empty if it does."""
         return ""
 
     def refuses(self, pairs: Pairs) -> str:
-        """Why this means nothing on these places; empty where it does."""
+        """Say why this has no meaning on these places; empty if it has one."""
         return ""
 
 
 class Rotary(Relative):
-    """Queries and keys turned by their place, so that their product knows the distance."""
+    """Rotate queries and keys by their place, so that their product depends on the distance."""
 
     def __init__(self, base: float = 10_000.0):
         super().__init__()
@@ -157,13 +156,13 @@ class Rotary(Relative):
         bands = (x[..., a * band : (a + 1) * band] for a in range(len(axes)))
         turns = self.turns(at, axes, band // 2, x.dtype)
         turned = [apply_rotation(each, *both) for each, both in zip(bands, turns, strict=True)]
-        rest = x[..., len(axes) * band :]  # what the axes cannot share evenly stays as it is
+        rest = x[..., len(axes) * band :]  # channels left over when the axes share them evenly
         return torch.cat([*turned, rest], -1)
 
     def turns(
         self, at: Places, axes: tuple[Tensor, ...], half: int, dtype: torch.dtype
     ) -> list[tuple[Tensor, Tensor]]:
-        """Cosines and sines of each axis, made once for all layers where a pass is shared."""
+        """Return cosines and sines for each axis, computed once for all layers of a pass."""
         known = None if torch.compiler.is_compiling() else TURNS.get(at)
         if known is None:
             return [self.waves(axis, half, dtype) for axis in axes]
@@ -184,15 +183,15 @@ class Rotary(Relative):
         return f"base={self.base}"
 
 
-# What the places of a pass turn by: each layer would else compute it again, for queries and for
-# keys, which takes a third of a step that writes one token.
+# The cosines and sines for the places of a pass. Otherwise each layer would compute them again,
+# for queries and for keys, which takes a third of a decoding step.
 TURNS: WeakKeyDictionary[Places, dict[Any, list[tuple[Tensor, Tensor]]]] = WeakKeyDictionary()
 
 
 def share_pass(at: Places) -> Places:
-    """The same places for one pass of all layers, which share what they compute of them.
+    """Return a copy of the places for one pass, in which all layers share cosines and sines.
 
-    New ones each time: whoever has the others may move them in place before the next pass.
+    A new copy each time, since the caller may change its places in place before the next pass.
     """
     if torch.compiler.is_compiling() or not isinstance(at, Grid):
         return at
@@ -207,7 +206,7 @@ def apply_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class RelativeBias(Relative):
-    """A learned number for each head and distance, summed over axes."""
+    """Add a learned number for each head and distance to the score, summed over axes."""
 
     def __init__(self, heads: int, rule: Rule, axes: int = 1):
         super().__init__()
@@ -233,7 +232,8 @@ class RelativeBias(Relative):
 
 
 class RelativeContent(Relative):
-    """A distance whose meaning depends on the query; one table for all heads, or `heads` of them.
+    """Add to the score the product of the query and a learned vector for the distance; all heads
+    share one table, or each has its own.
 
     Shaw:               RelativeContent(64, Clipped(16), values=True)
     Music Transformer:  RelativeContent(64, Every(2048), heads=8)
@@ -274,7 +274,7 @@ class RelativeContent(Relative):
 
 
 class Together(Relative):
-    """Several at once: `Together(Rotary(), RelativeBias(8, Clipped(16)))`."""
+    """Use several at once: `Together(Rotary(), RelativeBias(8, Clipped(16)))`."""
 
     def __init__(self, *relatives: Relative):
         super().__init__()

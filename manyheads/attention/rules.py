@@ -1,4 +1,4 @@
-"""Which entry of a table a distance reads.
+"""Rules that map a distance to an entry of a table.
 
 N distances.
 """
@@ -20,16 +20,16 @@ class Rule(Protocol):
     @property
     def size(self) -> int: ...
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        """An index into a table of `size`, for each axis."""
+        """Return for each axis an index into a table of `size` entries."""
 
     def refuses(self, pairs: Pairs) -> str:
-        """Why it means nothing on these places; empty where it does."""
+        """Say why the rule has no meaning on these places; empty if it has one."""
         return ""
 
 
 @dataclass(frozen=True)
 class Clipped(Rule):
-    """Distances up to `reach` each way; all that is farther counts as `reach` (Shaw)."""
+    """Distances up to `reach` in both directions; larger ones count as `reach` (Shaw)."""
 
     reach: int
 
@@ -47,7 +47,7 @@ class Clipped(Rule):
 
 @dataclass(frozen=True)
 class Every(Rule):
-    """Each distance by itself, in sequences of up to `length` (Music Transformer)."""
+    """An entry for every distance in sequences of up to `length` tokens (Music Transformer)."""
 
     length: int
 
@@ -60,7 +60,7 @@ class Every(Rule):
         return 2 * self.length - 1
 
     def indices(self, pair: Pair) -> tuple[Tensor, ...]:
-        last = self.length - 1  # nodes in different pieces of a graph are farther than any path
+        last = self.length - 1  # unconnected nodes of a graph are farther apart than any path
         return tuple(step.clamp(-last, last) + last for step in pair.apart)
 
     def refuses(self, pairs: Pairs) -> str:
@@ -80,11 +80,11 @@ class Every(Rule):
 
 @dataclass(frozen=True)
 class Bucketed(Rule):
-    """Near distances by themselves, far ones together by their logarithm, up to `far` (T5)."""
+    """An entry for each near distance, buckets on a log scale for others, up to `far` (T5)."""
 
     count: int = 32
     far: int = 128
-    both_ways: bool = True  # False: keys are never ahead, and all buckets look back
+    both_ways: bool = True  # False: no key is ahead of the query, all buckets are for earlier ones
 
     def __post_init__(self) -> None:
         if self.count < 4 or self.count % 2 or self.far <= self.count // 2:
@@ -112,7 +112,7 @@ class Bucketed(Rule):
 
 @dataclass(frozen=True)
 class Edges(Rule):
-    """The label of a graph's edge in place of a distance: relation-aware attention."""
+    """Use the label of a graph's edge instead of a distance: relation-aware attention."""
 
     count: int
 
@@ -130,7 +130,7 @@ class Edges(Rule):
                 f"{self} reads the labels of a graph's edges, but {at.name} without labels arrived"
             )
         labels = at.edges.values if isinstance(at.edges, PairTable) else at.edges
-        if not labels.is_cpu or not labels.numel():  # a GPU is not waited for
+        if not labels.is_cpu or not labels.numel():  # do not wait for a GPU
             return ""
         low, high = map(int, labels.aminmax())
         if low >= 0 and high < self.count:

@@ -1,8 +1,8 @@
-"""How well a key answers a query.
+"""Scores: how well a key matches a query.
 
-Scaled dot product unless told otherwise. Dot, multiplicative (Luong) and additive (Bahdanau) are
-the recurrent models' scores; the first two are dot products of other vectors and so reach every
-kernel.
+The default is the scaled dot product. Dot, multiplicative (Luong) and additive (Bahdanau) are the
+scores of recurrent models; the first two are dot products of other vectors, so every kernel can
+compute them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from manyheads.attention.biases import Feature
 
 
 class Score(nn.Module):
-    """The seam: prepare the query, scale the dot product. This one scales by 1/sqrt(C)."""
+    """The base class: prepare the query, scale the dot product. This one scales by 1/sqrt(C)."""
 
     features: frozenset[Feature] = frozenset()
 
@@ -28,7 +28,7 @@ class Score(nn.Module):
         return 1 / math.sqrt(channels)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B, H, Q, C), (B, H, K, C) -> (B, H, Q, K), by definition."""
+        """The definition of the score: (B, H, Q, C), (B, H, K, C) -> (B, H, Q, K)."""
         return self.query(query) @ key.mT * self.scale(key.shape[-1])
 
 
@@ -76,7 +76,7 @@ class Additive(Score):
         return self.hidden_to_score(torch.tanh(hidden))[..., 0]
 
 
-# How two states of a width are compared, by the names that recipes have for it; none: not at all.
+# The score between states of a width, by its name in a recipe; "none" means no attention.
 SCORES: dict[str, Callable[[int], Score | None]] = {
     "dot": lambda width: Dot(),
     "multiplicative": lambda width: Multiplicative(width, width),

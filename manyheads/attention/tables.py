@@ -1,4 +1,4 @@
-"""A number for each pair of nodes, kept for the few pairs that have one of their own.
+"""A sparse table with a number for each pair of nodes.
 
 B graphs, T nodes, E pairs.
 """
@@ -16,16 +16,16 @@ from manyheads.devices import send
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """What a tensor (B, T, T) would hold, where nearly all of it is `other`."""
+    """A sparse tensor (B, T, T) in which nearly all entries are `other`."""
 
-    places: Tensor  # (E,) in that tensor laid flat, the first before the next
+    places: Tensor  # (E,) ascending indices into the flattened tensor
     values: Tensor  # (E,)
     shape: tuple[int, int, int]
     other: int
 
     @staticmethod
     def of(places: Tensor, values: Tensor, shape: tuple[int, int, int], other: int) -> PairTable:
-        """In any order; of what is told twice the last counts."""
+        """Build a table from entries in any order; of entries for one pair the last counts."""
         places, order = places.sort(stable=True)
         last = torch.ones_like(places, dtype=torch.bool)
         last[:-1] = places[1:] != places[:-1]
@@ -37,14 +37,14 @@ class PairTable:
 
     @property
     def pairs(self) -> tuple[Tensor, ...]:
-        """Graph, query and key of each, (E,)"""
+        """The graph, query and key of each stored entry, (E,) each."""
         return torch.unravel_index(self.places, self.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, pair: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Of graph, query and key, as of a tensor: indices that broadcast."""
+        """Look up entries by graph, query and key, indices that broadcast as those of a tensor."""
         if not len(self.places):
             return torch.full_like(pair[0] + pair[1] + pair[2], self.other)
         _, rows, columns = self.shape
@@ -56,7 +56,7 @@ class PairTable:
         return replace(self, places=send(self.places, device), values=send(self.values, device))
 
     def select(self, graphs: Tensor) -> PairTable:
-        """Of these graphs, in this order."""
+        """Keep these graphs, in this order."""
         b, q, k = self.pairs
         chosen, which = (graphs[:, None] == b).nonzero(as_tuple=True)
         shape = (len(graphs), *self.shape[1:])
@@ -64,7 +64,7 @@ class PairTable:
         return PairTable.of(places, self.values[which], shape, self.other)
 
     def pool(self, rows: int, columns: int) -> Interval:
-        """Bounds for blocks of so many pairs, (B, blocks, blocks): loose where a block is full."""
+        """Bound the entries of each block, (B, blocks, blocks): loose if a block has no `other`."""
         b, q, k = self.pairs
         blocks = len(self), -(-self.shape[1] // rows), -(-self.shape[2] // columns)
         flat = (b * blocks[1] + q // rows) * blocks[2] + k // columns
@@ -77,7 +77,7 @@ class PairTable:
 
 
 def pool_blocks(table: Tensor | PairTable, rows: int, columns: int) -> Interval:
-    """Bounds for blocks of rows x columns pairs: (B, Q, K) -> (B, Q/rows, K/columns)"""
+    """Bound the entries of each rows x columns block: (B, Q, K) -> (B, Q/rows, K/columns)"""
     if isinstance(table, PairTable):
         return table.pool(rows, columns)
     along = pool_runs(table, columns)  # (B, Q, blocks)

@@ -1,1 +1,1 @@
-"""A raw thing to numbers and back: encode, render."""
+"""Codecs: raw data to token ids and back, with encode and render."""

@@ -1,9 +1,9 @@
-"""Text to numbers and back.
+"""Text to token ids and back.
 
-A codec is trained on lines, kept as one `tokenizer.json`, and gives back what it was given, as it
-was normalised: `render(encode(line)) == line` where nothing is, always for bytes and byte pairs,
-else if all characters are known.
-One that was made elsewhere has its `tokenizer.signs.json` beside it, which says what its signs are.
+A codec is trained on lines and saved as one `tokenizer.json`. Without normalisation
+`render(encode(line)) == line`: always for bytes and byte pairs, for other kinds if all characters
+are known. With it, the normalised line comes back.
+A tokenizer from another model has a `tokenizer.signs.json` beside it, with its special tokens.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 PAD, BOS, EOS, UNK = range(4)
-SPECIAL_TOKEN_NAMES = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their numbers
+SPECIAL_TOKEN_NAMES = ["<pad>", "<s>", "</s>", "<unk>"]  # in the order of their ids
 MASK = "<mask>"
 SIGNS = ".signs.json"  # tokenizer.json has its tokenizer.signs.json beside it
-# As files beside older tokenizers have them.
+# Names in files of older versions.
 FORMER_NAMES = {"stop": "eos", "starts": "bos", "opens": "encoder_bos", "ends": "other_eos"}
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The numbers that are no text.
+    """The ids of special tokens.
 
-    What is read is [*encoder_bos, ..., eos]; what is written begins after `bos` and ends with eos.
+    A source is [*encoder_bos, ..., eos]; a target begins after `bos` and ends with eos.
     """
 
     pad: int = PAD
@@ -37,40 +37,40 @@ class SpecialTokens:
     encoder_bos: tuple[int, ...] = ()
     unknown: int | None = UNK
     mask: int | None = None
-    other_eos: tuple[int, ...] = ()  # they end what is written, as eos does
-    forbidden: tuple[int, ...] = ()  # others that are not written
+    other_eos: tuple[int, ...] = ()  # they end a target, as eos does
+    forbidden: tuple[int, ...] = ()  # others that are never generated
 
     @property
     def all_eos(self) -> tuple[int, ...]:
-        """All that end what is written."""
+        """All ids that end a target."""
         return (self.eos, *self.other_eos)
 
     @property
     def skipped(self) -> frozenset[int]:
-        """Those that a text is shown without."""
+        """The ids that `render` leaves out."""
         return frozenset({self.pad, *self.all_eos, *self.bos, *self.encoder_bos})
 
     @property
     def all(self) -> frozenset[int]:
-        """Those, and the ones that a text is shown with."""
+        """The skipped ids, and the special tokens that `render` shows."""
         shown = {one for one in (self.unknown, self.mask) if one is not None}
         return self.skipped | shown
 
     @property
     def never(self) -> tuple[int, ...]:
-        """Those that are not written: the end is."""
+        """The ids that are never generated; those that end a target are."""
         return tuple(sorted({self.pad, *self.bos, *self.forbidden} - {*self.all_eos}))
 
 
 class Text:
-    """Lines of text as numbers, the signs around them left to whoever lays out a batch."""
+    """Lines of text as token ids; special tokens around them are added when a batch is made."""
 
     def __init__(self, tokenizer: Tokenizer, special: SpecialTokens | None = None):
         found = [tokenizer.token_to_id(sign) for sign in SPECIAL_TOKEN_NAMES]
         if special is None and found != [PAD, BOS, EOS, UNK]:
             named = " ".join(SPECIAL_TOKEN_NAMES)
             raise ValueError(f"a tokenizer of ours numbers {named} 0 to 3, this one has {found}")
-        # A line that happens to hold "</s>" is text like any other, and must not end a sentence.
+        # "</s>" inside a line is ordinary text, and must not end a sentence.
         tokenizer.encode_special_tokens = True
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -85,16 +85,16 @@ class Text:
         return list(self.tokenizer.encode(line, add_special_tokens=False).ids)
 
     def encode_with_ends(self, line: str) -> tuple[list[int], list[int]]:
-        """The same, and the character of the line that each number goes up to."""
+        """Return the ids, and for each the index in the line where its text ends."""
         found = self.tokenizer.encode(line, add_special_tokens=False)
         return list(found.ids), [end for _, end in found.offsets]
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Many at once, on all cores."""
+        """Encode many lines at once, on all cores."""
         return [list(e.ids) for e in self.tokenizer.encode_batch(lines, add_special_tokens=False)]
 
     def encode_special(self, lines: Sequence[str]) -> list[list[int]]:
-        """The same, but "</s>" in a line is the sign and no text."""
+        """The same, but "</s>" in a line is the special token and not text."""
         self.tokenizer.encode_special_tokens = False
         try:
             return self.encode_all(lines)
@@ -107,7 +107,7 @@ class Text:
         return str(self.tokenizer.decode([i for i in ids if i not in skipped]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The text of each number by itself, to label a picture with."""
+        """Return the text of each id, as labels for a picture."""
         special = self.special_tokens.all
         return [
             str(self.tokenizer.id_to_token(i) if i in special else self.tokenizer.decode([i]))
@@ -147,9 +147,9 @@ class Text:
         masked: bool = False,
         normalize: Normalize = "none",
     ) -> Text:
-        """A codec of at most `size` numbers, learned from these lines.
+        """Train a codec with at most `size` ids on these lines.
 
-        With `masked`, one of its own for a hidden word, and a sign before every text.
+        With `masked` it has a mask token, and a start token before every text.
         """
         if kind not in KINDS:
             raise ValueError(f"there is no codec {kind!r}; there are {', '.join(KINDS)}")
@@ -165,7 +165,7 @@ class Text:
 
 
 def read_special_tokens(path: Path, size: int) -> SpecialTokens | None:
-    """What was saved beside a tokenizer of so many numbers; none beside one of ours."""
+    """Read the special tokens saved beside a tokenizer of `size` ids; None if there is no file."""
     if not path.exists():
         return None
     try:
@@ -182,19 +182,17 @@ def read_special_tokens(path: Path, size: int) -> SpecialTokens | None:
     return special
 
 
-# ---- before the text is cut -------------------------------------------------------------------
+# ---- normalisation, before tokenization -------------------------------------------------------
 
 Normalize = Literal["nfkc", "nfc", "none"]
 FORMS = {"nfkc": normalizers.NFKC, "nfc": normalizers.NFC}
-UNSEEN = (
-    "\u00ad\u200b\u2060\ufeff"  # a soft hyphen, a break and a joint of no width, a mark of order
-)
+UNSEEN = "\u00ad\u200b\u2060\ufeff"  # soft hyphen, zero-width space, word joiner, byte order mark
 
 
 def build_normalizer(form: str) -> normalizers.Normalizer:
-    """One way to write what looks alike; spaces of all kinds become one, and none at either end.
+    """Normalise Unicode, replace runs of white space by one space, and strip both ends.
 
-    Lines stay apart: a document has several.
+    Line breaks stay: a document has several lines.
     """
     if form not in FORMS:
         raise ValueError(f"text is normalised by {', '.join(FORMS)} or none, got {form!r}")
@@ -214,7 +212,7 @@ Parts = tuple[Tokenizer, Any]
 
 
 def byte_pairs(size: int, special: list[str]) -> Parts:
-    """Bytes, and the pairs of them that are met most: knows every text there is."""
+    """Byte-level BPE: bytes and the most frequent pairs; it can encode any text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -228,12 +226,12 @@ def byte_pairs(size: int, special: list[str]) -> Parts:
 
 
 def bytes_alone(size: int, special: list[str]) -> Parts:
-    """256 numbers for 256 bytes, whatever size is asked for."""
+    """256 ids for 256 bytes, for any `size`."""
     return byte_pairs(len(special) + len(pre_tokenizers.ByteLevel.alphabet()), special)
 
 
 def pieces_of_words(size: int, special: list[str]) -> Parts:
-    """Pieces chosen by their likelihood (unigram), spaces among them."""
+    """Subwords of a unigram language model, with spaces as part of them."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
@@ -246,14 +244,14 @@ def pieces_of_words(size: int, special: list[str]) -> Parts:
 
 
 def words(size: int, special: list[str]) -> Parts:
-    """What stands between spaces."""
+    """Words, split at white space."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKEN_NAMES[UNK]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return tokenizer, whole_words(size, special)
 
 
 def characters(size: int, special: list[str]) -> Parts:
-    """Each character by itself."""
+    """Single characters."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL_TOKEN_NAMES[UNK]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -274,5 +272,5 @@ KINDS: dict[str, Callable[[int, list[str]], Parts]] = {
 
 if TYPE_CHECKING:
     VocabularyKind: TypeAlias = str
-else:  # as recipes name them; given: that of a model from elsewhere
+else:  # names in recipes; given: the tokenizer of an imported model
     VocabularyKind = Literal[(*KINDS, "given")]

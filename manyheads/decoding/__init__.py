@@ -1,1 +1,1 @@
-"""From logits of the next token to whole sequences."""
+"""Decoding: generate sequences from the logits of the next token."""

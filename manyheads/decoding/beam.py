@@ -1,4 +1,4 @@
-"""Several sequences at once for each sentence: those with the best log-probabilities go on.
+"""Beam search: for each sentence, keep the sequences with the best log-probabilities.
 
 S sentences in the batch, W width of the beam, V vocabulary, N candidates of a sentence.
 """
@@ -14,13 +14,13 @@ from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_l
 from manyheads.decoding.config import BEAM, DecodingConfig
 from manyheads.decoding.step import Step, are_few, blockwise_topk, to_log_probs
 
-LOOKED_AT_EVERY = 8  # tokens: whether they go round in a loop
+LOOKED_AT_EVERY = 8  # tokens between two checks for a loop
 
 
 def beam(
     step: Step, start: Tensor, bounds: Bounds, how: DecodingConfig = DecodingConfig(beam=BEAM)
 ) -> list[list[Hypothesis]]:
-    """Write on from `start` (B, T): the best sequences for each, best first."""
+    """Continue `start` (B, T); return the best sequences for each, best first."""
     search = Search(start, bounds, how)
     search.run(step, start)
     return [search.rank(found)[: how.nbest] for found in search.found]
@@ -30,16 +30,16 @@ class Candidates(NamedTuple):
     """The best continuations of each sentence, best first. Each (S, N)."""
 
     totals: Tensor
-    rows: Tensor  # which row of the batch it continues
+    rows: Tensor  # the row of the batch that it continues
     tokens: Tensor
     logs: Tensor  # of the token alone
 
     @staticmethod
     def of(totals: Tensor, logs: Tensor) -> Candidates:
-        """Twice the width, so that enough go on even if every sequence may stop here.
+        """Find twice the beam width, so that enough continue even if every sequence can stop here.
 
-        totals (S, W) of what was written, logs (S W, V) of what may come next; or of the first
-        sequences of each sentence alone, where the others are not alive
+        totals (S, W) are log-probabilities so far, logs (S W, V) those of the next token; logs
+        may have only the first sequence of each sentence, if the others are not alive yet.
         """
         (sentences, width), vocabulary = totals.shape, logs.shape[1]
         among = blockwise_topk(totals[:, : len(logs) // sentences], logs, 2 * width)
@@ -55,7 +55,7 @@ class Candidates(NamedTuple):
 
 
 class Search:
-    """What is open and what is found. Row `s * W + w` of the batch is sequence w of sentence s."""
+    """Open and finished sequences. Row `s * W + w` of the batch is sequence w of sentence s."""
 
     def __init__(self, start: Tensor, bounds: Bounds, how: DecodingConfig):
         self.bounds, self.how, self.count = bounds, how, 0
@@ -66,10 +66,10 @@ class Search:
         self.sentences = [*range(len(limits))]  # in the batch, by their number in the input
         able = [limit > 0 for limit in limits]
         self.going = torch.tensor(able, device=device, dtype=torch.bool)  # (S,)
-        self.open = sum(able)  # how many are going
+        self.open = sum(able)  # number of unfinished sentences
         self.limits = torch.tensor(limits, device=device, dtype=torch.long)  # (S,)
         self.to_beat = torch.full((len(limits),), -torch.inf, device=device)  # (S,)
-        # All begin alike: only the first of each sentence is alive, so that no two stay alike.
+        # All beams begin equal: only the first is alive, so that no two are duplicates.
         self.totals = torch.full((len(limits), how.beam), -torch.inf, device=device)  # (S, W)
         self.totals[self.going, 0] = 0
         self.ids = start.new_empty((len(limits) * how.beam, 0))  # (S W, tokens so far)
@@ -80,7 +80,7 @@ class Search:
         width = self.how.beam
         if not self.open:
             return
-        logits = step(start)  # the start is read once for all beams
+        logits = step(start)  # read the start once for all beams
         alive = 1 if logits.shape[1] >= 2 * width else width
         logits = logits.repeat_interleave(alive, 0)
         step.select(torch.arange(len(start), device=start.device).repeat_interleave(width))
@@ -97,13 +97,13 @@ class Search:
             logits, alive = step(self.ids[:, -1:]), width
 
     def advance(self, best: Candidates) -> Tensor:
-        """Take what stops out, let the best others go on; the rows (S, W) that they continue."""
+        """Collect what stops and continue the best others; return the rows (S, W) they continue."""
         width = self.how.beam
         stops = torch.zeros_like(best.tokens, dtype=torch.bool)
         for stop in self.bounds.stops:
             stops |= best.tokens == stop
         ended = stops & best.totals.isfinite()
-        ended[:, width:] = False  # what is not among the best would not have gone on either
+        ended[:, width:] = False  # only stops among the best `width` count
         order = stops.byte().argsort(stable=True, dim=1)[:, :width]
         live = best.take(order)
         totals = live.totals.masked_fill(stops.gather(1, order), -torch.inf)
@@ -111,7 +111,7 @@ class Search:
         self.count += 1
         full = (self.limits == self.count) | self.looping(ids)
         done = self.done(totals, full)
-        # The one look of the host at a step: most end nothing.
+        # The only host sync of a step: mostly nothing ends.
         some_ended, some_done = torch.stack([ended.any(), done.any()]).tolist()
         if some_ended:
             self.finish(best, ended)
@@ -121,7 +121,7 @@ class Search:
         return live.rows
 
     def longer(self, rows: Tensor, tokens: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-        """What these rows have written, and a token more."""
+        """Return the tokens and log-probabilities of these rows with one more token each."""
         rows = rows.flatten()
         return (
             torch.cat([self.ids[rows], tokens.view(-1, 1)], 1),
@@ -140,7 +140,7 @@ class Search:
         return sorted(found, key=lambda one: one.normalised_score(penalty), reverse=True)
 
     def score_to_beat(self, found: list[Hypothesis]) -> float:
-        """What an open sequence must come to score, for its sentence to go on."""
+        """Return the score that an open sequence must be able to beat for the search to go on."""
         if self.how.early_stopping:
             return torch.inf if len(found) >= self.how.beam else -torch.inf
         if len(found) < self.how.nbest:
@@ -155,13 +155,13 @@ class Search:
             self.found[self.sentences[s]].append(hypothesis)
 
     def done(self, totals: Tensor, full: Tensor) -> Tensor:
-        """The sentences that are as long as they may be, or that cannot be bettered. (S,)"""
-        # Log-probabilities only fall, and what they are divided by is largest for the longest.
+        """Mark sentences that reached their limit or cannot get a better score. (S,)"""
+        # Log-probabilities only fall, and the longest sequence has the largest divisor.
         attainable = totals[:, 0] / self.limits**self.how.length_penalty
         return self.going & (full | ~(attainable > self.to_beat))
 
     def close(self, full: Tensor) -> None:
-        """End what is done; of what is full, all that is open is found."""
+        """End finished sentences; if one is full, its open sequences become results."""
         done = self.done(self.totals, full)
         unfinished = full[:, None] & self.totals.isfinite()  # (S, W)
         rows = unfinished.flatten()
@@ -174,7 +174,7 @@ class Search:
         self.totals = self.totals.masked_fill(~self.going[:, None], -torch.inf)
 
     def looping(self, ids: Tensor) -> Tensor:
-        """The sentences whose best goes round in a loop: nothing better would come of it. (S,)"""
+        """Mark sentences whose best sequence repeats itself: it would not get better. (S,)"""
         loop = self.bounds.loop
         if not loop or self.count < loop or self.count % LOOKED_AT_EVERY:
             return torch.zeros_like(self.going)
@@ -182,7 +182,7 @@ class Search:
         return torch.tensor([self.bounds.loops(one) for one in best], device=self.going.device)
 
     def leave(self, parents: Tensor) -> Tensor:
-        """Drop the sentences that are done; the rows that the others continue."""
+        """Drop finished sentences; return the rows that the others continue."""
         kept = self.going.nonzero()[:, 0]
         self.sentences = [self.sentences[s] for s in kept.tolist()]
         rows = torch.arange(len(self.ids), device=kept.device).view(parents.shape)[kept].flatten()

@@ -1,4 +1,4 @@
-"""What a beam kept at every step, and what it cut."""
+"""Record what a beam search kept and what it cut at every step."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from manyheads.decoding.step import Step
 
 
 class Considered(NamedTuple):
-    """One continuation that a beam looked at."""
+    """One continuation that a beam search considered."""
 
-    parent: int  # its number in the step before, -1 in the first
+    parent: int  # index of its parent in the step before, -1 in the first
     token: int
-    total: float  # the log-probability of all up to it
+    total: float  # the log-probability of the sequence up to here
     state: str  # kept, ended or cut
 
 
 class TracedSearch(Search):
-    """A search for one sequence that remembers what it looked at, best first at every step."""
+    """A beam search for one sequence that records all candidates of every step, best first."""
 
     def __init__(self, start: Tensor, bounds: Bounds, how: DecodingConfig):
         if len(start) != 1:
             raise ValueError(f"one sequence is traced at a time, {len(start)} came")
         super().__init__(start, bounds, how)
         self.steps: list[list[Considered]] = []
-        self.alive = [-1] * how.beam  # where each row stands in the last step
+        self.alive = [-1] * how.beam  # index of each row's candidate in the last step
 
     def advance(self, best: Candidates) -> Tensor:
         width, alive, step = self.how.beam, list[int](), list[Considered]()
@@ -50,7 +50,7 @@ class TracedSearch(Search):
         return super().advance(best)
 
     def path(self, ids: Sequence[int]) -> list[int]:
-        """Where these tokens stand in each step, as far as they were looked at."""
+        """Return the index of each of these tokens in its step, as far as they were considered."""
         found, parent = list[int](), -1
         for step, token in zip(self.steps, ids, strict=False):
             at = [i for i, one in enumerate(step) if (one.parent, one.token) == (parent, token)]
@@ -63,7 +63,7 @@ class TracedSearch(Search):
 def trace_beam(
     step: Step, start: Tensor, bounds: Bounds, how: DecodingConfig
 ) -> tuple[Hypothesis, TracedSearch]:
-    """The best that a beam writes on from `start` (1, T), and the way there."""
+    """Return the best hypothesis after `start` (1, T), and the search with all its steps."""
     search = TracedSearch(start, bounds, how)
     search.run(step, start)
     return search.rank(search.found[0])[0], search

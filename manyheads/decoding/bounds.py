@@ -1,4 +1,4 @@
-"""What may be written, how it ends, and what was written.
+"""Which tokens may be generated, when a sequence ends, and the finished sequence.
 
 B batch, V vocabulary.
 """
@@ -17,16 +17,16 @@ from torch import Tensor, nn
 
 from manyheads.attention.positions import Learned
 
-UNLIKELY = -1e4  # of a token that must be written although the model rules it out
+UNLIKELY = -1e4  # log-probability of a forced token that the model gives -inf
 
 
 class Hypothesis(NamedTuple):
-    """One sequence, and what the model gives for it."""
+    """One generated sequence and its log-probabilities."""
 
     ids: list[int]  # without the stop
-    log_prob: float  # the sum of its logs
-    logs: list[float]  # the log-probability of each token, and of the stop where it was reached
-    finished: bool  # by the stop, not by being as long as it may be
+    log_prob: float  # the sum of logs
+    logs: list[float]  # the log-probability of each token, and of the stop if it was reached
+    finished: bool  # ended by the stop, not by its maximum length
 
     @staticmethod
     def of(ids: list[int], logs: list[float], stops: Sequence[int]) -> Hypothesis:
@@ -35,27 +35,27 @@ class Hypothesis(NamedTuple):
         return Hypothesis(ids[:-1] if finished else ids, math.fsum(logs), logs, finished)
 
     def normalised_score(self, length_penalty: float) -> float:
-        """By which sequences of different lengths are ranked; the stop counts."""
+        """Score for ranking sequences of different lengths; the stop counts as a token."""
         return self.log_prob / max(len(self.logs), 1) ** length_penalty
 
 
 @dataclass(frozen=True)
 class Bounds:
     """A sequence ends with `stop`, or unfinished once it has `longest` tokens: the step that would
-    tell whether the stop comes next is not taken. Nothing here depends on the rest of the batch.
+    tell whether the stop comes next is not run. Nothing here depends on the rest of the batch.
 
-    A token that is forced or forbidden keeps the log-probability that the model gives it.
+    Probabilities are not renormalized: a forced token keeps the model's log-probability.
     """
 
-    # None where only the length ends a sequence, as in an image; several where each of them does
+    # None if only the length ends a sequence, as in an image; a tuple if each of several ends it
     stop: int | tuple[int, ...] | None
-    longest: int | Sequence[int]  # tokens, for all or for each
-    shortest: int = 0  # tokens before the stop may come
-    prefix: Sequence[Sequence[int]] = ()  # the tokens that each must begin with
-    never: tuple[int, ...] = ()  # what is not written: padding, the start
-    forced: Mapping[int, int] = field(default_factory=dict)  # the one token at a place, for all
-    forbidden: Mapping[int, Sequence[int]] = field(default_factory=dict)  # those not at a place
-    loop: int = 0  # tokens at the end that only repeat a quarter of them or less: it ends there
+    longest: int | Sequence[int]  # tokens, one for all or one per sequence
+    shortest: int = 0  # tokens before the stop is allowed
+    prefix: Sequence[Sequence[int]] = ()  # the tokens that each sequence must begin with
+    never: tuple[int, ...] = ()  # tokens never generated: padding, the start
+    forced: Mapping[int, int] = field(default_factory=dict)  # place -> its token, in all sequences
+    forbidden: Mapping[int, Sequence[int]] = field(default_factory=dict)  # not at this place
+    loop: int = 0  # end if the last `loop` tokens repeat with a period of a quarter of it or less
 
     def __post_init__(self) -> None:
         longest = [self.longest] if isinstance(self.longest, int) else list(self.longest)
@@ -89,7 +89,7 @@ class Bounds:
         return frozenset(self.stops)
 
     def limits(self, batch: int) -> list[int]:
-        """The longest that each sequence of a batch may be."""
+        """Return the maximum length of each sequence of a batch."""
         limits = [self.longest] * batch if isinstance(self.longest, int) else [*self.longest]
         prefix = self.prefix or [()] * batch
         for what, given in (("longest", limits), ("prefix", prefix)):
@@ -103,15 +103,15 @@ class Bounds:
         return limits
 
     def loops(self, ids: Sequence[int]) -> bool:
-        """Whether these end in a loop: [7, 5, 6, 5, 6, 5, 6, 5, 6] does, of 8 tokens"""
+        """Whether these tokens end in a loop: [7, 5, 6, 5, 6, 5, 6, 5, 6] does, with loop=8."""
         tail = list(ids[len(ids) - self.loop :])
         periods = range(1, self.loop // 4 + 1 if len(ids) >= self.loop else 1)
         return any(tail[period:] == tail[:-period] for period in periods)
 
     def rule_out(self, logs: Tensor, written: int, rows: Sequence[int]) -> Tensor:
-        """-inf, in place, for what these sequences may not write after `written` tokens.
+        """Set forbidden tokens to -inf, in place, for sequences that have `written` tokens.
 
-        logs (B, V) are theirs, `rows` their numbers in the input.
+        logs (B, V) are their log-probabilities, `rows` their numbers in the input.
         """
         if written == 0:
             self.check(logs.shape[1])
@@ -133,7 +133,7 @@ class Bounds:
         return logs
 
     def rule_out_line(self, logs: Tensor, written: int, row: int = 0) -> Tensor:
-        """The same for one sequence, logs (T, V) of the token after so many, after one more, ..."""
+        """The same for consecutive tokens of one sequence, logs (T, V), the first at `written`."""
         if self.is_free(written):
             if not written:
                 self.check(logs.shape[1])
@@ -143,7 +143,7 @@ class Bounds:
         return logs
 
     def is_free(self, written: int) -> bool:
-        """Whether all places from so many tokens on are alike, in all sequences."""
+        """Whether the same tokens are allowed at all places from `written` on, in all sequences."""
         placed = self.forced or self.forbidden or any(self.prefix)
         return written >= self.shortest and not placed
 
@@ -167,7 +167,7 @@ def forbid(logs: Tensor, tokens: Sequence[int]) -> Tensor:
 
 
 def check_start(start: Tensor) -> Tensor:
-    """Where writing begins, (B, T), if there is something to go on from."""
+    """Return the start (B, T); raise an error if it has no token."""
     if start.dim() != 2 or not start.shape[1]:
         shape = " x ".join(map(str, start.shape))
         raise ValueError(
@@ -180,7 +180,7 @@ def check_start(start: Tensor) -> Tensor:
 def fit_context(
     ids: Sequence[int], context: int, truncate: bool, what: str, beat: int = 1
 ) -> list[int]:
-    """All of these tokens, or the last whole beats of them that a context holds."""
+    """Return all tokens if they fit the context, otherwise the last whole beats that fit."""
     spare = max(0, len(ids) - context)
     if spare and not truncate:
         raise ValueError(
@@ -198,6 +198,6 @@ def nothing_left(row: int, written: int) -> ValueError:
 
 
 def find_room(side: nn.Module | None) -> int:
-    """How many tokens a network can read or write: a learned position knows only so many places."""
+    """Return how many tokens a network can read or write: learned positions are limited."""
     position = getattr(getattr(side, "stack", None), "position", None)
     return position.sizes[0] if isinstance(position, Learned) else sys.maxsize

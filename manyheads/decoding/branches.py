@@ -1,6 +1,6 @@
-"""The beams of a sentence as branches of one sequence: nothing is copied when they change places.
+"""The beams of a sentence as branches of one sequence: to reorder beams copies no cache.
 
-S sentences in the batch, W branches of each, K tokens that were read.
+S sentences in the batch, W branches of each, K tokens in the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from manyheads.modules.transformer import Decoder, Tokens
 
 
 class Lineage(Pattern):
-    """Each token sees those that its own branch goes back to."""
+    """Each token sees only the tokens of its own branch."""
 
     seen: Tensor  # (B, Q, K)
 
@@ -28,7 +28,7 @@ class Lineage(Pattern):
 
 
 class Branching(Growing):
-    """Takes several tokens of the same place: one of each branch."""
+    """A growing cache that takes several tokens at the same place, one of each branch."""
 
     def reach(self, at: Places, batch: int) -> tuple[Places, Pattern]:
         new = in_order(at)
@@ -37,14 +37,14 @@ class Branching(Growing):
 
 
 class BranchedStep(CachedStep):
-    """A step for `width` beams: to a decoder they are new tokens of one sequence, which looks at
-    one memory. Row `s * W + w` is branch w of sentence s; the first `select` lets each begin.
+    """A step for `width` beams, which the decoder reads as new tokens of one sequence with one
+    memory. Row `s * W + w` is branch w of sentence s; the first `select` creates the branches.
     """
 
     def __init__(self, decoder: Decoder, memory: Memory | None, width: int):
         super().__init__(decoder, memory, Branching())
         self.width = width
-        self.lineage: Tensor | None = None  # (S, W, K), none before there are branches
+        self.lineage: Tensor | None = None  # (S, W, K), None before there are branches
 
     def read(self, ids: Tensor) -> Tensor:
         if self.lineage is None:

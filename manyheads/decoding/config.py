@@ -1,4 +1,4 @@
-"""How sequences are written: what may be chosen, and what does not go together."""
+"""Decoding settings, and checks for settings that do not go together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, TypedDict
 from manyheads.config.declare import TypedSettings, setting, with_default
 
 SEARCH, CHANCE, PARALLEL = "Search", "Sampling", "Parallel decoding"
-DRAFTERS = "again", "lookup", "heads"  # who guesses ahead, by name; any other is a model
-BEAM = 5  # as wide as a search is where nothing else was asked for
+DRAFTERS = "again", "lookup", "heads"  # names of drafters; any other name is a model
+BEAM = 5  # default beam width
 
 
 @dataclass(frozen=True)
 class Sampling(TypedSettings):
-    """One token after another: the likeliest at temperature 0, else one drawn by chance, of which
-    each setting leaves less, in this order. `Repeats` changes the logits before all of them.
+    """Generate token by token: the likeliest at temperature 0, otherwise a sampled one. Settings
+    narrow the choice in this order; `Repeats` changes the logits before all of them.
     """
 
     temperature: float = setting(
@@ -69,13 +69,13 @@ class Sampling(TypedSettings):
 
     @classmethod
     def usual(cls) -> float:
-        """The temperature of who gives none."""
+        """Return the default temperature."""
         usual: Any = next(one.default for one in fields(cls) if one.name == "temperature")
         return float(usual)
 
     @property
     def chosen(self) -> str:
-        """The strategy, also where none was named."""
+        """The strategy; "auto" is resolved by the other settings."""
         if self.strategy != "auto":
             return self.strategy
         return "sample" if self.temperature else "greedy"
@@ -83,7 +83,7 @@ class Sampling(TypedSettings):
 
 @dataclass(frozen=True)
 class DecodingConfig(Sampling):
-    """Greedy unless a beam of more than 1 or a temperature is asked for."""
+    """Greedy decoding, unless a beam above 1 or a temperature is given."""
 
     temperature: float = with_default(Sampling, "temperature", 0.0)
     beam: int = setting(1, "Beam width; 1: no beam search.", least=1, most=1000, panel=SEARCH)
@@ -94,7 +94,7 @@ class DecodingConfig(Sampling):
         least=0,
         panel=SEARCH,
     )
-    # Otherwise a search may take as many steps as its longest sequence has tokens.
+    # Without it, a search may take as many steps as the longest sequence may have tokens.
     early_stopping: bool = setting(
         True,
         "Stop beam search when as many candidates are complete as the beam is wide; otherwise "
@@ -146,7 +146,7 @@ class DecodingConfig(Sampling):
 
 
 def choose_beam(asked: int | None, options: Mapping[str, Any]) -> int:
-    """As wide as was asked for; else the usual, where nothing is drawn or drafted."""
+    """Return the asked beam width; the default is 1 for sampling or a draft, otherwise BEAM."""
     if asked is not None:
         return asked
     other = options.get("strategy") in ("greedy", "sample")
@@ -157,7 +157,7 @@ def choose_beam(asked: int | None, options: Mapping[str, Any]) -> int:
 
 
 class SamplingOptions(TypedDict, total=False):
-    """Of a `Sampling`."""
+    """The keyword arguments of a `Sampling`."""
 
     temperature: float
     top_k: int
@@ -169,7 +169,7 @@ class SamplingOptions(TypedDict, total=False):
 
 
 class DecodingOptions(SamplingOptions, total=False):
-    """Of a `DecodingConfig`, but how wide a beam is and how many are kept of it."""
+    """The keyword arguments of a `DecodingConfig`, without `beam` and `nbest`."""
 
     length_penalty: float
     early_stopping: bool

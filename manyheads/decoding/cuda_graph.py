@@ -1,9 +1,9 @@
-"""The step of writing, recorded once and played again.
+"""A decoding step with sampling, recorded once as a CUDA graph and replayed.
 
-A step of a small network is hundreds of short kernels, and starting them from Python takes longer
-than they run. On CUDA all of a step, the choice of the token included, is one graph: the host
-starts it again and again and only looks now and then at what was written. Elsewhere the same code
-runs as it stands.
+A step of a small network is hundreds of short kernels, and launching them from Python takes longer
+than they run. On CUDA a whole step, with the choice of the token, is one graph: the host launches
+it again and again and reads the tokens only every few steps. Without CUDA the same code runs
+without recording.
 
 B batch, S slots, V vocabulary, N blocks of tokens.
 """
@@ -35,16 +35,16 @@ from manyheads.decoding.sample import FEW, check_drawn, drop_spare, weigh_tokens
 from manyheads.modules.stack import Block
 from manyheads.modules.transformer import Decoder
 
-# The tokens that each sequence has written since the last look; none where it is done.
+# Called with the new tokens of each sequence since the last call; none if it is finished.
 Look: TypeAlias = Callable[[list[list[int]]], None]
-BLOCK = 256  # tokens of the vocabulary that are summed before the one among them is looked for
+BLOCK = 256  # size of the blocks of the vocabulary that `pick` sums first
 ROOM = 128  # slots
-WARM_UPS = 3  # steps before the one that is recorded: compilers and libraries settle
+WARM_UPS = 3  # steps before the recorded one, so that compilers and libraries are ready
 
 
 @dataclass(frozen=True)
 class RecordedChoice:
-    """All that a recorded choice depends on and that no buffer holds."""
+    """The settings that are fixed in a recording, since no buffer holds them."""
 
     how: Sampling
     never: tuple[int, ...]
@@ -58,10 +58,10 @@ class RecordedChoice:
 
 
 class CudaGraphDecoder:
-    """A decoder with a cache of `slots` tokens for a batch of sequences, its step recorded.
+    """A decoder with a recorded step and a cache of `slots` tokens for a batch of sequences.
 
-    What is compiled is so by `compile`, the options of torch.compile; None records what is there.
-    Whole recordings are kept, one for each kind of choice, so that the same object is used again.
+    `compile` are options of torch.compile for the step; None records it uncompiled. Use the same
+    object again: it keeps its recordings, one for each setting of the choice.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class CudaGraphDecoder:
         room: int | None = None,
         compile: dict[str, Any] | None = None,
     ):
-        """Where empty slots are read as well, a recording is for so many slots and the next one for
-        `room` more; compiled it is for all of them, unless room is given."""
+        """If attention also reads empty slots, there is a recording for every `room` slots; by
+        default ROOM, or all slots if the step is compiled."""
         blocks = check_recordable(decoder)
-        self.seen = Everything()  # made here: what is compiled cannot make one on torch 2.11
+        self.seen = Everything()  # made here: compiled code cannot make one on torch 2.11
         for name, count in (("batch", batch), ("slots", slots), ("look_every", look_every)):
             if count < 1:
                 raise ValueError(f"{name} is 1 or more, got {count}")
@@ -109,7 +109,7 @@ class CudaGraphDecoder:
         return torch.zeros(shape, dtype=dtype, device=self.device)
 
     def reads_only_filled(self, layers: Sequence[Attention], weight: Tensor) -> bool:
-        """Whether every layer's work is such as `Single` does."""
+        """Whether every layer can use the kernel `Single`, which reads only filled slots."""
         stack, single = self.decoder.stack, Single()
         at = Grid(self.place, (self.place,), (self.slots,))
         works = (
@@ -127,8 +127,8 @@ class CudaGraphDecoder:
         numbers: Sequence[int] | None = None,
         look: Look | None = None,
     ) -> list[Hypothesis]:
-        """What decoding.sample writes on from `start` (B, T) by the same seed and numbers; `look`
-        is given what is new whenever the host looks."""
+        """Return what decoding.sample returns for `start` (B, T), seed and numbers; `look` gets the
+        new tokens whenever the host reads them."""
         check_drawn(how)
         numbers = number_rows(numbers, len(start))
         limits = self.check_limits(start, bounds)
@@ -155,7 +155,7 @@ class CudaGraphDecoder:
         return [paper.hypothesis() for paper in papers]
 
     def check_limits(self, start: Tensor, bounds: Bounds) -> list[int]:
-        """How long each may be; what cannot be written is refused."""
+        """Return the maximum length of each sequence; refuse what does not fit."""
         if not 1 <= len(start) <= self.batch or start.shape[1] < 1:
             raise ValueError(
                 f"1 to {self.batch} sequences that have begun are written on, "
@@ -166,7 +166,7 @@ class CudaGraphDecoder:
                 "a recorded step forces no prefix; begin with it, or write with a CachedStep"
             )
         limits = bounds.limits(len(start))
-        read = start.shape[1] + max(limits) - 1  # the last token is written and never read
+        read = start.shape[1] + max(limits) - 1  # the last token is never read
         if read > self.slots:
             raise ValueError(
                 f"{start.shape[1]} tokens and {max(limits)} more need {read} slots, "
@@ -175,7 +175,7 @@ class CudaGraphDecoder:
         return limits
 
     def begin(self, start: Tensor, seed: int, numbers: Sequence[int], steps: int) -> None:
-        """The buffers as they are before the first token; rows that nobody wants draw as row 0."""
+        """Reset the buffers and draw the random numbers; unused rows get those of row 0."""
         rows = []
         for number in (*numbers, *[numbers[0]] * (self.batch - len(numbers))):
             chance = Random(f"{seed} {number}")
@@ -185,7 +185,7 @@ class CudaGraphDecoder:
         self.place.fill_(start.shape[1] - 1)
 
     def compute_logits(self, ids: Tensor, at: Grid, slots: int) -> Tensor:
-        """Of the next token (B, V), after ids (B, T) that go into the first slots of the cache."""
+        """Read ids (B, T) with the first `slots` slots of the cache; return next logits (B, V)."""
         if len(ids) < self.batch:
             ids = torch.cat([ids, ids[:1].expand(self.batch - len(ids), -1)])
         cache = Static(self.first_places(slots))
@@ -194,18 +194,18 @@ class CudaGraphDecoder:
         return self.decoder.head(states[:, -1])
 
     def first_places(self, slots: int) -> Grid:
-        """So many places of the cache, cut once: what is compiled cannot cut them."""
+        """Return the first `slots` places, sliced once: compiled code cannot slice them."""
         if slots not in self.lines:
             self.lines[slots] = self.places[:slots]
         return self.lines[slots]
 
     def step(self, slots: int, rule: RecordedChoice) -> None:
-        """Read the last token, write the next: all of it on the device."""
+        """Read the last token and choose the next, all on the device."""
         at = Grid(self.place, (self.place,), (slots,))
         self.choose(self.compute_logits(self.token, at, slots), rule)
 
     def choose(self, logits: Tensor, rule: RecordedChoice) -> None:
-        """A token for each sequence by its logits (B, V), into the buffers."""
+        """Choose a token for each sequence by its logits (B, V), and write it into the buffers."""
         logs = forbid(logits.log_softmax(-1, dtype=torch.float32), rule.never)
         for stop in rule.stops if rule.shortest else ():
             logs[:, stop] = logs[:, stop].masked_fill(self.count < rule.shortest, -torch.inf)
@@ -217,14 +217,14 @@ class CudaGraphDecoder:
         self.place.add_(1)
 
     def copy_new(self, papers: list[Paper], seen: int, done: int) -> list[list[int]]:
-        """What each has written from `seen` on: the one place where the host waits."""
+        """Copy the tokens from `seen` on: the only place where the host waits."""
         ids, logs = self.ids[:, seen:done].tolist(), self.logs[:, seen:done].tolist()
         return [paper.take(row, ids[row], logs[row]) for row, paper in enumerate(papers)]
 
     # ---- recording ---------------------------------------------------------------------------
 
     def find_recording(self, read: int, rule: RecordedChoice) -> Callable[[], None]:
-        """The step after which `read` slots are filled."""
+        """Return the recording of the step after which `read` slots are filled."""
         slots = min(self.slots, -(-read // self.room) * self.room)
         if (slots, rule) not in self.recordings:
             self.recordings[slots, rule] = self.record(slots, rule)
@@ -247,7 +247,7 @@ class CudaGraphDecoder:
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UPS):
                     run()
-                    # As if it had not been: what else it wrote is written again before it is read.
+                    # Undo it: all else that it wrote is overwritten before it is read.
                     for buffer, value in zip(buffers, before, strict=True):
                         buffer.copy_(value)
             torch.cuda.current_stream().wait_stream(aside)
@@ -258,7 +258,7 @@ class CudaGraphDecoder:
 
 
 def capture(run: Callable[[], None]) -> Callable[[], None]:
-    """What plays it back, after it ran a few times."""
+    """Run a function a few times, record it as a CUDA graph, and return the graph's replay."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -271,11 +271,11 @@ def capture(run: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-# ---- the choice of a token, without asking the device anything -----------------------------------
+# ---- the choice of a token, without a host sync --------------------------------------------------
 
 
 def weigh_on_device(logs: Tensor, how: Sampling) -> Tensor:
-    """`weigh_tokens`, which for `top_p` would look whether a few tokens are enough."""
+    """Like `weigh_tokens`, without its host sync to find out if a few tokens reach `top_p`."""
     few = logs.shape[1] <= FEW or 0 < how.top_k < FEW
 
     def keep(weights: Tensor, share: float) -> Tensor:
@@ -289,10 +289,10 @@ def weigh_on_device(logs: Tensor, how: Sampling) -> Tensor:
 
 
 def pick(weights: Tensor, shares: Tensor) -> Tensor:
-    """`sample.pick` for shares (B, 1) on the device -> tokens (B, 1).
+    """Like `sample.pick`, for shares (B, 1) on the device -> tokens (B, 1).
 
-    First the block of tokens, then the one in it: to add up a vocabulary in its order takes longer
-    than the network. In 64 bits the sums differ in their last place alone.
+    It finds the block of tokens first, then the token in it: a cumulative sum over the vocabulary
+    takes longer than the network. In 64 bits the sums differ only in the last digit.
     """
     blocks = F.pad(weights, (0, -weights.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
     ends = blocks.sum(-1, dtype=torch.double).cumsum(-1)  # (B, N)
@@ -301,7 +301,7 @@ def pick(weights: Tensor, shares: Tensor) -> Tensor:
     behind = F.pad(ends, (1, 0)).gather(1, block)
     chosen = blocks.gather(1, block[:, :, None].expand(-1, 1, BLOCK))[:, 0]
     inside = chosen.double().cumsum(-1)  # (B, BLOCK)
-    # At most all of the block: rounding may not lead past it to a token without weight.
+    # At most the sum of the block: rounding must not lead past it to a token without weight.
     found = torch.searchsorted(inside, (left - behind).minimum(inside[:, -1:]))
     return (block * BLOCK + found).clamp(max=weights.shape[1] - 1)
 
@@ -311,7 +311,7 @@ def pick(weights: Tensor, shares: Tensor) -> Tensor:
 
 @contextmanager
 def swap_kernel(decoder: Decoder, kernel: Kernel) -> Iterator[None]:
-    """The decoder with this kernel; it has its own again afterwards."""
+    """Use this kernel in the decoder, and restore its own afterwards."""
     own, decoder.stack.kernel = decoder.stack.kernel, kernel
     try:
         yield
@@ -321,10 +321,10 @@ def swap_kernel(decoder: Decoder, kernel: Kernel) -> Iterator[None]:
 
 @contextmanager
 def biases_apart(network: nn.Module, wanted: bool) -> Iterator[None]:
-    """Every bias added after its product and not by it.
+    """Make every nn.Linear add its bias after the product, not in the same call.
 
-    A product of one row becomes part of what is around it when torch compiles it
-    (coordinate_descent_tuning), but not where the library's call adds a bias.
+    torch.compile fuses a product of one row with the operations around it
+    (coordinate_descent_tuning), but not if a library call adds the bias.
     """
     linears = [part for part in network.modules() if type(part) is nn.Linear and wanted]
     for linear in linears:
@@ -342,7 +342,7 @@ def product_then_bias(linear: nn.Linear, x: Tensor) -> Tensor:
 
 
 def check_recordable(decoder: Decoder) -> list[Block]:
-    """Its blocks, if its step can be recorded."""
+    """Return the decoder's blocks; raise an error if its step cannot be recorded."""
     if not isinstance(decoder, Decoder):
         raise ValueError(
             f"a Decoder's step can be recorded, a {type(decoder).__name__} came; "

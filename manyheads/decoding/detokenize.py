@@ -1,4 +1,4 @@
-"""What a sequence says while it is written: whole characters, and nothing of what ends it."""
+"""Turn tokens into text while they are generated: whole characters, and no stop strings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Sequence
 
 from manyheads.codecs.text import Text
 
-BROKEN = "\ufffd"  # what bytes that are no character are shown as
+BROKEN = "\ufffd"  # the replacement character for bytes that are no character
 
 
 class Detokenizer:
-    """The text that follows a prompt, in pieces: `add` each token, then `end`.
+    """Return the text after a prompt in pieces: `add` each token, then `end`.
 
-    A token may hold half of a character, which waits for the other half. What may be the beginning
-    of one of the `stops` waits until it is or is not; nothing follows one.
+    A token may hold half of a character: it is held back until the rest comes. Text that may be the
+    beginning of one of the `stops` is held back until that is decided; after a stop nothing comes.
     """
 
     def __init__(self, codec: Text, prompt: Sequence[int], stops: Sequence[str] = ()):
         self.codec, self.stops = codec, stops
         self.ids = list(prompt)
-        # A token is rendered after the last that was told, for some codecs put a space between.
+        # A token is rendered together with the one before, since some codecs put a space between.
         self.first, self.told = 0, len(self.ids)
         self.held = ""  # may be the beginning of a stop
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """What can be told now."""
+        """Add a token and return the text that is certain now."""
         self.ids.append(token)
         new = self.render_new()
         if not new or new.endswith(BROKEN):
@@ -34,13 +34,13 @@ class Detokenizer:
         return self.pass_on(new)
 
     def end(self) -> str:
-        """What was held back, for nothing follows."""
+        """Return the text that was held back, at the end of the sequence."""
         rest = self.pass_on(self.render_new())
         rest, self.held = ("" if self.stopped else rest + self.held), ""
         return rest
 
     def all(self, ids: Sequence[int]) -> str:
-        """Tokens that nothing follows, at once."""
+        """Return the text of a whole sequence at once."""
         return "".join([*map(self.add, ids), self.end()])
 
     def render_new(self) -> str:
@@ -48,7 +48,7 @@ class Detokenizer:
         return self.codec.render(self.ids[self.first :])[len(before) :]
 
     def pass_on(self, new: str) -> str:
-        """Up to the first stop, and without what may begin one."""
+        """Return text up to the first stop, without an end that may begin one."""
         if self.stopped:
             return ""
         text = self.held + new
@@ -60,7 +60,7 @@ class Detokenizer:
 
 
 def count_stop_begun(text: str, stops: Sequence[str]) -> int:
-    """How many of the last characters may begin a stop: "and th", ["the end"] -> 2"""
+    """Count the last characters that may begin a stop: "and th", ["the end"] -> 2"""
     longest = min(len(text), max(map(len, stops), default=0))
     return next(
         (n for n in range(longest, 0, -1) if any(s.startswith(text[-n:]) for s in stops)), 0

@@ -1,5 +1,5 @@
-"""Several sequences with guesses: in each pass every one reads its last token and its own guesses,
-and keeps as many as are right.
+"""Speculative decoding of several sequences: each pass reads the last token and the guesses of
+every sequence, and keeps the guesses that are right.
 
 B sequences, T tokens, N tokens of all sequences in a pass, V vocabulary.
 """
@@ -29,7 +29,7 @@ from manyheads.decoding.step import CachedStep, to_log_probs
 
 
 class DraftedBatch:
-    """Each sequence has a length of its own; one that is done is read no more."""
+    """Each sequence has its own length; a finished one is no longer read."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DraftedBatch:
             for row, (paper, source) in enumerate(zip(papers, sources, strict=True))
         ]
         self.drawn = [Drawn(how, number) for number in numbers if how.chosen == "sample"]
-        self.alone: dict[int, CachedStep] = {}  # steps of those that came near to another token
+        self.alone: dict[int, CachedStep] = {}  # steps for sequences with a near tie between tokens
 
     def write(self) -> list[Hypothesis]:
         while going := [one for one in self.every if one.paper.going]:
@@ -60,14 +60,14 @@ class DraftedBatch:
         return [one.paper.hypothesis() for one in self.every]
 
     def go_on(self, going: Sequence[DraftedSequence]) -> None:
-        """One pass over all of them."""
+        """Run one pass over all unfinished sequences."""
         guesses = [self.guess(one) for one in going]
         pairs = [*zip(going, guesses, strict=True)]
         new = {one.row: [*self.list_unread(one), *guess] for one, guess in pairs}
         logits = self.step.read(new)
         self.counts.passes += 1
         ends = [*accumulate(map(len, new.values()))]
-        # What follows the last token that is certain, and each guess.
+        # Keep the logits after the last certain token and after each guess.
         first = [end - 1 - len(guess) for end, guess in zip(ends, guesses, strict=True)]
         asked = [at for ask in zip(first, ends, strict=True) for at in range(*ask)]
         logits = logits if len(asked) == len(logits) else logits[asked]
@@ -77,7 +77,7 @@ class DraftedBatch:
             for (one, guess), chosen, end in zip(pairs, choices, ends, strict=True)
             if not one.keep(chosen, guess, MARGINS[logits.dtype], ends[-1] - end)
         ]
-        for one in unsure:  # only now: a drafter may look at what the last pass has left
+        for one in unsure:  # only now: a drafter may read the states of the last pass
             self.read_alone(one)
         for one in going:
             if one.paper.going:
@@ -88,13 +88,13 @@ class DraftedBatch:
         return guess.tolist() if isinstance(guess, Tensor) else guess
 
     def list_unread(self, one: DraftedSequence) -> list[int]:
-        """All that it begins with, then the token that was written last."""
+        """Return its start if nothing is written yet, otherwise the last token."""
         return one.paper.ids[-1:] or self.start[one.row]
 
     def choose(
         self, logs: Tensor, pairs: Sequence[tuple[DraftedSequence, list[int]]]
     ) -> list[DraftChoices]:
-        """What each sequence writes after its guesses, by the logs of all (N, V)."""
+        """Choose each sequence's tokens after its guesses, from the log-probs of all (N, V)."""
         bounds, written = self.bounds, [len(one.paper.ids) for one, _ in pairs]
         parts = [*pairwise(accumulate((1 + len(guess) for _, guess in pairs), initial=0))]
         each = [*zip([one.row for one, _ in pairs], written, parts, strict=True)]
@@ -111,7 +111,7 @@ class DraftedBatch:
         return [found.part(begin, end) for begin, end in parts]
 
     def read_alone(self, one: DraftedSequence) -> None:
-        """All of a sequence again, one by one, as it is without a draft: that decides."""
+        """Decide a near tie: read the sequence again token by token, as without a draft."""
         self.counts.unsure += 1
         start, had = self.start[one.row], len(one.paper.ids)
         if one.row not in self.alone:

@@ -1,11 +1,11 @@
-"""A small head that guesses ahead: the state that a token was chosen by and that token make the
-state of the next one, again and again.
+"""A small head that guesses tokens ahead: from the state that predicted a token, and that token,
+it computes the state that predicts the next one, again and again.
 
-Beside the state of the decoder it sees one vector more: what it looks up in the memory of the
-encoder; or, where several voices take turns, the token of the same voice a beat before. It knows
-only the most frequent words: it costs a few products, where the decoder costs all its layers.
+Beside the state of the decoder it gets one more vector: what it looks up in the memory of the
+encoder; or, if several voices take turns, the token of the same voice a beat before. It guesses
+only the most frequent words: it costs a few products, while the decoder costs all its layers.
 
-T tokens, S tokens of the memory, D model width, N words that it knows, V words.
+T tokens, S tokens of the memory, D model width, N words that it can guess, V words.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Capped
 
 HIDDEN = 384
-BACK = 4  # tokens of what a sequence goes on from that are looked at: no beat is longer
-ENOUGH = 0.7  # how sure a table must be for the head not to be asked
+BACK = 4  # tokens of the prompt that are kept: no beat is longer
+ENOUGH = 0.7  # from this probability of the table's guess on, the head is not used
 
 
 class DraftHead(nn.Module):
-    """One cell, used for every token ahead."""
+    """One recurrent cell, used for every token ahead."""
 
     words: Tensor
 
     def __init__(
         self, width: int, words: Tensor, hidden: int = HIDDEN, *, reads: bool = True, beat: int = 1
     ):
-        """`words` (N,) are the numbers of those that it may guess. One that `reads` looks into the
-        memory of an encoder, one of a `beat` of several tokens a beat back.
+        """`words` (N,) are the ids that it can guess. With `reads` it attends to the memory of an
+        encoder; with a `beat` of several tokens it looks a beat back.
         """
         super().__init__()
         self.beat = beat
@@ -51,13 +51,13 @@ class DraftHead(nn.Module):
         self.register_buffer("words", words)
 
     def forward(self, state: Tensor, word: Tensor, seen: Tensor | None = None) -> Tensor:
-        """States, words and what is seen beside them (..., T, D) -> states of the next tokens."""
+        """Return the next states from states, word embeddings and the extra vector (..., T, D)."""
         parts = [state, word] if seen is None else [state, word, seen]
         found: Tensor = self.norm(state + self.say(F.relu(self.think(torch.cat(parts, -1)))))
         return found
 
     def look_up(self, query: Tensor, memory: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Queries (..., T, D), memory (..., S, D), padding of it (..., 1, S) -> what is seen."""
+        """Attend from queries (..., T, D) to memory (..., S, D); `hidden` (..., 1, S): padding."""
         assert self.look is not None
         scores = self.look(query) @ memory.transpose(-1, -2) / memory.shape[-1] ** 0.5
         if hidden is not None:
@@ -66,15 +66,15 @@ class DraftHead(nn.Module):
 
 
 def scoring_weight(decoder: Any) -> Tensor:
-    """What a state is multiplied with to score each word (V, D)."""
+    """Return the output projection of a decoder (V, D)."""
     head = decoder.head.scores if isinstance(decoder.head, Capped) else decoder.head
     weight: Tensor = head.weight if isinstance(head, nn.Linear) else decoder.embedding.table.weight
     return weight
 
 
 class HeadDrafter:
-    """Guesses by the states of a network while it writes one sequence after another, and by a
-    table where that is surer."""
+    """Guess from the states of a network while it writes one sequence after another, or from a
+    table if that is surer."""
 
     def __init__(
         self, head: DraftHead, network: Any, known: DraftTable = NO_TABLE, stops: Ids = ()
@@ -83,7 +83,7 @@ class HeadDrafter:
         self.head, self.entries, self.stops, self.pace = head.eval(), known, stops, DraftPace()
         self.decoder, self.known = getattr(network, "decoder", network), head.words.tolist()
         self.prepare()
-        self.states, self.begun = self.read[:0], 0  # so many of the sources that were read last
+        self.states, self.begun = self.read[:0], 0  # how many sources of the last batch are begun
         self.memory = Memory(self.read[None, :0], line(0))
         if head.look is not None:
             network.encoder.register_forward_hook(self.keep_memory)
@@ -91,8 +91,8 @@ class HeadDrafter:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """All words as they are read, those it knows as they are scored, by the weights as they
-        are now and where they lie."""
+        """Precompute products of the embeddings of all words, and the scores of the words it can
+        guess, from the current weights on their current device."""
         self.made_of, embedding = self.find_weights(), self.decoder.embedding
         head = self.head.to(embedding.table.weight.device)
         parts = head.think.weight.split(head.norm.weight.shape[0], 1)
@@ -105,7 +105,7 @@ class HeadDrafter:
             self.beaten = self.read @ self.by_seen  # (V, hidden)
 
     def find_weights(self) -> tuple[int, int]:
-        """Where those of the words lie, and how often they were changed."""
+        """Return the address and the version of the embedding weights."""
         weight = self.decoder.embedding.table.weight
         return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
@@ -116,7 +116,7 @@ class HeadDrafter:
         self.states = given[0][0].detach()  # (T, D)
 
     def start(self, source: Sequence[int]) -> Draft:
-        """The next of the sources that were read; or of what goes on from one."""
+        """Begin the draft of the next source of the last batch; or of a prompt's continuation."""
         if self.made_of != self.find_weights():  # moved, or trained
             self.prepare()
         if self.head.look is None:
@@ -128,16 +128,16 @@ class HeadDrafter:
 
 
 class HeadDraft:
-    """Of one sequence."""
+    """The guesses of one sequence."""
 
     def __init__(self, known: HeadDrafter, source: Sequence[int], memory: Tensor | None = None):
         self.known, self.parts = known, known.entries.prepare(source)
-        # What it goes on from is before its tokens; what it was translated from is not.
+        # A prompt comes before the tokens; a source of a translation does not.
         self.before = [*source[-BACK:]] if memory is None else []
-        self.state: Tensor | None = None  # that the last token was chosen by
+        self.state: Tensor | None = None  # the state that predicted the last token
         self.looked: tuple[Tensor, Tensor] | None = None
         if memory is not None and known.head.look is not None:
-            with torch.no_grad():  # of the memory what every token takes: (D, S), (S, hidden)
+            with torch.no_grad():  # shared by all tokens: (D, S), (S, hidden)
                 keys = (memory @ known.head.look.weight).T / memory.shape[-1] ** 0.5
                 self.looked = keys, memory @ known.by_seen
 
@@ -146,8 +146,8 @@ class HeadDraft:
         self.state = self.known.states[at : at + 1].float() if ids else None
 
     def think(self, state: Tensor, ids: Sequence[int], new: int) -> tuple[Tensor, Entry]:
-        """The state after these tokens, of which so many are new to it, and the word that likeliest
-        follows: what `DraftHead.forward` finds, with the products that do not change made before.
+        """Return the state after these tokens, the last `new` of which it has not read, and the
+        likeliest next word: as `DraftHead.forward`, with precomputed products.
         """
         known, head = self.known, self.known.head
         for end in range(len(ids) - new + 1, len(ids) + 1):
@@ -169,7 +169,7 @@ class HeadDraft:
         while guessed < most and not (guessed and whole[-1] in self.known.stops):
             found = self.known.entries.look_up(self.parts, whole)
             token, share = max(found, key=lambda one: one[1], default=(0, 0.0))
-            if state is not None and share < ENOUGH:  # a table costs less than a product
+            if state is not None and share < ENOUGH:  # the table is cheaper than the head
                 state, own = self.think(state, whole, unread)
                 unread = 0
                 token, share = max((token, share), own, key=lambda one: one[1])

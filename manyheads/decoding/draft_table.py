@@ -1,8 +1,8 @@
-"""What a model most often writes next, counted once in what it has written.
+"""A table of the tokens that a model most often writes next, counted once in its own output.
 
-An entry says which token followed, where the token before it and one or two neighbours of the
-source were the same; or the two to four tokens before it, where nothing is read. Of all that were
-counted those are kept by which a token was guessed right.
+An entry says which token followed after the same last token and one or two neighbouring tokens of
+the source; or, without a source, after the same last two to four tokens. Only entries that guess
+right often enough are kept.
 
 T tokens, K keys by which each is looked up.
 """
@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-LEAST, LIKELY = 2, 0.3  # times that an entry was met, and how likely its token is at least
-DOUBT = 2  # times more that another token might have followed
+LEAST, LIKELY = 2, 0.3  # the smallest count of an entry, and the smallest share of its token
+DOUBT = 2  # added to the count, as if other tokens had followed
 MOST = 110_000  # entries that are kept: 7 bytes each
-WRONG = 0.5  # of a right guess, that a wrong one costs
-BEFORE, BEHIND = -2, -3  # in the place of a token: before the first, behind the last
+WRONG = 0.5  # the cost of a wrong guess, where a right one gains 1
+BEFORE, BEHIND = -2, -3  # stand for a token before the first, and after the last
 ORDERS = 2, 3, 4
-# A key is a sum of products: equal ones are rare, and a wrong guess changes no text.
+# A key is a hash, a sum of products: collisions are rare, and a wrong guess changes no text.
 FACTORS = 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F
 MASK = 0xFFFFFFFF
 
@@ -31,18 +31,18 @@ Entry = tuple[int, float]  # a token, and how likely it is
 
 
 class DraftTable:
-    """Entries by their keys."""
+    """Entries (a token and its probability) by their keys."""
 
     def __init__(self, entries: dict[int, Entry], reads: bool = False):
-        """`reads`: whether they are of a source, too."""
+        """`reads`: whether the keys also depend on a source."""
         self.entries, self.reads = entries, reads
 
     def prepare(self, source: Ids) -> list[int]:
-        """What keys have of the source."""
+        """Return the parts of the keys that come from the source."""
         return source_parts(source) if self.reads and self.entries else []
 
     def look_up(self, parts: Sequence[int], ids: Ids) -> Iterator[Entry]:
-        """What may follow these tokens."""
+        """Yield the entries for the token after `ids`."""
         if self.entries:
             keys = keys_after(parts, ids, self.reads)
             yield from (found for key in keys if (found := self.entries.get(key)) is not None)
@@ -68,7 +68,7 @@ NO_TABLE = DraftTable({})
 
 
 def source_parts(source: Ids) -> list[int]:
-    """Of each token, and of each two neighbours."""
+    """Return a part of a key for each token of the source, and for each two neighbours."""
     _, second, third, fourth = FACTORS
     ends = zip([BEFORE, *source], [*source, BEHIND], strict=True)
     return [second * one for one in dict.fromkeys(source)] + [
@@ -77,7 +77,7 @@ def source_parts(source: Ids) -> list[int]:
 
 
 def keys_after(parts: Sequence[int], ids: Ids, reads: bool) -> list[int]:
-    """The keys of what follows these tokens, always as many."""
+    """Return the keys of the token after `ids`; their number does not depend on `ids`."""
     last = FACTORS[0] * (ids[-1] if ids else BEFORE)
     keys = [part + last & MASK for part in parts]
     for order in ORDERS[:1] if reads else ORDERS:
@@ -87,7 +87,7 @@ def keys_after(parts: Sequence[int], ids: Ids, reads: bool) -> list[int]:
 
 
 def make_table(pairs: Iterable[tuple[Ids, Ids]], most: int = MOST) -> DraftTable:
-    """Of sources, empty ones where nothing is read, and what was written for each, its stop too."""
+    """Count a table from pairs of a source, empty if there is none, and its output with stop."""
     every = [(list_keys(*pair), np.array(pair[1], dtype=np.uint32)) for pair in pairs]
     reads = any(keys.shape[1] > len(ORDERS) for keys, _ in every)
     met = [(keys.astype(np.uint64) << np.uint64(32)) + ids[:, None] for keys, ids in every]
@@ -104,21 +104,21 @@ Likely = NDArray[np.float64]
 
 
 def list_keys(source: Ids, written: Ids) -> Numbers:
-    """Those of each token of a sequence: (T, K)"""
+    """Return the keys of each token of a sequence: (T, K)"""
     parts = source_parts(source) if source else []
     rows = [keys_after(parts, written[:t], bool(source)) for t in range(len(written))]
     return np.array(rows, dtype=np.uint32)
 
 
 def count_pairs(met: NDArray[np.uint64]) -> tuple[Numbers, Numbers, Likely]:
-    """A key and the token that followed it, as one number each -> the keys in order, the token
-    that followed each most often, and how likely it is.
+    """Count pairs of a key and the token after it, each pair given as one number. Return the sorted
+    keys, the most frequent token after each, and its probability.
     """
     pairs, times = np.unique(met, return_counts=True)
     of, follow = (pairs >> np.uint64(32)).astype(np.uint32), pairs.astype(np.uint32)
     keys, first = np.unique(of, return_index=True)
     total = np.add.reduceat(times, first)
-    best = np.lexsort((-times, of))[first]  # of each key the most frequent first
+    best = np.lexsort((-times, of))[first]  # the most frequent token of each key
     sure = times[best] / (total + DOUBT)
     chosen = (total >= LEAST) & (sure >= LIKELY)
     return keys[chosen], follow[best][chosen], sure[chosen]
@@ -127,7 +127,7 @@ def count_pairs(met: NDArray[np.uint64]) -> tuple[Numbers, Numbers, Likely]:
 def elect(
     every: Sequence[tuple[Numbers, Numbers]], keys: Numbers, tokens: Numbers, sure: Likely
 ) -> Likely:
-    """How often each entry was the likeliest and right, less a share of how often it was wrong."""
+    """Score each entry: how often it was the likeliest and right, minus a share for each wrong."""
     won = np.zeros(len(keys))
     for rows, written in every:
         at = np.searchsorted(keys, rows).clip(max=len(keys) - 1)

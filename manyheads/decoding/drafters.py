@@ -1,4 +1,4 @@
-"""Who guesses what comes next: the last pass, what was read and written before, another model."""
+"""Drafters, which guess the next tokens: from the last pass, from earlier text, or with a model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from manyheads.decoding.graphed_step import GraphedStep
 from manyheads.decoding.step import RewindableStep
 from manyheads.devices import send
 
-ORDERS = 4, 3, 2, 1  # tokens by which what follows is looked up, the most first
-SURE = 0.3  # how likely the first guess must be, for a pass of several to be worth it
-STILL = 0.08  # how likely all of them must be, for one more
-Followed = dict[tuple[int, ...], dict[int, int]]  # how often which token followed these
-Guess = tuple[int, float]  # a token, and how likely it is
+ORDERS = 4, 3, 2, 1  # lengths of the n-grams that are looked up, the longest first
+SURE = 0.3  # the least probability of a first guess, for a pass of several tokens to be worth it
+STILL = 0.08  # the least probability of all guesses together, for one more
+Followed = dict[tuple[int, ...], dict[int, int]]  # how often each token followed an n-gram
+Guess = tuple[int, float]  # a token and its probability
 
-# What is read -> a step that has read nothing yet, and the tokens that writing starts from.
+# A source -> a step that has read nothing yet, and the start tokens.
 BeginDraft = Callable[[Sequence[int]], tuple[RewindableStep, list[int]]]
 
 
 class LastPass:
-    """What the model said after its first wrong guess: often right all the same."""
+    """Guess what the model predicted after the first wrong guess: it is often right anyway."""
 
     def __init__(self) -> None:
         self.pace = DraftPace()
@@ -37,7 +37,7 @@ class LastPass:
 
 
 class LastPassDraft:
-    """Of one sequence."""
+    """The guesses of one sequence."""
 
     def __init__(self) -> None:
         self.beyond: list[int] = []
@@ -50,7 +50,7 @@ class LastPassDraft:
 
 
 class BeatBefore:
-    """The same again as a beat before: in a grid of voices most notes go on."""
+    """Guess the tokens of the beat before: in a grid of voices most notes continue."""
 
     def __init__(self, beat: int):
         self.beat, self.pace = beat, DraftPace()
@@ -60,7 +60,7 @@ class BeatBefore:
 
 
 class BeatDraft:
-    """Of one sequence, which goes on from its source."""
+    """The guesses of one sequence, which continues its source."""
 
     def __init__(self, beat: int, source: Sequence[int]):
         self.beat, self.before = beat, [*source[-beat:]]
@@ -75,13 +75,13 @@ class BeatDraft:
 
 
 class NgramLookup:
-    """What followed the same few tokens before: in what is read, and in all that was written; what
-    a table knows of the model, where it has one; and what was there a beat before."""
+    """Guess the token that followed the same n-gram before, in the source or in any output; or one
+    from a table, if there is one; or the token of the beat before."""
 
     def __init__(self, table: DraftTable = NO_TABLE, beat: int = 1) -> None:
         self.table, self.beat, self.pace = table, beat, DraftPace()
         self.written: Followed = {}
-        # Of each place in four beats: how often it was the same as a beat before, and not.
+        # For each place in four beats: how often the token equals that of the beat before, or not.
         self.held = [[4, 1] for _ in range(4 * beat)]
 
     def start(self, source: Sequence[int]) -> Draft:
@@ -89,11 +89,11 @@ class NgramLookup:
 
 
 class LookupDraft:
-    """Of one sequence."""
+    """The guesses of one sequence."""
 
     def __init__(self, known: NgramLookup, source: Sequence[int]):
         self.known, self.parts = known, known.table.prepare(source)
-        self.learned = 0  # tokens of this sequence that were learned
+        self.learned = 0  # tokens of this sequence that are already counted
         self.read: Followed = {}
         learn_from(self.read, source, 0)
 
@@ -134,8 +134,8 @@ def learn_from(table: Followed, ids: Sequence[int], begin: int) -> None:
 
 
 def find_likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
-    """The token that followed the longest known end of these, and how likely it is: a few times
-    are no proof, and longer ends are better ones."""
+    """Return the token that followed the longest known n-gram at the end, and its probability,
+    which is lowered for small counts and short n-grams."""
     for order in ORDERS:
         after = table.get(tuple(ids[-order:])) if order <= len(ids) else None
         if after:
@@ -145,10 +145,10 @@ def find_likeliest(table: Followed, ids: Sequence[int]) -> Guess | None:
 
 
 class Smaller:
-    """Another model with the same vocabulary, which writes what it finds likeliest.
+    """Guess greedily with a smaller model that has the same vocabulary.
 
-    `begin` gives its step for a source, and the tokens that writing starts from; `device` says
-    where it reads them.
+    `begin` returns its step for a source, and the start tokens; `device` returns the device of its
+    tokens.
     """
 
     def __init__(self, begin: BeginDraft, device: Callable[[], Any] = lambda: "cpu"):
@@ -162,18 +162,18 @@ class Smaller:
 
 
 class SmallerDraft:
-    """Of one sequence."""
+    """The guesses of one sequence."""
 
     def __init__(self, step: RewindableStep, begun: list[int], device: torch.device | str):
         self.step, self.begun, self.device = step, begun, device
         self.room = find_room(getattr(step, "decoder", None))
-        self.read: list[int] = []  # all that its step has read
+        self.read: list[int] = []  # the tokens that its step has read
 
     @torch.no_grad()
     def propose(self, ids: Sequence[int], most: int) -> list[int]:
         wanted = [*self.begun, *ids]
-        most = min(most, self.room - len(wanted) + 1)  # its places may end before those it helps
-        same = count_same(self.read, wanted[:-1])  # the last one is always read anew
+        most = min(most, self.room - len(wanted) + 1)  # it may have fewer places than the other
+        same = count_same(self.read, wanted[:-1])  # always read the last one again
         if same < len(self.read):
             self.step.crop(same)
         self.read = self.read[:same]
@@ -187,7 +187,7 @@ class SmallerDraft:
         return guessed
 
     def score(self, new: list[int]) -> Tensor:
-        """Of what follows these tokens (V,); no more are read at once than its context holds."""
+        """Return the logits after these tokens (V,); read at most a context at once."""
         for part in torch.tensor([new]).split(getattr(self.step, "context", len(new)), 1):
             scores = self.step(send(part, self.device))[0]
         self.read += new
@@ -198,11 +198,11 @@ class SmallerDraft:
 
 
 class GraphedDraft:
-    """Of one sequence, by a step that is recorded: nobody waits for what it guesses."""
+    """The guesses of one sequence by a recorded step, without waiting for the device."""
 
     def __init__(self, step: GraphedStep, begun: list[int], pace: DraftPace):
         self.step, self.begun, self.pace = step, begun, pace
-        self.right = 0  # tokens that it has read and that were kept
+        self.right = 0  # tokens in its cache that are right
         self.asked = False
 
     def propose(self, ids: Sequence[int], most: int) -> list[int] | Tensor:
@@ -210,24 +210,24 @@ class GraphedDraft:
         most = min(most, self.pace.ahead, self.step.longest - len(wanted))
         if most < 1:
             return []
-        self.step.crop(min(self.right, len(wanted) - 1))  # the last one is always read anew
+        self.step.crop(min(self.right, len(wanted) - 1))  # always read the last one again
         self.asked = True
         return self.step.guess(wanted[self.step.length :], most)
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
-        if self.asked:  # the last token that was kept is another than it guessed
+        if self.asked:  # the last kept token is not one of its guesses
             self.right = min(self.step.length, len(self.begun) + len(ids) - 1)
             self.asked = False
 
 
 def count_same(one: Sequence[int], other: Sequence[int]) -> int:
-    """[5, 6, 7], [5, 6, 8, 9] -> 2"""
+    """Count equal tokens at the beginning: [5, 6, 7], [5, 6, 8, 9] -> 2"""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def make_drafter(name: str, table: DraftTable = NO_TABLE, beat: int = 1) -> Drafter:
-    """By its name; with a `beat` of so many tokens, what was there a beat before goes on."""
+    """Return a drafter by its name; with a `beat` above 1 it also guesses the beat before."""
     if name == "again":
         return BeatBefore(beat) if beat > 1 else LastPass()
     if name != "lookup":

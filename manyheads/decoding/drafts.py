@@ -1,9 +1,9 @@
-"""Tokens guessed ahead and checked together: fewer passes, the same text.
+"""Speculative decoding: guess tokens ahead and check them in one pass, for the same text.
 
-A drafter guesses what comes next; one pass of the model says what it would have written after each
-guess. One rule accepts: would the model have chosen the same token? Several tokens at once are not
-rounded as one by one. Where two tokens are so close that rounding might decide, what was read at
-once is read again, one by one, as it is without a draft.
+A drafter guesses the next tokens; one pass of the model tells which token it would choose after
+each guess, and a guess is accepted if it is that token. A pass of several tokens rounds differently
+than passes of one. If two tokens are so close that rounding might decide, the tokens are read again
+one by one, as without a draft.
 
 T new tokens, V vocabulary.
 """
@@ -26,39 +26,39 @@ from manyheads.decoding.sample import check_drawn, pick, weigh_tokens
 from manyheads.decoding.step import RewindableStep, to_log_probs
 from manyheads.devices import send
 
-AHEAD = 7  # tokens that are guessed at most
-WORTH = 0.35  # tokens that are kept of a guess, for a pass of several to pay
-RECENT = 0.2  # that the last guess counts among all before it
-MOST_DRAFTED = 3  # sequences at most that a CPU writes sooner with guesses than together without
-REST = 64  # tokens at most that are written without a guess, before another is tried
-# How far apart the log-probabilities of the first and the second must be for rounding not to
-# decide: some times what was seen between one token at a time and several.
+AHEAD = 7  # the most tokens that are guessed
+WORTH = 0.35  # tokens kept per guess, on average, for a pass of several tokens to pay off
+RECENT = 0.2  # weight of the last guess in the running average
+MOST_DRAFTED = 3  # up to this many sequences, a CPU is faster with guesses than with a batch
+REST = 64  # the most tokens that are written without a guess before the next try
+# The difference of the best two log-probabilities above which rounding cannot decide: some times
+# the largest difference seen between reading tokens one by one and several at once.
 MARGINS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 0.03}
-# Where scores move by that much, the border between two tokens moves by a quarter of it at most.
+# If scores move by a margin, the border between two tokens moves by at most a quarter of it.
 SHARES = 4
 
 
 class DraftCounts:
-    """How texts were written: what `verify` and a bench tell."""
+    """Statistics of speculative decoding, for `verify` and benchmarks."""
 
     def __init__(self) -> None:
         self.passes = self.tokens = 0
-        self.drafted = 0  # passes that had guesses in them
-        self.unsure = 0  # tokens that were so near to others that they were read again
-        self.margin = math.inf  # the smallest of a token that was taken from a pass of several
+        self.drafted = 0  # passes with guesses
+        self.unsure = 0  # tokens that were read again because of a near tie
+        self.margin = math.inf  # the smallest margin of a token taken from a pass of several
 
 
 class DraftPace:
-    """How often is guessed: rarely where little was kept lately, so that little is lost."""
+    """Decide how often to guess: rarely if few recent guesses were right."""
 
     def __init__(self) -> None:
-        self.kept = 1.0  # of a guess, of late
+        self.kept = 1.0  # running average of tokens kept per guess
         self.resting, self.pause = 0, 1
         self.counts = DraftCounts()
 
     @property
     def ahead(self) -> int:
-        """Tokens that are worth a guess each, where every one takes as long."""
+        """How many tokens are worth guessing, if each guess takes the same time."""
         return 1 + round(1.5 * self.kept)
 
     def note(self, guessed: int, kept: int) -> None:
@@ -70,7 +70,7 @@ class DraftPace:
         self.resting = self.pause if self.pause > 1 else 0
 
 
-# Tokens; on the device (T,) where nobody has waited for them yet.
+# Tokens; or a tensor (T,), still on the device if the host has not waited for it.
 Guesses = list[int] | Tensor
 
 
@@ -78,24 +78,24 @@ class Draft(Protocol):
     """The guesses for one sequence."""
 
     def propose(self, ids: Sequence[int], most: int) -> Guesses:
-        """What may follow these tokens: as many as it is sure enough of, or none."""
+        """Guess the tokens after `ids`: as many as it is sure enough of, or none."""
 
     def tell(self, ids: Sequence[int], beyond: Sequence[int], after: int = 0) -> None:
-        """What the sequence has come to, and what the model said after the first wrong guess;
-        so many tokens of other sequences were read `after` its own."""
+        """Tell the sequence so far, and what the model predicted `beyond` the first wrong guess;
+        `after` counts the tokens of other sequences that the pass read after its own."""
 
 
 class Drafter(Protocol):
-    """Who guesses."""
+    """Makes a draft for each sequence."""
 
-    pace: DraftPace  # over all sequences
+    pace: DraftPace  # shared by all sequences
 
     def start(self, source: Sequence[int]) -> Draft:
-        """For a new sequence, and what it is written from: a source, or a prompt."""
+        """Begin a new sequence, which is written from a source or a prompt."""
 
 
 class DraftChoices(NamedTuple):
-    """Tokens, their log-probabilities, and how near another one came to each."""
+    """The chosen tokens, their log-probabilities, and the margin to the next best choice."""
 
     tokens: list[int]
     logs: list[float]
@@ -105,21 +105,21 @@ class DraftChoices(NamedTuple):
         return DraftChoices(self[0][begin:end], self[1][begin:end], self[2][begin:end])
 
 
-# Log-probabilities (T, V) of the token after so many, after one more, ... -> the choices.
+# Log-probabilities (T, V) of consecutive tokens, and the place of the first -> the choices.
 Chooser = Callable[[Tensor, int], DraftChoices]
 
 
 def choose_greedily(logs: Tensor, written: int) -> DraftChoices:
     best = logs.topk(min(2, logs.shape[1]))
     tokens, values = best.indices[:, 0].tolist(), best.values.tolist()
-    if len(logs) == 1 or logs.is_cuda:  # of equal ones the same as without a draft
+    if len(logs) == 1 or logs.is_cuda:  # break ties as without a draft
         tokens = choose_likeliest(logs, [0]).tolist()
     margins = [first - second[0] if second else math.inf for first, *second in values]
     return DraftChoices(tokens, [first for first, *_ in values], margins)
 
 
 class Drawn:
-    """By chance: the share of a place is the one that plain sampling draws there."""
+    """Sample with the same random number at each place as without a draft."""
 
     def __init__(self, how: Sampling, number: int):
         check_drawn(how)
@@ -130,7 +130,7 @@ class Drawn:
         return self.choose(logs, self.draw(written, len(logs)))
 
     def draw(self, written: int, count: int) -> list[float]:
-        """The shares of so many places after those that were written."""
+        """Return the random numbers of the next `count` places."""
         while len(self.shares) < written + count:
             self.shares.append(self.chance.random())
         return self.shares[written : written + count]
@@ -147,7 +147,7 @@ class Drawn:
         return DraftChoices(tokens[:, 0].tolist(), logs.gather(1, tokens)[:, 0].tolist(), margins)
 
     def find_edges(self, logs: Tensor) -> Tensor:
-        """How near a token is to being let in or left out: then all that is drawn moves."""
+        """Return how close a token is to a limit of top_k, top_p or min_p: all draws move there."""
         how, scaled = self.how, logs / self.how.temperature
         found = torch.full((len(logs),), math.inf, dtype=torch.double, device=logs.device)
         if 0 < how.top_k < logs.shape[1]:
@@ -165,7 +165,7 @@ class Drawn:
 
 
 class DraftedSequence:
-    """What was written of one sequence: what is guessed for it, and what of that is kept."""
+    """One sequence of speculative decoding: guess its next tokens and keep the right ones."""
 
     def __init__(
         self,
@@ -182,24 +182,24 @@ class DraftedSequence:
         self.counts = counts or drafter.pace.counts
 
     def guess(self, before: int) -> Guesses:
-        """After a start of `before` tokens, and what was written."""
+        """Guess the next tokens; the start has `before` tokens."""
         ids = self.paper.ids
         room = min(AHEAD, self.paper.limit - len(ids) - 1)
-        # A long start is read by itself, so that it need not be read again.
+        # A long start is read without guesses, so that it need not be read again.
         if room < 1 or self.pace.resting > 0 or (not ids and before > 1):
             return []
         guess = self.draft.propose(ids, room)[:room]
         if isinstance(guess, Tensor):
             return guess
-        # A stop that is guessed need not be read: the model says it itself, and nothing follows.
+        # A guessed stop need not be read: the model chooses it itself, and nothing follows.
         return [*takewhile(lambda token: token not in self.paper.bounds.stop_set, guess)]
 
     def keep(
         self, choices: DraftChoices, guess: Sequence[int], bound: float | None, after: int = 0
     ) -> bool:
-        """Write what the model chooses after each right guess; whether it was sure to the end.
+        """Append the model's choice after each right guess; return False if a choice was not sure.
 
-        It is sure of margins over the `bound`, or, where that is None, of all.
+        A choice is sure if its margin is above `bound`, or if that is None.
         """
         paper, kept, sure = self.paper, 0, True
         for token, log, margin, guessed in zip(*choices, [*guess, None], strict=True):
@@ -222,7 +222,7 @@ class DraftedSequence:
 
 
 class DraftedWriting(DraftedSequence):
-    """One sequence that is written as far at a time as its guesses are right."""
+    """Generate one sequence, in each pass as far as its guesses are right."""
 
     def __init__(
         self,
@@ -238,11 +238,11 @@ class DraftedWriting(DraftedSequence):
         paper = Paper(bounds.limits(1)[0], bounds)
         super().__init__(paper, drafter, source, over=over, counts=counts)
         self.step, self.bounds, self.choose = step, bounds, choose
-        self.read = self.exact = 0  # tokens that were read; of them those read as without a draft
+        self.read = self.exact = 0  # tokens read; how many of them as without a draft
 
     @torch.no_grad()
     def rounds(self, start: Tensor) -> Iterator[list[tuple[int, float]]]:
-        """Write on from `start` (1, T): after each pass the tokens that are new, and their logs."""
+        """Continue `start` (1, T); yield after each pass the new tokens and log-probabilities."""
         if len(start) != 1:
             raise ValueError(f"one sequence is drafted at a time, {len(start)} came")
         paper, before = self.paper, check_start(start).shape[1]
@@ -257,7 +257,7 @@ class DraftedWriting(DraftedSequence):
             yield [*zip(paper.ids[had:], paper.logs[had:], strict=True)]
 
     def list_unread(self, start: Tensor, guess: Guesses) -> Tensor:
-        """What was not read yet, and the guesses (1, T)."""
+        """Return the tokens that are not read yet, followed by the guesses (1, T)."""
         told, parts = max(0, self.read - start.shape[1]), [start[:, self.read :]]
         new = [*self.paper.ids[told:], *(() if isinstance(guess, Tensor) else guess)]
         if new:
@@ -267,18 +267,18 @@ class DraftedWriting(DraftedSequence):
         return torch.cat(parts, 1) if len(parts) > 1 else start[:, self.read :]
 
     def pass_over(self, ids: Tensor, guessed: int) -> Tensor:
-        """One pass over new tokens (1, T) -> logits of what follows the last but guesses, and each
-        of them (1 + guessed, V)."""
+        """Read new tokens (1, T), the last `guessed` of them guesses; return the logits after the
+        last certain token and after each guess (1 + guessed, V)."""
         logits = self.step.read(ids)[0, -guessed - 1 :]
         exact = self.read == self.exact and not guessed and (ids.shape[1] == 1 or not self.read)
         self.read += ids.shape[1]
-        alike = getattr(self.step, "alike", False)  # then it is no matter how many come at once
+        alike = getattr(self.step, "alike", False)  # then any number of tokens may come at once
         self.exact = self.read if exact or alike else self.exact
         self.counts.passes += 1
         return logits
 
     def read_exactly(self, start: Tensor) -> Tensor:
-        """All that was read at once again, one by one -> logits of what follows (1, V)."""
+        """Read again one by one what was read at once; return the next logits (1, V)."""
         self.counts.unsure += 1
         self.rewind(self.exact)
         ids = torch.cat([start, start.new_tensor([self.paper.ids])], 1)
@@ -289,7 +289,7 @@ class DraftedWriting(DraftedSequence):
         return logits
 
     def rewind(self, length: int) -> None:
-        """To so many tokens, or to none: one state goes back no farther than its last pass."""
+        """Go back to `length` tokens; to 0 if a recurrent state cannot go back that far."""
         if length >= self.read:
             return
         try:
@@ -300,7 +300,7 @@ class DraftedWriting(DraftedSequence):
         self.read, self.exact = length, min(length, self.exact)
 
     def take(self, logits: Tensor, guess: Guesses) -> bool:
-        """Write what the model chooses after each right guess; whether it was sure to the end."""
+        """Append the model's choice after each right guess; return False if one was not sure."""
         had, exact = len(self.paper.ids), self.read == self.exact
         logs = self.bounds.rule_out_line(to_log_probs(logits.contiguous()), had)
         guess = guess.tolist() if isinstance(guess, Tensor) else guess
@@ -318,7 +318,7 @@ def write_drafted(
     over: Over | None = None,
     counts: DraftCounts | None = None,
 ) -> Hypothesis:
-    """What `decode` writes from `start` (1, T), in fewer passes."""
+    """Return what `decode` would return for `start` (1, T), in fewer passes."""
     choose = choose_as(how, number)
     writing = DraftedWriting(step, bounds, choose, drafter, source, over=over, counts=counts)
     for _ in writing.rounds(start):

@@ -1,7 +1,7 @@
-"""An encoder of one source, recorded as a CUDA graph for each length that is met again.
+"""Record the encoding of a single source as a CUDA graph, for each length that occurs twice.
 
-It starts as many kernels as a decoder does, and a text by itself waits for that. Elsewhere than on
-CUDA the same code runs as it stands.
+An encoder launches as many kernels as a decoder, and a single text waits for the launches. Without
+CUDA the same code runs without recording.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from manyheads.decoding.graphed_step import list_weights
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Encoder, EncoderDecoder, Tokens
 
-MOST = 64  # lengths that are kept
+MOST = 64  # how many lengths are kept
 
 
 class GraphedEncoder:
-    """For sources of one length."""
+    """A recorded encoder for sources of one length."""
 
     def __init__(self, encoder: Encoder, ids: Tensor):
-        self.find_encoder = ref(encoder)  # it goes when nobody else needs it
+        self.find_encoder = ref(encoder)  # a weak reference: do not keep the encoder alive
         self.ids, self.states = ids.clone(), torch.zeros(0)
         self.tokens = Tokens(self.ids, line(ids.shape[1], device=ids.device))
         self.play = capture(self.compute) if ids.is_cuda else self.compute
@@ -42,11 +42,11 @@ class GraphedEncoder:
 
 
 class EncoderRecordings:
-    """Those of an encoder, and where its weights lay when they were made."""
+    """The recordings of an encoder, and the addresses its weights had when they were made."""
 
     def __init__(self, places: tuple[int, ...]):
         self.places = places
-        self.held: dict[int, GraphedEncoder | None] = {}  # by length; None: met once
+        self.held: dict[int, GraphedEncoder | None] = {}  # by length; None: seen only once
 
     def find(self, encoder: Encoder, ids: Tensor) -> GraphedEncoder | None:
         length = ids.shape[1]
@@ -62,7 +62,7 @@ KEPT: WeakKeyDictionary[nn.Module, EncoderRecordings] = WeakKeyDictionary()
 
 @torch.no_grad()
 def encode_one(network: EncoderDecoder, read: Tokens) -> Memory:
-    """What the network makes of one source: to the bit what its `encode` does."""
+    """Encode one source, with the same bits as the network's `encode`."""
     encoder = network.encoder
     plain = type(encoder) is Encoder and isinstance(encoder.stack.kernel, Fastest)
     if not plain or len(read.ids) != 1 or read.seen != Everything() or read.types is not None:
@@ -74,6 +74,6 @@ def encode_one(network: EncoderDecoder, read: Tokens) -> Memory:
     if found is None:
         return network.encode(read)
     states = found.encode(read.ids)
-    for hook in encoder._forward_hooks.values():  # what is played calls none
+    for hook in encoder._forward_hooks.values():  # a replayed graph calls no hooks
         hook(encoder, (read,), states)
     return Memory(states, read.at, read.seen)

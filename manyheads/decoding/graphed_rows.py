@@ -1,10 +1,10 @@
-"""The buffers of a step that is recorded as a CUDA graph, and the recording.
+"""A decoding step recorded as a CUDA graph, and its buffers.
 
-A sequence that is written by itself has several lanes, a token in each: guesses are read beside the
-token before them. Without guesses the other lanes run idle, so that a token is scored to the bit
-alike, by itself or among others.
+A single sequence has several lanes, with a token in each: guesses are read in the same pass as the
+token before them. Without guesses the other lanes run idle, so that a token gets bitwise equal
+logits if it is read alone or with others.
 
-R rows there is room for, S slots of the cache, M tokens of the memory, L lanes.
+R rows, S slots of the cache, M tokens of the memory, L lanes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from manyheads.modules.layers import Sublayer
 from manyheads.modules.stack import Block, Memory
 from manyheads.modules.transformer import Decoder
 
-SLOTS = 64  # a cache has a multiple of it
-MEMORY = 32  # the same of a memory
-LANES = 8  # tokens that one sequence by itself reads at once: a pass of one takes as long
+SLOTS = 64  # the size of a cache is a multiple of this
+MEMORY = 32  # the size of a memory is a multiple of this
+LANES = 8  # tokens that a single sequence reads at once: a pass of one takes as long
 
 
 class FastestStep(Fastest):
-    """The fastest kernel, and that for one query over the filled slots of a cache among them."""
+    """The fastest kernel, with `Single` among the candidates."""
 
     def __init__(self, rows: Tensor):
         self.single = Single(rows)
@@ -49,7 +49,7 @@ class FastestStep(Fastest):
 
 
 class StepSize(NamedTuple):
-    """What a recording has room for."""
+    """The sizes of the buffers of a recording."""
 
     rows: int
     slots: int
@@ -57,7 +57,7 @@ class StepSize(NamedTuple):
 
     @staticmethod
     def around(rows: int, slots: int, memory: int) -> StepSize:
-        """The next size of a few, so that sentences of many lengths share recordings."""
+        """Round up, so that sentences of different lengths share recordings."""
         return StepSize(
             1 << max(0, rows - 1).bit_length(),
             -(-slots // SLOTS) * SLOTS,
@@ -66,11 +66,11 @@ class StepSize(NamedTuple):
 
 
 class GraphedRows:
-    """The buffers of a recording, and the recording."""
+    """A recorded step and its buffers."""
 
     def __init__(self, decoder: Decoder, size: StepSize):
-        self.find_decoder, self.size = ref(decoder), size  # it goes when nobody else needs it
-        self.owner: Callable[[], Any] = lambda: None  # the step that writes into them
+        self.find_decoder, self.size = ref(decoder), size  # weak: does not keep it alive
+        self.owner: Callable[[], Any] = lambda: None  # the step that uses these buffers
         weight = next(decoder.parameters())
         rows, slots, tokens = size
         blocks = cast(list[Block], decoder.stack.blocks)
@@ -84,9 +84,9 @@ class GraphedRows:
         whole: Any = {"dtype": torch.long, "device": weight.device}
         self.ids, self.parents = torch.zeros(lanes, 1, **whole), torch.zeros(lanes, **whole)
         itself = torch.arange(lanes, device=weight.device)[:, None]
-        # Where each row finds what it has written: beams that change places move these numbers.
+        # For each row and slot, the row that holds the token: reordering beams moves these numbers.
         self.lineage, self.itself = torch.zeros(lanes, slots, **whole), itself
-        # Lanes are at a place each, and every one of them finds what the others have written.
+        # Each lane has its own place, and finds the tokens of all other lanes.
         self.ahead = itself if self.alone else torch.zeros(1, **whole)
         self.place = self.ahead.clone()
         self.writers = itself.T.expand(lanes, -1).contiguous() if self.alone else itself
@@ -95,7 +95,7 @@ class GraphedRows:
         self.cache.own = make_buffers([block.self_attention for block in blocks], slots)
         across = [one.cross_attention for one in blocks if one.cross_attention is not None]
         self.cache.memory = make_buffers(across, tokens)
-        # Its keys and values are in the cache: the states themselves are not read again.
+        # The memory's keys and values are in the cache: its states are not read again.
         states = weight.new_zeros(1, 1, decoder.stack.width).expand(lanes, tokens, -1)
         at = line(tokens, device=weight.device)
         self.memory = Memory(states, at, Lengths(self.lengths)) if across else None
@@ -119,7 +119,7 @@ class GraphedRows:
         return sum(x.numel() * x.element_size() for pair in held for x in pair)
 
     def is_free(self, step: Any) -> bool:
-        """Whether no other step that is still wanted writes into these buffers."""
+        """Whether no other living step uses these buffers."""
         owner = self.owner()
         return owner is None or owner is step or owner.graphed is not self
 
@@ -127,21 +127,21 @@ class GraphedRows:
         self.states, self.logits = self.score()
 
     def score(self) -> tuple[Tensor, Tensor]:
-        """States and logits: every recording has its own."""
+        """Return states and logits; each recording has its own tensors for them."""
         self.lineage.index_copy_(1, self.place.flatten(), self.writers)
         tokens = self.ids, self.at, Everything()
         states = self.decoder.states(*tokens, None, self.memory, self.cache)
         return states, self.decoder.head(states)[:, -1]
 
     def put(self, ids: Tensor, place: int) -> None:
-        """Tokens (B, 1), or those of the lanes (1, T), from this place on."""
+        """Write tokens (B, 1), or one for each lane (1, T), and their place into the buffers."""
         self.ids[: ids.numel()] = ids.view(-1, 1)
         torch.add(self.ahead, place, out=self.place)
 
     @cached_property
     def alike(self) -> bool:
-        """Whether a token is scored to the bit alike, by itself and among others; tried out, on a
-        cache that holds nothing yet."""
+        """Whether a token gets bitwise equal logits if it is read alone or with others; found out
+        by a test, while the cache is empty."""
         if not self.alone:
             return False
         some = torch.arange(LANES, device=self.ids.device)[None]
@@ -170,15 +170,15 @@ class GraphedRows:
 
     @cached_property
     def guess_on(self) -> Callable[[], None]:
-        """Recorded: read a token, and put the likeliest one after it in its place."""
+        """A recording that reads a token and replaces it by the likeliest next one."""
         self.count = torch.zeros(1, dtype=torch.long, device=self.ids.device)
         self.guesses = torch.zeros(LANES, dtype=torch.long, device=self.ids.device)
-        self.put(self.ids[:1], 0)  # it goes on from there while it warms up
+        self.put(self.ids[:1], 0)  # warming up begins here
         return self.record(self.guess_next)
 
     def guess_next(self) -> None:
         token = self.score()[1][:1].argmax(-1)
-        self.guesses.index_copy_(0, self.count % LANES, token)  # warming up goes past the last
+        self.guesses.index_copy_(0, self.count % LANES, token)  # warming up may go past the end
         self.ids.copy_(token.expand_as(self.ids))
         self.count.add_(1)
         self.place.add_(1)
@@ -190,7 +190,7 @@ class GraphedRows:
             run()
 
     def held(self) -> dict[int, KeyValue]:
-        """Keys and values, each row's own in its row."""
+        """Return keys and values with those of each row in its own row."""
         if not self.by_lineage:
             return self.cache.own
         index = self.lineage[:, None, :, None]
@@ -201,7 +201,7 @@ class GraphedRows:
         return {i: (gathered(key), gathered(value)) for i, (key, value) in self.cache.own.items()}
 
     def remember_source(self) -> None:
-        """What each layer knows of a source, into every lane."""
+        """Compute each layer's keys and values of the source, and copy them into every lane."""
         assert self.memory is not None
         known = remember(self.decoder, self.source, self.memory.at)
         for layer, pair in known.items():
@@ -209,7 +209,7 @@ class GraphedRows:
                 kept.copy_(new.expand_as(kept))
 
     def begin(self, memory: Memory | None) -> None:
-        """With a source, and nothing written."""
+        """Begin an empty sequence with this memory."""
         if memory is None:
             return
         tokens = memory.states.shape[1]
@@ -220,8 +220,8 @@ class GraphedRows:
     def fill(
         self, own: Any, memory: Any, lengths: Tensor | None, rows: Tensor, length: int
     ) -> None:
-        """These rows of what another cache holds, into the first rows of this one; what there is
-        of one sequence into every lane."""
+        """Copy these rows of another cache into the first rows of this one; a single sequence into
+        every lane."""
         rows = rows.expand(LANES) if self.alone else rows
         self.lineage.copy_(self.itself.expand_as(self.lineage))
         for mine, theirs in ((self.cache.own, own), (self.cache.memory, memory)):
@@ -235,7 +235,7 @@ class GraphedRows:
             self.lengths[: len(rows)] = lengths.index_select(0, rows)
 
     def take(self, rows: Tensor) -> None:
-        """These rows in this order become the first; who is left over goes on unread."""
+        """Move these rows to the front, in this order; the remaining rows are unused."""
         self.parents[: len(rows)] = rows
         if self.by_lineage:
             take_in_place(self.cache.memory, self.parents)
@@ -246,14 +246,14 @@ class GraphedRows:
 
 
 def lengths_of(memory: Memory, rows: int) -> Tensor:
-    """How many tokens of its memory each row sees."""
+    """Return how many tokens of its memory each row sees."""
     if isinstance(memory.seen, Lengths):
         return memory.seen.lengths.long()
     return torch.full((rows,), memory.states.shape[1], device=memory.states.device)
 
 
 def remember(decoder: Decoder, states: Tensor, at: Places) -> dict[int, KeyValue]:
-    """What each layer knows of a memory."""
+    """Compute each layer's keys and values of a memory."""
     blocks = cast(list[Block], decoder.stack.blocks)
     layers = [cast(Attention, cast(Sublayer, one.cross_attention).part) for one in blocks]
     return {
@@ -265,7 +265,7 @@ def remember(decoder: Decoder, states: Tensor, at: Places) -> dict[int, KeyValue
 def reads_by_lineage(
     decoder: Decoder, rows: int, at: Grid, slots: Grid, kernel: FastestStep
 ) -> bool:
-    """Whether every layer finds what it has written by its row of the table."""
+    """Whether every layer uses `Single`, which finds keys by the table of rows."""
     stack, weight = decoder.stack, next(decoder.parameters())
     layers = [block.self_attention.part for block in cast(list[Block], stack.blocks)]
     works = (
@@ -280,7 +280,7 @@ LANED: WeakKeyDictionary[nn.Module, tuple[Any, bool]] = WeakKeyDictionary()
 
 
 def has_lanes(decoder: Any) -> bool:
-    """Whether a sequence by itself reads several tokens at once; asked once of what it is now."""
+    """Whether a single sequence can read several tokens at once; cached per device and dtype."""
     weight = next(decoder.parameters())
     device, now = weight.device, (weight.device, weight.dtype, type(decoder.stack.kernel))
     if decoder not in LANED or LANED[decoder][0] != now:
@@ -292,5 +292,5 @@ def has_lanes(decoder: Any) -> bool:
 
 
 def has_room_for_lanes(decoder: Decoder, size: StepSize) -> bool:
-    """A sequence by itself, with room for lanes that run idle behind its last place."""
+    """Whether it is a single sequence with room for idle lanes after its last place."""
     return size.rows == 1 and has_lanes(decoder) and size.slots < find_room(decoder)

@@ -1,8 +1,8 @@
-"""A step of any strategy, recorded once as a CUDA graph and played back for each token.
+"""A decoding step recorded once as a CUDA graph and replayed for each token.
 
-A decoder of six layers starts hundreds of kernels for a token, each of which runs for less time
-than its start takes. Recorded, the host starts them all at once; greedy, beam and sampling go on as
-they are, over a step that is only faster. Elsewhere than on CUDA the same code runs as it stands.
+A decoder of six layers launches hundreds of kernels for a token, and each runs for less time than
+its launch takes. A graph launches them all at once; greedy, beam and sampling use it like any other
+step. Without CUDA the same code runs without recording.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from manyheads.devices import send
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Decoder
 
-SHARE = 8  # of the device's memory, one part is for what recordings keep
+SHARE = 8  # recordings may use 1 / SHARE of the device's memory
 
 
 class GraphedStep(CachedStep):
-    """A step that is recorded; what a start has before its last token is read at once."""
+    """A recorded step; a start of several tokens is read in one pass without a recording."""
 
     def __init__(self, decoder: Decoder, memory: Memory | None, longest: int, drafted: int = 0):
-        """Where `longest` are the tokens that it will read, those of the start among them; after
-        a start of `drafted` tokens several come at once."""
+        """`longest` is the most tokens that it will read, with those of the start. `drafted` is the
+        number of start tokens in speculative decoding, where passes have several tokens."""
         super().__init__(decoder, memory)
         self.longest, self.drafted, self.rows = longest, drafted, 0
         self.graphed: GraphedRows | None = None
@@ -67,12 +67,12 @@ class GraphedStep(CachedStep):
 
     @property
     def alike(self) -> bool:
-        """Whether a token is scored to the bit alike, by itself and among others."""
+        """Whether a token gets bitwise equal logits if it is read alone or with others."""
         return self.graphed is not None and self.graphed.alike
 
     def guess(self, new: Sequence[int], most: int) -> Tensor:
-        """What it finds likeliest after these tokens, one after another (most,): on the device, so
-        that nobody waits for it."""
+        """Generate `most` tokens greedily after these (most,); they stay on the device, so that the
+        host does not wait."""
         graphed = self.graphed or self.begin(1, guesses=True)
         start = send(torch.tensor([new]), graphed.ids.device)
         if len(new) > 1:
@@ -85,12 +85,12 @@ class GraphedStep(CachedStep):
         return graphed.guesses[:most].clone()
 
     def begin(self, rows: int, guesses: bool = False) -> GraphedRows:
-        """From the cache that grew, if anything was read, into one that a recording reads."""
+        """Copy the growing cache, if anything was read, into the buffers of a recording."""
         self.rows, grown = rows, cast(Growing, self.cache)
         own = {i: (key.held(), value.held()) for i, (key, value) in grown.own.items()}
         memory = self.memory
         graphed = self.find(rows, 0 if memory is None else memory.states.shape[1])
-        if self.drafted or guesses:  # before there is something in the cache
+        if self.drafted or guesses:  # made now, while the cache is empty
             _ = graphed.guess_on if guesses else graphed.alike
         self.graphed = graphed
         if graphed.alone and not self.length:
@@ -105,21 +105,21 @@ class GraphedStep(CachedStep):
         return graphed
 
     def find(self, rows: int, tokens: int) -> GraphedRows:
-        """One that no other step writes into: a model may guess for itself."""
+        """Find a recording that no other step uses: a model may draft for itself."""
         size = self.find_size(rows, tokens)
         found = find_recording(cast(Decoder, self.decoder), size, self)
         found.owner = ref(self)
         return found
 
     def find_size(self, rows: int, tokens: int) -> StepSize:
-        spare = LANES - 1 if rows == 1 else 0  # where lanes that run idle write
+        spare = LANES - 1 if rows == 1 else 0  # slots that idle lanes write to
         size = StepSize.around(rows, self.longest + spare, tokens)
-        slots = min(size.slots, find_room(cast(Decoder, self.decoder)))  # learned places end
+        slots = min(size.slots, find_room(cast(Decoder, self.decoder)))  # learned positions end
         return size._replace(slots=slots)
 
     @property
     def takes_guesses(self) -> bool:
-        """Whether several tokens of one sequence are read at once, and not one after another."""
+        """Whether it reads several tokens of one sequence in one pass."""
         return has_room_for_lanes(cast(Decoder, self.decoder), self.find_size(1, 0))
 
     def select(self, rows: Tensor) -> None:
@@ -143,7 +143,7 @@ class GraphedStep(CachedStep):
         self.graphed.move()
 
     def crop(self, length: int) -> None:
-        """What comes next says its place, and sees nothing behind it."""
+        """Set the length: the next tokens bring their place, and do not see later slots."""
         if self.graphed is None:
             super().crop(length)
         else:
@@ -151,21 +151,21 @@ class GraphedStep(CachedStep):
 
 
 def call_hooks(graphed: GraphedRows, tokens: int) -> None:
-    """Those of the head, with its states of these lanes (1, T, D): what is played calls none."""
+    """Call the head's pre-hooks with its states (1, T, D), since a replayed graph calls none."""
     head = graphed.decoder.head
     for hook in head._forward_pre_hooks.values():
         hook(head, (graphed.states[:tokens].transpose(0, 1),))
 
 
-# ---- recordings are kept with the decoder that they are of ---------------------------------------
+# ---- recordings are kept with their decoder ------------------------------------------------------
 
 
 class Recordings:
-    """Those of a decoder, and where its weights lay when they were made."""
+    """The recordings of a decoder, and the addresses its weights had when they were made."""
 
     def __init__(self, places: tuple[int, ...]):
         self.places = places
-        self.held: list[GraphedRows] = []  # the last one used at the end
+        self.held: list[GraphedRows] = []  # the most recently used last
 
     def find(self, decoder: Decoder, size: StepSize, step: Any) -> GraphedRows:
         free = (one for one in self.held if one.size == size and one.is_free(step))
@@ -184,8 +184,8 @@ KEPT: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
 
 
 def find_recording(decoder: Decoder, size: StepSize, step: Any = None) -> GraphedRows:
-    """One of this size that is free for this step; made anew when the weights are elsewhere, as
-    after `.to()`."""
+    """Return a free recording of this size; new ones are made if the weights have moved, as after
+    `.to()`."""
     places = list_weights(decoder)
     if decoder not in KEPT or KEPT[decoder].places != places:
         KEPT[decoder] = Recordings(places)
@@ -193,19 +193,19 @@ def find_recording(decoder: Decoder, size: StepSize, step: Any = None) -> Graphe
 
 
 def list_weights(network: nn.Module) -> tuple[int, ...]:
-    """Where its weights lie."""
+    """Return the addresses of the weights."""
     return tuple(weight.data_ptr() for weight in network.parameters())
 
 
 def most_bytes() -> int:
-    """What the buffers of recordings may take: a part of the device's memory."""
+    """Return how many bytes the buffers of recordings may take."""
     cuda = torch.cuda.is_available()
     total = torch.cuda.get_device_properties("cuda").total_memory if cuda else 2**33
     return int(total) // SHARE
 
 
 def can_be_graphed(decoder: Any, memory: Memory) -> bool:
-    """A causal decoder of attention, over a memory that is seen whole or to a length."""
+    """Whether this is a causal decoder with attention, whose memory has no mask but padding."""
     plain = memory.seen == Everything() or isinstance(memory.seen, Lengths)
     causal = isinstance(decoder, Decoder) and decoder.causal
     return causal and plain and not is_wrapper(decoder.stack.kernel)

@@ -1,6 +1,6 @@
-"""The likeliest token at every step.
+"""Greedy decoding: take the likeliest token at every step.
 
-B batch, T tokens, V vocabulary; S sentences that have W sequences each, one where they are greedy.
+B batch, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor
 from manyheads.decoding.bounds import Bounds, Hypothesis, check_start, nothing_left
 from manyheads.decoding.step import Step, are_few, blockwise_topk, to_log_probs
 
-LOOK_EVERY = 8  # tokens that are written before a host looks at them
+LOOK_EVERY = 8  # tokens generated on the device before the host reads them
 
-# Log-probabilities (B, V) and the numbers of these sequences in the input -> a token each (B,).
+# Log-probabilities (B, V) and the numbers of the sequences in the input -> a token each (B,).
 ChooseToken: TypeAlias = Callable[[Tensor, Sequence[int]], Tensor]
 # The number of a sequence in the input and the token it wrote -> whether that was its last.
 Over: TypeAlias = Callable[[int, int], bool]
@@ -32,12 +32,12 @@ class WrittenToken(NamedTuple):
 
 
 def greedy(step: Step, start: Tensor, bounds: Bounds, over: Over | None = None) -> list[Hypothesis]:
-    """Write on from `start` (B, T)."""
+    """Continue `start` (B, T) with the likeliest tokens."""
     return write_each(step, start, bounds, choose_likeliest, over)
 
 
 def number_rows(numbers: Sequence[int] | None, count: int) -> Sequence[int]:
-    """A number for each sequence: those given, or from 0 on."""
+    """Return the given numbers of the sequences, or 0, 1, ... if there are none."""
     numbers = range(count) if numbers is None else numbers
     if len(numbers) != count:
         raise ValueError(f"{len(numbers)} numbers came for {count} sequences")
@@ -45,7 +45,7 @@ def number_rows(numbers: Sequence[int] | None, count: int) -> Sequence[int]:
 
 
 def choose_likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
-    if logs.is_cuda:  # the first of equal ones, however many rows there are
+    if logs.is_cuda:  # the first of equal ones, for any number of rows
         return logs.argmax(-1)
     among = blockwise_topk(logs.new_zeros(len(logs), 1), logs)
     best = logs.gather(1, among).argmax(-1, keepdim=True)
@@ -55,7 +55,7 @@ def choose_likeliest(logs: Tensor, rows: Sequence[int]) -> Tensor:
 def write_each(
     step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> list[Hypothesis]:
-    """Each sequence by itself, one token after another, as `choose` says."""
+    """Continue each sequence token by token; `choose` picks the tokens."""
     if over is None and start.is_cuda:
         return write_ahead(step, start, bounds, choose)
     ids: list[list[int]] = [[] for _ in start]
@@ -75,12 +75,12 @@ def write_each(
 def write_rounds(
     step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken, over: Over | None = None
 ) -> Iterator[list[WrittenToken]]:
-    """A token more of every sequence that is not done, the stop included, until all are.
+    """Yield the next token of every unfinished sequence, also the stop, until all are finished.
 
-    `over` is asked of each token that is not the last anyway.
+    `over` is called for each token that does not end its sequence anyway.
     """
     limits = bounds.limits(len(start))
-    rows = [*range(len(limits))]  # in the batch; some of them may be done
+    rows = [*range(len(limits))]  # in the batch; some may be finished
     going = {row for row in rows if limits[row]}
     token, count = check_start(start), 0
     while going:
@@ -104,11 +104,11 @@ def write_rounds(
 
 
 def write_ahead(step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken) -> list[Hypothesis]:
-    """The same where the host is slower than the device: it looks only now and then at what was
-    written, and what a sequence has written after its end is left out.
+    """Like `write_each` on a GPU: the host reads the tokens only every few steps, and drops what a
+    sequence has written after its end.
     """
     papers = [Paper(limit, bounds) for limit in bounds.limits(len(start))]
-    rows = [*range(len(papers))]  # in the batch; some of them may be done
+    rows = [*range(len(papers))]  # in the batch; some may be finished
     token, count = check_start(start), 0
     while going := [row for row in rows if papers[row].going]:
         if are_few(len(going), len(rows)):
@@ -130,7 +130,7 @@ def write_ahead(step: Step, start: Tensor, bounds: Bounds, choose: ChooseToken) 
 
 
 class Paper:
-    """What one sequence has written, as far as the host has looked."""
+    """The tokens of one sequence, as far as the host has read them."""
 
     def __init__(self, limit: int, bounds: Bounds):
         self.limit, self.bounds = limit, bounds
@@ -139,7 +139,7 @@ class Paper:
         self.going = limit > 0
 
     def take(self, row: int, ids: Sequence[int], logs: Sequence[float]) -> list[int]:
-        """The tokens that are its own among these: up to its stop, and no more than it may have."""
+        """Append new tokens up to the stop or the limit, and return those appended."""
         had, bounds = len(self.ids), self.bounds
         after = had + len(ids)
         goes_on = after < min(self.limit, bounds.loop or self.limit)

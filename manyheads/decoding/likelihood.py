@@ -1,4 +1,4 @@
-"""How likely a sequence is that is there already.
+"""Compute the log-probability of a given sequence.
 
 B batch, T tokens.
 """
@@ -29,11 +29,11 @@ def compute_log_probs(
     stride: int,
     tokens: int = AT_ONCE,
 ) -> list[float]:
-    """The log-probability of each token of a sequence, by a window that moves `stride` tokens on.
+    """Return the log-probability of each token, with a window that moves by `stride` tokens.
 
-    Each is looked at once; past the first window it sees `context - stride` tokens before it at
-    least. The first comes after the signs that a sequence starts with, and is left out where there
-    are none. About so many `tokens` are computed at once.
+    Each token is scored once; after the first window it sees at least `context - stride` earlier
+    tokens. The first token is predicted from the start tokens, and left out if there are none.
+    About `tokens` tokens are computed at once.
     """
     if not 1 <= stride <= context:
         raise ValueError(f"a window of {context} tokens moves by 1 to {context}, got {stride}")
@@ -51,13 +51,13 @@ def compute_log_probs(
         cuts = [slice(begin, begin + context) for begin in group]
         some, after = (torch.stack([side[cut] for cut in cuts]) for side in (read, wanted))
         logs = score_windows(network, some.to(device), after.to(device))
-        known = context - stride  # looked at by the window before
+        known = context - stride  # scored by the window before
         found += [row[known if begin else 0 :] for begin, row in zip(group, logs, strict=True)]
     return torch.cat(found)[max(0, len(special.bos) - 1) :].tolist() if found else []
 
 
 def score_windows(network: Any, read: Tensor, wanted: Tensor) -> Tensor:
-    """What is read and what is wanted after it -> log-probabilities, each (B, T)"""
+    """Return the log-probabilities of `wanted`, the tokens after those in `read`; all (B, T)."""
     with use_threads_for(network, read):
         scores = network(Tokens(read, line(read.shape[1], device=read.device)))
     return -F.cross_entropy(scores.flatten(0, 1).float(), wanted.flatten(), reduction="none").view(

@@ -1,7 +1,7 @@
-"""Sequences end to end, as one in which each sees what is its own: some tokens of any of them are
-read in one pass, and none is padded.
+"""Several sequences packed into one, in which each sees only its own tokens: one pass reads new
+tokens of any of them, without padding.
 
-B sequences, N new tokens of all, K tokens that were read, M tokens of all memories, V vocabulary.
+B sequences, N new tokens of all, K tokens in the cache, M tokens of all memories, V vocabulary.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from manyheads.modules.transformer import Decoder, Tokens
 
 
 class PackedStep:
-    """A decoder that writes several sequences, each at a place of its own.
+    """A decoder that generates several sequences, each at its own place.
 
-    Every token is compared with those of all sequences: for a few short ones, where a pass costs
-    more than its products.
+    Attention compares every token with those of all sequences: use it for a few short ones, where
+    the overhead of a pass costs more than its products.
     """
 
     def __init__(self, decoder: Decoder, memory: Memory | None = None):
         self.decoder, self.memory, self.cache = decoder, memory, Branching()
-        self.held: list[int] = []  # the sequence of each token in the cache; -1: given up
+        self.held: list[int] = []  # the sequence of each token in the cache; -1: removed by `crop`
         self.slots: dict[int, list[int]] = {}  # where the cache has the tokens of each sequence
         if memory is not None:
             rows = len(memory.states)
@@ -42,8 +42,8 @@ class PackedStep:
 
     @torch.no_grad()
     def read(self, new: Mapping[int, Sequence[int]]) -> Tensor:
-        """The next tokens of some sequences, by their numbers -> logits of what follows each of
-        them, in their order (N, V)."""
+        """Read new tokens, given by the number of their sequence; return the logits after each
+        of them, in the same order (N, V)."""
         device = next(self.decoder.parameters()).device
         ids = [token for some in new.values() for token in some]
         rows = [row for row, some in new.items() for _ in some]
@@ -62,14 +62,14 @@ class PackedStep:
         return logits[0]
 
     def find_memory(self, rows: Tensor) -> Memory | None:
-        """All memories, of which tokens of these sequences see their own."""
+        """Return all memories as one, in which each token sees only its own sequence's memory."""
         if self.memory is None:
             return None
         seen = Lineage((self.owners == rows[:, None])[None])
         return Memory(self.states, line(self.states.shape[1], device=rows.device), seen)
 
     def crop(self, row: int, length: int) -> None:
-        """This sequence goes back to its first `length` tokens."""
+        """Shorten this sequence to its first `length` tokens."""
         slots = self.slots.get(row, [])
         check_length(length, len(slots))
         for slot in slots[length:]:
@@ -77,14 +77,14 @@ class PackedStep:
         del slots[length:]
 
     def separate(self, row: int) -> CachedStep:
-        """A step that writes this sequence alone, from its first token on."""
+        """Return a new step for this sequence alone, which has read nothing yet."""
         rows = torch.tensor([row], device=next(self.decoder.parameters()).device)
         return CachedStep(self.decoder, None if self.memory is None else self.memory.select(rows))
 
 
 def can_be_packed(decoder: Any) -> bool:
-    """Whether its tokens are nothing but words at places: then they may come in any order. Who
-    looks at attention would find sources where they are not."""
+    """Whether tokens depend only on their ids and places, so that they may be packed in any order.
+    Not if a wrapper records attention: it would see packed sources."""
     if not isinstance(decoder, Decoder) or is_wrapper(decoder.stack.kernel):
         return False
     return decoder.causal and type(decoder).places_and_types is Decoder.places_and_types

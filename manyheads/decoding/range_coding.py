@@ -1,8 +1,8 @@
-"""Symbols to bytes and back, each in as many bits as it is unlikely.
+"""A range coder (arithmetic coding): symbols to bytes and back, about -log2 p bits per symbol.
 
-A range coder in whole numbers: both sides do the same arithmetic, to the last bit.
+It computes in integers, so that encoder and decoder agree to the last bit.
 
-B symbols that come at once, V values that each may have.
+B symbols coded at once, V values that each may have.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-WHOLE = 1 << 64  # the range that bytes stand for
-LEAST = 1 << 48  # a narrower one is widened by two bytes
-TOTAL = 1 << 24  # counts of all values together, about
+WHOLE = 1 << 64  # the full range
+LEAST = 1 << 48  # a range below this is widened by two bytes
+TOTAL = 1 << 24  # about the sum of the counts of all values
 
 
 def count_symbols(logs: Tensor) -> Tensor:
-    """Log-probabilities (B, V) -> how many counts are below each value, and of all, (B, V + 1).
+    """Turn log-probabilities (B, V) into cumulative integer counts, the last is the sum (B, V + 1).
 
-    Each value has 1 or more, so that everything can be said.
+    Each value has a count of 1 or more, so that every symbol can be encoded.
     """
     shares = logs.double().exp() * (TOTAL - logs.shape[1])
     return F.pad((shares.long() + 1).cumsum(1), (1, 0))
 
 
 class RangeEncoder:
-    """Each symbol narrows a range to its share of it; bytes that are settled are written."""
+    """Each symbol narrows the range to its share; bytes that are certain are written."""
 
     def __init__(self) -> None:
         self.low, self.range, self.written = 0, WHOLE - 1, bytearray()
 
     def encode(self, below: Tensor, symbols: Tensor) -> None:
-        """These symbols (B,), one after another."""
+        """Encode these symbols (B,), one after another."""
         ends = below.gather(1, torch.stack([symbols, symbols + 1], 1))
         for start, end, total in torch.cat([ends, below[:, -1:]], 1).tolist():
             one = self.range // total
@@ -49,7 +49,7 @@ class RangeEncoder:
                 self.range <<= 16
 
     def carry(self) -> None:
-        """One more than was written, as 0.1999 + 0.0001 = 0.2000"""
+        """Add 1 to the written bytes, as 0.1999 + 0.0001 = 0.2000"""
         last = len(self.written) - 1
         while self.written[last] == 255:
             self.written[last] = 0
@@ -57,7 +57,7 @@ class RangeEncoder:
         self.written[last] += 1
 
     def finish(self) -> bytes:
-        """The shortest bytes that stand for a number in the range, zeros after them left out."""
+        """End with the fewest bytes that name a number in the range; the decoder adds zeros."""
         for size in range(1, 9):
             step = 1 << 64 - 8 * size
             value = -(-self.low // step) * step
@@ -71,7 +71,7 @@ class RangeEncoder:
 
 
 class RangeDecoder:
-    """Reads what a `RangeEncoder` wrote, asked with the same counts."""
+    """Decode what a `RangeEncoder` wrote, given the same counts."""
 
     def __init__(self, written: bytes):
         self.written, self.place = written, 8
@@ -79,9 +79,9 @@ class RangeDecoder:
         self.range = WHOLE - 1
 
     def decode(self, below: Tensor) -> Tensor:
-        """As many symbols as there are rows of counts."""
+        """Decode one symbol for each row of counts."""
         wide, found = below.shape[1], []
-        # To look into it makes no arrays.
+        # Indexing a memoryview makes no arrays.
         counts = memoryview(below.cpu().numpy().reshape(-1))  # type: ignore[arg-type]
         for first in range(0, len(counts), wide):
             last = first + wide - 1

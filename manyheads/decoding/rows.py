@@ -1,4 +1,4 @@
-"""A batch whose sequences come and go one by one, each row at a place of its own.
+"""Continuous batching: sequences join and leave a batch one by one, each row at its own place.
 
 B rows of the batch, T new tokens, S tokens of a memory, D model width, V vocabulary.
 """
@@ -24,8 +24,8 @@ from manyheads.modules.transformer import Tokens
 class RowStep:
     """A decoder that writes `rows` sequences side by side along `places`, `line(512)` for a text.
 
-    Between two steps a sequence may leave its row and another be put in, with a memory of up to
-    `memory_tokens` tokens of its own: it goes on as it would alone, and no other row is touched.
+    Between two steps a sequence may leave its row and another may take it, with its own memory of
+    up to `memory_tokens` tokens: it continues as it would alone, and no other row changes.
     """
 
     def __init__(self, decoder: Writer, rows: int, places: Grid, memory_tokens: int = 0):
@@ -34,12 +34,12 @@ class RowStep:
         self.decoder, self.places, self.memory_tokens = decoder, places, memory_tokens
         kept: Any = decoder.new_cache()
         self.cache: Any = Static(places) if isinstance(kept, Growing) else kept
-        self.lengths: list[int | None] = [None] * rows  # tokens read; None where a row is free
+        self.lengths: list[int | None] = [None] * rows  # tokens read; None if a row is free
         self.memory: Memory | None = None  # of all rows
 
     @torch.no_grad()
     def put(self, row: int, start: Tensor, memory: Memory | None = None) -> Tensor:
-        """A sequence from `start` (1, T) on into a free row -> logits of its next token (1, V)."""
+        """Put a sequence with `start` (1, T) into a free row; return its next logits (1, V)."""
         if not 0 <= row < len(self.lengths):
             raise ValueError(f"rows are numbered 0 to {len(self.lengths) - 1}, got {row}")
         if self.lengths[row] is not None:
@@ -56,7 +56,7 @@ class RowStep:
         return logits
 
     def put_memory(self, row: int, new: Tensor) -> None:
-        """The states (T, D) of one memory in the place of this row."""
+        """Replace the memory of this row by these states (T, D)."""
         if self.memory is None:
             states = new.new_zeros(len(self.lengths), self.memory_tokens, new.shape[1])
             lengths = torch.ones(len(states), dtype=torch.long, device=new.device)
@@ -69,7 +69,7 @@ class RowStep:
         self.memory = Memory(states, at, Lengths(lengths))
 
     def cut_padding(self, memory: Memory) -> Memory:
-        """The memory of one sequence without its padding, if there is room for it."""
+        """Return the memory of one sequence without its padding; an error if it is too long."""
         if len(memory.states) != 1:
             raise ValueError(f"one sequence came with the memory of {len(memory.states)}")
         tokens = memory.states.shape[1]
@@ -88,12 +88,12 @@ class RowStep:
         return Memory(memory.states[:, :tokens], line(tokens, device=memory.states.device))
 
     def remove(self, row: int) -> None:
-        """Let the sequence of this row out: what it gives until another comes means nothing."""
+        """Free this row; its logits have no meaning until another sequence is put in."""
         self.count_read(row)
         self.lengths[row] = None
 
     def crop(self, row: int, length: int) -> None:
-        """The sequence of this row goes back to its first `length` tokens."""
+        """Shorten the sequence of this row to its first `length` tokens."""
         check_crop(length, self.count_read(row), getattr(self.cache, "together", 0))
         if not isinstance(self.cache, Static):
             raise ValueError(
@@ -107,7 +107,7 @@ class RowStep:
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T), any for a free row -> logits of what follows each (B, T, V)."""
+        """Read new tokens (B, T), any for a free row; return the logits after each (B, T, V)."""
         count, new = ids.shape
         taken = [length for length in self.lengths if length is not None]
         if count != len(self.lengths) or not taken:
@@ -120,7 +120,7 @@ class RowStep:
                 f"there are {len(self.places)} places to write, a sequence of {max(taken) + new} "
                 "tokens was asked for"
             )
-        # A free row goes along with another: wherever it is, what it reads is written over.
+        # A free row reads at the place of another one; all it writes is overwritten later.
         starts = [taken[0] if length is None else length for length in self.lengths]
         index = (torch.tensor(starts)[:, None] + torch.arange(new)).to(self.places.device)
         at = replace(self.places.each(lambda x: x[index]), first=None)
@@ -130,7 +130,7 @@ class RowStep:
         return logits
 
     def count_read(self, row: int) -> int:
-        """How many tokens the sequence of this row has read."""
+        """Return how many tokens the sequence of this row has read."""
         length = self.lengths[row] if 0 <= row < len(self.lengths) else None
         if length is None:
             raise ValueError(f"row {row} holds no sequence")

@@ -1,4 +1,4 @@
-"""Tokens drawn by chance.
+"""Sampling: draw tokens at random.
 
 B batch, V vocabulary.
 """
@@ -27,17 +27,17 @@ def sample(
     numbers: Sequence[int] | None = None,
     over: Over | None = None,
 ) -> list[Hypothesis]:
-    """Write on from `start` (B, T); log-probabilities are the model's own, whatever was drawn from.
+    """Continue `start` (B, T) by sampling; log-probabilities are the model's own, before top_p etc.
 
-    Each sequence has a chance of its own, by the seed and its number in the whole input, so that
-    what is drawn for it does not depend on its batch.
+    Each sequence has its own random generator, seeded by the seed and its number in the whole
+    input, so that its tokens do not depend on the batch.
     """
     choose = choose_by_chance(how, number_rows(numbers, len(start)))
     return write_each(step, start, bounds, choose, over)
 
 
 def choose_by_chance(how: Sampling, numbers: Sequence[int]) -> ChooseToken:
-    """A token by chance for each of the sequences with these numbers in the whole input."""
+    """Return a function that draws a token for each sequence; `numbers` seed their generators."""
     check_drawn(how)
     chance = [Random(f"{how.seed} {number}") for number in numbers]
 
@@ -53,8 +53,8 @@ def check_drawn(how: Sampling) -> None:
 
 
 def keep_top_p(weights: Tensor, share: float) -> Tensor:
-    """Only the largest of each row, until they make up this share."""
-    # Most often a few are enough, and to sort a whole vocabulary takes as long as a small network.
+    """Keep the largest weights of each row, until they sum up to this share."""
+    # Mostly a few are enough, and sorting a whole vocabulary takes as long as a small network.
     falling, order = weights.topk(min(FEW, weights.shape[1]))
     if (falling.sum(-1) < share).any():
         falling, order = weights.sort(-1, descending=True)
@@ -62,15 +62,15 @@ def keep_top_p(weights: Tensor, share: float) -> Tensor:
 
 
 def drop_spare(weights: Tensor, falling: Tensor, order: Tensor, share: float) -> Tensor:
-    """The same, by the largest of each row and their numbers (B, N)."""
-    spare = falling.cumsum(-1) - falling >= share  # those before it are enough
+    """The same, given the largest weights of each row in descending order and their ids (B, N)."""
+    spare = falling.cumsum(-1) - falling >= share  # the tokens before it already have this share
     return torch.zeros_like(weights).scatter(1, order, falling.masked_fill(spare, 0))
 
 
 def weigh_tokens(
     logs: Tensor, how: Sampling, keep: Callable[[Tensor, float], Tensor] = keep_top_p
 ) -> Tensor:
-    """Log-probabilities (B, V) -> how often each token is drawn, up to a factor for each row.
+    """Turn log-probabilities (B, V) into sampling weights, which need not sum to 1.
 
     [.5, .3, .2] with top_p=.6 -> [.5, .3, 0]
     """
@@ -87,9 +87,9 @@ def weigh_tokens(
 
 
 def pick(weights: Tensor, shares: Sequence[float]) -> Tensor:
-    """In each row the token where this share of all weights is left behind, from 0 to below 1."""
+    """Pick in each row the token at this share of the summed weights; a share is in [0, 1)."""
     behind = weights.double().cumsum(-1)  # (B, V)
-    # From the end, so that it is over 0 and at most all: a token without weight is never met.
+    # 1 - share lies in (0, 1], so that a token without weight is never picked.
     left = 1 - torch.tensor(shares, dtype=torch.double, device=weights.device)
     found = torch.searchsorted(behind, left[:, None] * behind[:, -1:])[:, 0]
-    return found.clamp(max=weights.shape[1] - 1)  # past the end only where nothing has weight
+    return found.clamp(max=weights.shape[1] - 1)  # past the end only if no token has weight

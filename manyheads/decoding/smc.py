@@ -1,8 +1,8 @@
-"""Tokens drawn around others that are given: what comes before knows of what comes after.
+"""Sample the free tokens between given ones, so that earlier tokens fit the later given ones.
 
-Drawn from left to right, a voice does not know how the melody goes on. So many particles are drawn
-side by side, each weighted by how likely the given tokens were after what it wrote, and those that
-did not foresee them give way to copies of those that did: sequential Monte Carlo.
+Sampled from left to right, a voice does not know how the melody goes on. So several particles are
+sampled side by side, each weighted by the probability of the given tokens after what it wrote;
+particles with small weights are replaced by copies of better ones: sequential Monte Carlo.
 
 K particles, T tokens, V vocabulary.
 """
@@ -34,11 +34,11 @@ def sample_around(
     never: Sequence[int] = (),
     shown: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> Hypothesis:
-    """Write on from `start` (1, T): at each turn the `given` token, or one drawn where it is FREE.
+    """Continue `start` (1, T): write each `given` token, and sample a token where it is FREE.
 
-    The more particles, the nearer to what the model would write if it knew all that is given;
-    one of them knows nothing of what is to come. `never` is not drawn, but may be given. `shown`
-    hands on what is given, for whoever wants to see how far it is.
+    The more particles, the closer to the model's distribution given all `given` tokens; a single
+    particle ignores what comes later. `never` tokens are not sampled, but may be given. `shown`
+    wraps the iteration over `given`, for a progress bar.
     """
     if particles < 1:
         raise ValueError(f"1 particle or more is drawn, got {particles}")
@@ -48,8 +48,8 @@ def sample_around(
     chance = Random(f"{how.seed} particles")
     ids = start.new_empty((particles, 0))
     logs = torch.empty((particles, 0), device=start.device)
-    weights = torch.zeros(particles, dtype=torch.double)  # their logarithms, up to a common factor
-    logits = step(start).repeat_interleave(particles, 0)  # the start is read once for all
+    weights = torch.zeros(particles, dtype=torch.double)  # log-weights, up to a common constant
+    logits = step(start).repeat_interleave(particles, 0)  # read the start once for all particles
     step.select(torch.zeros(particles, dtype=torch.long, device=start.device))
     for turn, known in enumerate(shown(given)):
         log_probs = to_log_probs(logits)  # (K, V)
@@ -76,13 +76,13 @@ def sample_around(
 
 
 def count_effective(weights: Tensor) -> float:
-    """How many particles of one weight would say as much, from logarithms (K,)."""
+    """Return the effective sample size of log-weights (K,)."""
     shares = weights.softmax(0)
     return float(1 / (shares**2).sum())
 
 
 def resample_systematically(weights: Tensor, share: float) -> Tensor:
-    """Which go on, each about as often as its weight says: one chance for all, evenly apart."""
+    """Systematic resampling: return which particles to keep, from one random number `share`."""
     count = len(weights)
     at = (torch.arange(count, dtype=torch.double) + share) / count
     return torch.searchsorted(accumulate(weights), at, right=True).clamp(max=count - 1)
@@ -94,5 +94,5 @@ def choose_one(weights: Tensor, share: float) -> int:
 
 
 def accumulate(weights: Tensor) -> Tensor:
-    """Shares of all weight up to and with each particle."""
+    """Return the cumulative sum of the normalized weights."""
     return weights.softmax(0).cumsum(0)

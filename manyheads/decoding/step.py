@@ -1,4 +1,4 @@
-"""One step of writing: the tokens that are new in, logits of what follows them out.
+"""One decoding step: new tokens in, logits of the next token out.
 
 B batch, T new tokens, V vocabulary; S sentences that have W sequences each.
 """
@@ -19,20 +19,20 @@ from manyheads.modules.transformer import Tokens
 
 
 class Step(Protocol):
-    """What greedy, beam and sample write with: a batch of sequences that go on together."""
+    """What greedy, beam and sample use: a batch of sequences that advance together."""
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> logits of the next (B, V), for the caller to write over."""
+        """Read new tokens (B, T); return next logits (B, V), which the caller may overwrite."""
 
     def select(self, rows: Tensor) -> None:
-        """Keep these sequences, in this order: fewer where some are done, repeated for a beam."""
+        """Keep these sequences, in this order: without finished ones, or repeated for a beam."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Each goes on from what this row has written; what it reads from stays its own."""
+        """Continue each sequence from the tokens of this row, but keep its own memory."""
 
 
 class RewindableStep(Step, Protocol):
-    """One that scores every new token and can go back, as it takes to check a draft."""
+    """A step that scores every new token and can go back, which checking a draft needs."""
 
     def read(self, ids: Tensor) -> Tensor:
         """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
@@ -42,7 +42,7 @@ class RewindableStep(Step, Protocol):
 
 
 class Kept(Protocol):
-    """What a decoder remembers of the tokens it has read."""
+    """The cache of a decoder."""
 
     def select(self, rows: Tensor) -> None: ...
     def reorder(self, rows: Tensor) -> None: ...
@@ -50,16 +50,16 @@ class Kept(Protocol):
 
 
 class Writer(Protocol):
-    """A decoder of any kind, with a cache of its own kind."""
+    """Any kind of decoder, with its own kind of cache."""
 
     def __call__(self, tokens: Tokens, memory: Memory | None, cache: Any) -> Tensor: ...
     def new_cache(self) -> Kept: ...
 
 
 class CachedStep:
-    """A decoder that remembers what it has read, so each step costs one token.
+    """A decoder with a cache, so that each step computes only the new tokens.
 
-    It writes along a line, or along the places given: `grid(32, 32)` for an image.
+    Tokens lie on a line, or at the given places: `grid(32, 32)` for an image.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class CachedStep:
         places: Grid | None = None,
         seen: Pattern = Everything(),
     ):
-        """`seen` is what holds for this batch in every step, as a Prefix for each sequence does."""
+        """`seen` is a pattern of this batch for every step, such as a Prefix per sequence."""
         self.decoder, self.memory, self.places, self.seen = decoder, memory, places, seen
         self.cache = decoder.new_cache() if cache is None else cache
-        self.length = 0  # tokens that were read
-        self.held = self.idle = 0  # sequences in the cache, and those of them that nobody wants
+        self.length = 0  # tokens read
+        self.held = self.idle = 0  # sequences in the cache, and how many of them are unused
 
     def __call__(self, ids: Tensor) -> Tensor:
         return self.read(ids)[:, -1]
@@ -96,10 +96,10 @@ class CachedStep:
         return logits[:count]
 
     def run(self, tokens: Tokens, new: int = 1) -> Tensor:
-        """The decoder's logits, with so many tokens more in its cache."""
+        """Run the decoder, which adds `new` tokens to its cache, and return the logits."""
         with use_threads_for(self.decoder, tokens.ids):
             logits: Tensor = self.decoder(tokens, self.memory, self.cache)
-        self.length += new  # only now: a step that was refused has read nothing
+        self.length += new  # only now: a refused step has read nothing
         return logits
 
     def crop(self, length: int) -> None:
@@ -109,7 +109,7 @@ class CachedStep:
         self.length = length
 
     def select(self, rows: Tensor) -> None:
-        if isinstance(self.cache, Static):  # its size stays: those left out go on unread
+        if isinstance(self.cache, Static):  # its batch size is fixed: dropped rows run on unused
             self.idle = max(self.held - len(rows), 0)
         rows = self.with_idle(rows)
         self.cache.select(rows)
@@ -121,7 +121,7 @@ class CachedStep:
         self.cache.reorder(self.with_idle(rows))
 
     def with_idle(self, rows: Tensor) -> Tensor:
-        """Something for those that nobody wants: what the first one gets."""
+        """Append copies of the first row for the unused rows of a Static cache."""
         return torch.cat([rows, rows[:1].expand(self.idle, *rows.shape[1:])]) if self.idle else rows
 
 
@@ -132,20 +132,20 @@ def check_length(length: int, read: int) -> None:
         )
 
 
-BLOCK = 64  # tokens of which only the best is compared with others at first
+BLOCK = 64  # size of the blocks of tokens whose maxima are compared first
 
 
 def to_log_probs(logits: Tensor) -> Tensor:
-    """In the place of the logits where they fit, which halves the time that this takes."""
+    """Log-softmax, in place if the logits allow it, which takes half the time."""
     if logits.dtype == torch.float32 and logits.is_contiguous():
         return torch.log_softmax(logits, -1, out=logits)
     return logits.log_softmax(-1, dtype=torch.float32)
 
 
 def blockwise_topk(totals: Tensor, logs: Tensor, best: int = 2) -> Tensor:
-    """Numbers w V + v of continuations (S, ...), so many best of each sentence among them.
+    """Return indices w V + v of continuations (S, ...), which include each sentence's `best` best.
 
-    To sort a whole vocabulary takes long. The best are in the blocks of tokens whose best are best.
+    A topk of a whole vocabulary is slow. The best tokens are in the blocks with the best maxima.
     """
     (sentences, width), vocabulary = totals.shape, logs.shape[1]
     block = min(BLOCK, vocabulary)
@@ -156,11 +156,11 @@ def blockwise_topk(totals: Tensor, logs: Tensor, best: int = 2) -> Tensor:
     starts = chosen // count * vocabulary + chosen % count * block
     tokens = torch.arange(vocabulary, device=logs.device)
     within = (starts[..., None] + tokens[:block]).flatten(1)
-    # The last few that make no block are all looked at.
+    # The last few tokens, which fill no block, are all included.
     ends = torch.arange(width, device=logs.device)[:, None] * vocabulary + tokens[block * count :]
     return torch.cat([within, ends.flatten().expand(sentences, -1)], 1)
 
 
 def are_few(going: int, batch: int) -> bool:
-    """Whether those that are done leave: a copy of the cache for all, a row less for each step."""
+    """Whether to drop finished sequences: a copy of the cache once, fewer rows at each step."""
     return 4 * going <= 3 * batch

@@ -1,4 +1,4 @@
-"""The ways to write with a step, by their names in a config.
+"""Decoding strategies, by their names in a config.
 
 B batch, T tokens.
 """
@@ -20,9 +20,9 @@ from manyheads.decoding.packed import PackedStep
 from manyheads.decoding.sample import choose_by_chance, sample
 from manyheads.decoding.step import RewindableStep, Step
 
-Found: TypeAlias = list[list[Hypothesis]]  # for each sequence one or more, the best first
-# A step, where it starts (B, T), bounds, the config, the numbers of the sequences in the whole
-# input, by which each draws, and what ends one before its bounds do.
+Found: TypeAlias = list[list[Hypothesis]]  # one or more for each sequence, best first
+# Takes a step, the start (B, T), bounds, the config, the numbers of the sequences in the whole
+# input, which seed their sampling, and a function that may end a sequence early.
 Strategy: TypeAlias = Callable[[Step, Tensor, Bounds, Any, Sequence[int], Over | None], Found]
 
 
@@ -56,10 +56,10 @@ def decode(
     drafter: Drafter | None = None,
     sources: Sequence[Sequence[int]] = ((),),
 ) -> Found:
-    """Write on from `start` (B, T) by the strategy that the config names, or implies.
+    """Continue `start` (B, T) by the strategy that the config names or implies.
 
-    A `drafter` guesses ahead for sequences that are written from `sources`: one, or several where
-    they are packed.
+    A `drafter` makes this speculative decoding: it guesses tokens from the `sources`, one source,
+    or several if the step is packed.
     """
     if how.chosen not in STRATEGIES:
         there = ", ".join(STRATEGIES)
@@ -84,9 +84,9 @@ def stream(
     drafter: Drafter | None = None,
     source: Sequence[int] = (),
 ) -> Iterator[tuple[int, float]]:
-    """The tokens that `decode` writes from `start` (1, T), each with its log, one by one.
+    """Yield the tokens that `decode` returns for `start` (1, T), each with its log-probability.
 
-    The stop is the last where it was reached. Nothing is computed before it is asked for.
+    If the stop token was reached, it comes last. Each token is computed only when it is asked for.
     """
     if how.chosen not in ("greedy", "sample"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Steps around another step: beyond the context, fewer repetitions, no stop inside a beat.
+"""Steps that wrap another step: beyond the context, fewer repetitions, no stop inside a beat.
 
 B batch, T new tokens, V vocabulary.
 """
@@ -14,19 +14,19 @@ from manyheads.decoding.step import RewindableStep, check_length
 
 
 class Wrapped:
-    """Another step, whose logits may be changed by what was read so far."""
+    """Wrap a step; `change` may edit its logits, given the tokens read so far."""
 
     def __init__(self, step: RewindableStep):
         self.step = step
-        self.ids: Tensor | None = None  # (B, tokens), all that were read
+        self.ids: Tensor | None = None  # (B, tokens), all tokens read
 
     @property
     def alike(self) -> bool:
-        """Whether a token is scored to the bit alike, by itself and among others."""
+        """Whether a token gets bitwise equal logits if it is read alone or with others."""
         return getattr(self.step, "alike", False)
 
     def change(self, logits: Tensor, ids: Tensor) -> Tensor:
-        """Logits (B, V) of what follows these tokens (B, all that were read), to write over."""
+        """Return changed logits (B, V), given all tokens read (B, T); it may write in place."""
         return logits
 
     def __call__(self, ids: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class Wrapped:
         return self.change(logits, self.remember(ids))
 
     def read(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> logits of what follows each of them (B, T, V)."""
+        """Read new tokens (B, T); return the logits after each of them (B, T, V)."""
         logits, known = self.step.read(ids), self.remember(ids)
         before = known.shape[1] - ids.shape[1] + 1
         each = [self.change(logits[:, t], known[:, : before + t]) for t in range(ids.shape[1])]
@@ -45,7 +45,7 @@ class Wrapped:
         return self.ids
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
         check_length(length, 0 if self.ids is None else self.ids.shape[1])
         self.crop_step(length)
         self.ids = None if self.ids is None else self.ids[:, :length]
@@ -63,16 +63,16 @@ class Wrapped:
 
 
 class Moving(Wrapped):
-    """Writes on past the `context` that a network was trained on.
+    """Generate beyond the `context` that a network was trained on.
 
-    When one token more would not fit, the network forgets all it has read and reads the last
-    `context // 2` tokens anew: half of the context lies behind every token at least, and one step
-    in so many costs more than one token. What is read anew begins with a whole `beat` of tokens:
-    a network may tell voices apart by their turn.
+    When one more token would not fit, the cache is emptied and the last `context // 2` tokens are
+    read again: every token sees at least half of the context, and only one step in that many reads
+    more than one token. The new window begins with a whole `beat` of tokens, since a network may
+    tell voices apart by their turn.
     """
 
     def __init__(self, make: Callable[[], RewindableStep], context: int, beat: int = 1):
-        """`make` gives a step that has read nothing."""
+        """`make` returns a step that has read nothing."""
         if context < 1:
             raise ValueError(f"a context has 1 token or more, got {context}")
         if beat > 1 and (context % beat or context < 2 * beat):
@@ -82,14 +82,14 @@ class Moving(Wrapped):
             )
         super().__init__(make())
         self.make, self.context, self.beat = make, context, beat
-        # From how many tokens on, the first that the step has read of them; the last is in force.
+        # (number of tokens from which a window is used, its first token); the last one is in use.
         self.windows = [(0, 0)]
 
     def __call__(self, ids: Tensor) -> Tensor:
         return self.read(ids)[:, -1]
 
     def read(self, ids: Tensor) -> Tensor:
-        """As if one by one: logits of what follows each (B, T, V)."""
+        """Return the logits after each token (B, T, V), as if they were read one by one."""
         if ids.shape[1] > self.context:
             raise ValueError(
                 f"a context of {self.context} tokens does not hold the {ids.shape[1]} that came"
@@ -112,7 +112,7 @@ class Moving(Wrapped):
         return found[0] if len(found) == 1 else torch.cat(found, 1)
 
     def crop_step(self, length: int) -> None:
-        """To the window that was in force then."""
+        """Go back to the window that was in use at that length."""
         windows = [window for window in self.windows if window[0] <= length]
         first = windows[-1][1]
         if len(windows) == len(self.windows):
@@ -124,10 +124,10 @@ class Moving(Wrapped):
 
 
 class Repeats(Wrapped):
-    """Tokens that were read or written cost more: their logits are divided by the penalty where
-    they are over 0 and multiplied by it where they are under, before they are probabilities.
+    """Repetition penalty: for tokens already read or written, divide logits above 0 by the penalty
+    and multiply those below 0 by it.
 
-    `spared` are never dearer: the stop, where a text begins with the same sign.
+    `spared` tokens are not penalized: the stop, if texts begin with the same token.
     """
 
     def __init__(self, step: RewindableStep, penalty: float, spared: Sequence[int] = ()):
@@ -146,7 +146,7 @@ class Repeats(Wrapped):
 
 
 class WholeBeats(Wrapped):
-    """The stop comes only where a beat is whole: after 1, 5, 9, ... tokens for a beat of 4."""
+    """Allow the stop only after whole beats: after 1, 5, 9, ... tokens for a beat of 4."""
 
     def __init__(self, step: RewindableStep, stop: int, beat: int):
         super().__init__(step)

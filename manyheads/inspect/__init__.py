@@ -1,1 +1,1 @@
-"""Looking inside: what attention saw, and pictures of it."""
+"""Look inside a model: its attention weights, and pictures of them."""

@@ -44,11 +44,11 @@ MODULES = (
 POLICY = "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'"
 Levels = NDArray[np.uint8]
 FINE: Levels = np.arange(256, dtype=np.uint8)
-# A large page has fewer: each weight is still right to 1/255.
+# A large page uses fewer levels: each weight is still exact to 1/255.
 COARSE: Levels = np.array(
     [*range(0, 40, 5), *range(40, 64, 4), *range(64, 128, 2), *range(128, 256)], np.uint8
 )
-LARGE_BYTES = 3_000_000  # 4 MB as letters
+LARGE_BYTES = 3_000_000  # 4 MB in base64
 FRAME = (
     '<iframe srcdoc="{}" title="what the model looked at" loading="lazy" '
     'style="width: 100%; height: 860px; border: 0"></iframe>'
@@ -57,17 +57,17 @@ FRAME = (
 
 @dataclass(frozen=True)
 class TokenRow:
-    """The tokens on one side of a map: their texts, the words they are of, which are no text."""
+    """The tokens on one side of a map: their texts, their words, and which are special tokens."""
 
     label: str  # "source", "written", ...
     tokens: Sequence[str]
-    words: Sequence[int]  # the number of each token's word; -1 for a sign, which stands alone
+    words: Sequence[int]  # the number of each token's word; -1 for a special token
     signs: Sequence[bool]
-    # The texts of words that tokens make together, where one is a part of a character: {4: "猫"}
+    # The texts of words with tokens that are only a part of a character: {4: "猫"}
     spelled: Mapping[int, str] = field(default_factory=dict)
 
     def count_words(self) -> int:
-        """A sign is one by itself."""
+        """Count words; each special token counts as one."""
         pairs = zip([None, *self.words], self.words, strict=False)
         return sum(word < 0 or word != before for before, word in pairs)
 
@@ -78,7 +78,7 @@ class TokenRow:
 
 @dataclass(frozen=True, eq=False)
 class LayerMap:
-    """The attention of one layer, and whose tokens ask and answer."""
+    """The attention of one layer, and which tokens are its queries and keys."""
 
     name: str  # "decoder.3.cross"
     part: str  # "cross"
@@ -87,8 +87,8 @@ class LayerMap:
     keys: str
     weights: Tensor  # (H, Q, K)
     first: int = 0  # the place of the first query
-    apart: Tensor | None = None  # (Q, K) how far, where they do not stand in a line
-    numbers: list[dict[str, Any]] | None = None  # of each head, where they are not of `weights`
+    apart: Tensor | None = None  # (Q, K) distances, if tokens are not on a line
+    numbers: list[dict[str, Any]] | None = None  # statistics of each head, if not of `weights`
 
     def describe(self, signs: Sequence[bool]) -> list[dict[str, Any]]:
         if self.numbers is not None:
@@ -102,12 +102,12 @@ class LayerMap:
 
 @dataclass(frozen=True, eq=False)
 class AttentionPage:
-    """What every head looked at, with all that the page says of it."""
+    """The attention of all heads, and everything else that the page shows."""
 
     rows: Sequence[TokenRow]
     maps: Sequence[LayerMap]
     about: Mapping[str, Any] = field(default_factory=dict)  # model, task, texts, candidates, costs
-    versus: AttentionPage | None = None  # another, to show the difference
+    versus: AttentionPage | None = None  # another page, to show the difference
 
     def header(self) -> dict[str, Any]:
         rows = {row.label: row for row in self.rows}
@@ -128,7 +128,7 @@ class AttentionPage:
         return {**self.about, "sides": sides, "layers": layers}
 
     def payload(self) -> bytes:
-        """The length of the header in four bytes, the header in JSON, the maps; compressed."""
+        """Return four bytes of header length, the header as JSON and the maps, compressed."""
         payload = self.compress(FINE)
         return payload if len(payload) <= LARGE_BYTES else self.compress(COARSE)
 
@@ -140,7 +140,7 @@ class AttentionPage:
     def html(self) -> str:
         script, style = inline_modules(), read_source("page.css")
         policy = POLICY.format(*(f"'sha256-{digest(text)}'" for text in (script, style)))
-        # No text of the model's stands in the file as it is: the data are letters and digits.
+        # No text of the model is in the file as plain text: the data are base64.
         filled = {
             "<!-- policy -->": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             "<!-- style -->": f"<style>{style}</style>",
@@ -160,7 +160,7 @@ class AttentionPage:
         return replace(self, about={**self.about, **more})
 
     def compare(self, other: AttentionPage, names: Sequence[str] = ()) -> AttentionPage:
-        """This page, beside another with the same heads and as many words, and their difference."""
+        """Show this page beside another one with the same heads and number of words."""
         for what, mine, theirs in zip(
             ("heads", "words"), self.count_parts(), other.count_parts(), strict=True
         ):
@@ -175,7 +175,7 @@ class AttentionPage:
         return replace(self.with_about(name=first), versus=other.with_about(name=second))
 
     def count_parts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Heads of each layer, and words of each side."""
+        """Return the number of heads of each layer, and of words of each side."""
         heads = {one.name: len(one.weights) for one in self.maps}
         return heads, {row.label: row.count_words() for row in self.rows}
 
@@ -195,7 +195,7 @@ def describe_counts(counts: Mapping[str, int]) -> str:
 
 
 def to_bytes(weights: Tensor, levels: Levels = FINE) -> NDArray[np.uint8]:
-    """The root of each weight in 1/255: of many small weights a linear byte would lose most."""
+    """Store the square root of each weight in a byte: a linear byte would lose small weights."""
     roots = weights.float().clamp(0, 1).sqrt().mul(255).cpu().numpy()
     return levels[np.digitize(roots, (levels[1:].astype(np.float32) + levels[:-1]) / 2)]
 
@@ -205,7 +205,7 @@ def from_bytes(stored: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def read_payload(payload: bytes) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
-    """The header and the weights of each layer, (H, Q, K), as the page reads them."""
+    """Return the header and the weights of each layer, (H, Q, K), as the page reads them."""
     raw = gzip.decompress(payload)
     (length,) = struct.unpack_from("<I", raw)
     header, begin = json.loads(raw[4 : 4 + length]), 4 + length
@@ -223,7 +223,7 @@ def read_source(name: str) -> str:
 
 
 def inline_modules() -> str:
-    """All modules as one: a module's names are its own among all, so imports are left out."""
+    """Join all modules into one script without imports, since no name occurs in two modules."""
     text = "\n".join(map(read_source, MODULES))
     text = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
     return re.sub(r"^export ", "", text, flags=re.MULTILINE)

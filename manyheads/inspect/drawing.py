@@ -22,14 +22,14 @@ from manyheads.inspect.glyphs import glyphs_for
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FAINT = 0.05  # a weight that says nothing, and is left out of a head's text
+FAINT = 0.05  # smaller weights are left out of a head's text
 SHADES = " ░▒▓█"
-MOST = 4096  # tokens of a drawing: every pair is looked at
-WIDEST = 64  # cells of a picture in a terminal
+MOST = 4096  # the most tokens of a drawing: every pair is evaluated
+WIDEST = 64  # the most cells of a picture in a terminal
 
 
 class Picture:
-    """What has a figure: it is saved as a file, and a notebook shows it."""
+    """The base class: a figure that can be saved as a file and shown in a notebook."""
 
     def figure(self) -> Figure:
         raise NotImplementedError
@@ -45,11 +45,11 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Drawing(Picture):
-    """Who may attend to whom at some places, as text, in a notebook, as PNG."""
+    """A picture of a pattern at some places: as text, in a notebook, as PNG."""
 
     pattern: Pattern
     places: Places
-    query: int  # whose view is drawn where places have two axes or more
+    query: int  # the query whose keys are drawn if places have two axes or more
 
     @property
     def allowed(self) -> Tensor:
@@ -126,7 +126,7 @@ class AttentionMap(Picture):
     title: str = ""
 
     def head(self, number: int) -> str:
-        """One head: a row for each query, darker where it takes more."""
+        """Return one head as text: a row for each query, darker for larger weights."""
         queries, keys = ([label.strip() for label in side] for side in (self.queries, self.keys))
         margin = max(map(len, queries))
         lines = [" " * margin + " " + " ".join(key.center(3) for key in keys)]
@@ -137,13 +137,13 @@ class AttentionMap(Picture):
         return "\n".join(line.rstrip() for line in lines)
 
     def sharpest(self) -> int:
-        """The head that makes up its mind most."""
+        """Return the head whose largest weights are largest on average."""
         return int(self.weights.amax(-1).mean(-1).argmax())
 
     def figure(self) -> Figure:
         figure, axes = figure_of(len(self.weights))
         glyphs = glyphs_for([self.title, *self.keys, *self.queries])
-        # A dollar is a dollar, not the beginning of a formula.
+        # A dollar sign is not the beginning of a formula.
         plain: dict[str, Any] = {"fontfamily": glyphs.families, "parse_math": False}
         figure.suptitle(glyphs.shown(self.title), fontsize=10, **plain)
         if glyphs.note:
@@ -163,7 +163,7 @@ class AttentionMap(Picture):
 
 
 def as_text(values: Tensor) -> str:
-    """A sign for a cell; where there are many, two rows to a line, or a shade for several."""
+    """Draw a character per cell; with many cells two rows per line, or a shade for several."""
     rows, columns = values.shape
     if max(rows, columns) <= WIDEST // 2:
         return "\n".join(" ".join("■" if v > 0.5 else "·" for v in row) for row in values.tolist())
@@ -177,7 +177,7 @@ def as_text(values: Tensor) -> str:
 
 
 def half_blocks(cells: Tensor) -> str:
-    """Two rows of cells to a line of text, so that cells are square."""
+    """Draw two rows of cells per line of text, so that cells are square."""
     signs = {(0, 0): " ", (1, 0): "▀", (0, 1): "▄", (1, 1): "█"}
     rows = cells.int().tolist()
     rows += [[0] * cells.shape[1]] * (len(rows) % 2)
@@ -199,12 +199,12 @@ def as_map(view: Tensor, spot: tuple[int, int]) -> str:
 
 
 def shade(share: float) -> str:
-    """0 -> " ", 1 -> "█"; anything above nothing shows."""
+    """0 -> " ", 1 -> "█"; anything above 0 is visible."""
     return SHADES[min(len(SHADES) - 1, int(share * (len(SHADES) - 1) + 0.999))]
 
 
 def choose_slant(labels: Sequence[str]) -> int:
-    """Words side by side would run into each other."""
+    """Slant long labels, which would overlap otherwise."""
     return 45 if max(map(len, labels)) > 2 else 0
 
 
@@ -218,7 +218,7 @@ def name_places(places: Places) -> str:
 
 
 def view_of(seen: Tensor, places: Grid) -> Tensor:
-    """One query's keys laid out as the image: the share of a pixel's channels that it sees."""
+    """Lay out one query's keys as the image: the share of each pixel's channels that it sees."""
     rows, columns = places.sizes[:2]
     at = places.axes[0] * columns + places.axes[1]
     total = torch.zeros(rows * columns).index_add_(0, at, seen.float())

@@ -1,4 +1,4 @@
-"""Which fonts draw a text: the usual one, others that are installed, or numbers where none does."""
+"""Find installed fonts that can draw a text; characters without a font are shown as numbers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-NOTHING_IN_IT = "Last Resort"  # a font with a box for every character there is
+NOTHING_IN_IT = "Last Resort"  # a font that draws every character as a box
 
 
 class Glyphs(NamedTuple):
-    """The families to draw with, in order, and what stands for characters that none of them has."""
+    """The font families to draw with, in order, and texts for characters that none of them has."""
 
     families: list[str]
     numbers: dict[int, str]
 
     def shown(self, text: str) -> str:
-        """ "猫" -> "U+732B" where no font has it"""
+        """Replace characters without a font: "猫" -> "U+732B"."""
         return text.translate(self.numbers).strip() if self.numbers else text
 
     @property
     def note(self) -> str:
-        """What a person should know of the picture."""
+        """A note for the picture if characters are missing; otherwise empty."""
         if not self.numbers:
             return ""
         return (
@@ -48,7 +48,7 @@ def glyphs_for(texts: Iterable[str]) -> Glyphs:
 
 @cache
 def characters_of_font(path: str) -> frozenset[int]:
-    """That a font has; none where it cannot be read."""
+    """Return the characters of a font; none if it cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:

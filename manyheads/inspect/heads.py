@@ -1,4 +1,4 @@
-"""What each head does, and what the output loses without it.
+"""Describe each head, and measure what the output loses without it.
 
 H heads, Q queries, K keys, T tokens written.
 """
@@ -28,9 +28,9 @@ def cost_each_head(
     score: Callable[[int], Tensor],
     copies: int = 64,
 ) -> Tensor:
-    """What switching each head off takes from the log-probability of each token, (heads, T).
+    """Return how much switching off each head lowers each token's log-probability, (heads, T).
 
-    `score` gives the log-probabilities of so many copies of the output, (copies, T).
+    `score` returns the log-probabilities for a number of copies of the output, (copies, T).
     """
     whole, found = score(1), list[Tensor]()
     for begin in range(0, len(heads), copies):
@@ -48,8 +48,8 @@ def cost_each_head(
 def describe_heads(
     weights: Tensor, signs: Sequence[bool], apart: Tensor | None = None, in_line: bool = False
 ) -> list[dict[str, Any]]:
-    """Numbers of each head of (H, Q, K); `signs` are keys that are no text, `apart` says how far
-    a query is from a key, `in_line` that both are the same tokens, one after the other.
+    """Compute statistics of each head's weights (H, Q, K). `signs` marks keys that are special
+    tokens, `apart` holds distances of queries and keys, `in_line` means self-attention on a line.
     """
     rows = weights.float().cpu()
     entropy = torch.special.entr(rows).sum(-1).mean(-1) / torch.log(torch.tensor(2.0))

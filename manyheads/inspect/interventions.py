@@ -1,4 +1,4 @@
-"""What would have been written if: a head switched off, a row of attention or a token changed.
+"""Interventions: switch off a head, overwrite a row of attention, force or forbid a token.
 
 B batch, H heads, Q queries, K keys.
 """
@@ -21,7 +21,7 @@ By = Literal["zero", "mean"]
 
 @dataclass(frozen=True)
 class Off:
-    """A head that adds nothing (zero), or takes alike from all that it may see (mean)."""
+    """Switch off a head: its weights become zero, or equal over all allowed keys (mean)."""
 
     layer: str  # "decoder.3.cross"
     head: int
@@ -41,8 +41,8 @@ class Off:
 
 @dataclass(frozen=True)
 class Overwritten:
-    """A head that looks as it is told at one place: {2: 0.5, 3: 0.5} of the keys there, whatever
-    it may not see being left out.
+    """Set the weights of a head for the query at one place: {2: 0.5, 3: 0.5}; keys that the query
+    may not see stay at 0.
     """
 
     layer: str
@@ -51,8 +51,8 @@ class Overwritten:
     weights: Mapping[int, float]
 
     def __call__(self, weights: Tensor, allowed: Tensor, work: Work) -> Tensor:
-        # By their places and not their rows: with a cache one row is here, with a beam several.
-        # Nodes of a graph have no places: their rows.
+        # By place, not by row: with a cache there is one row, with a beam there are several. Nodes
+        # of a graph have no places: use their rows.
         sides = zip((work.pairs.queries, work.pairs.keys), weights.shape[2:], strict=True)
         places = (
             side.axes[0] if side.axes else torch.arange(count, device=weights.device)
@@ -71,7 +71,7 @@ class Overwritten:
 
 @dataclass(frozen=True)
 class Forced:
-    """This token, and no other, at one place of what is written."""
+    """Force this token at one place of the output."""
 
     place: int
     token: int
@@ -79,7 +79,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Forbidden:
-    """Not this token at one place of what is written."""
+    """Forbid this token at one place of the output."""
 
     place: int
     token: int
@@ -97,7 +97,7 @@ NUMBERS = ("head", "place", "token")
 
 @dataclass(frozen=True)
 class EachOff:
-    """In a batch of copies, in each of these rows one head of a layer is off."""
+    """In a batch of copies, switch off another head of a layer in each of these rows."""
 
     layer: str
     rows: Sequence[int]
@@ -123,7 +123,7 @@ def overwritten(
 
 @contextmanager
 def intervening(network: nn.Module, edits: Sequence[Intervention | EachOff]) -> Iterator[None]:
-    """Inside, layers do as these say; tokens that are forced or forbidden are for who writes."""
+    """In this context layers apply these edits; forced and forbidden tokens are for decoding."""
     names, by_layer = name_layers(network), dict[str, list[Edit]]()
     for edit in edits:
         if isinstance(edit, Off | Overwritten):
@@ -135,7 +135,7 @@ def intervening(network: nn.Module, edits: Sequence[Intervention | EachOff]) -> 
 
 
 def name_layers(network: nn.Module) -> dict[str, tuple[str, int]]:
-    """{"decoder.3.cross": its name in the network, and how many heads it has}"""
+    """Return {"decoder.3.cross": (full name of the layer, number of heads)}."""
     found: dict[str, tuple[str, int]] = {}
     for name, owner in owners_of_kernels(network).items():
         layers = [(layer, attention.heads) for layer, attention in attentions_of(name, owner)]
@@ -159,7 +159,7 @@ def check_head(names: Mapping[str, tuple[str, int]], layer: str, head: int) -> N
 
 
 def sort_tokens(edits: Sequence[Intervention]) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """The token that is forced at a place, and those that are forbidden there."""
+    """Return the forced token of each place, and the forbidden tokens of each place."""
     forced = {one.place: one.token for one in edits if isinstance(one, Forced)}
     forbidden: dict[int, list[int]] = {}
     for one in edits:

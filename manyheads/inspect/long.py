@@ -1,4 +1,4 @@
-"""A page of a long text: its tokens in groups, or some of them one by one.
+"""The page of a long text: groups of tokens, or single tokens of a part.
 
 H heads, Q queries, K keys.
 """
@@ -13,14 +13,14 @@ from torch.nn.functional import max_pool2d
 
 from manyheads.inspect.attention_page import AttentionPage, LayerMap, TokenRow
 
-MOST_TOKENS = 512  # on a side of a map
-LONGEST = 2048  # tokens of a text that is read
-MOST_LETTERS = 24  # of a group
+MOST_TOKENS = 512  # the most tokens on a side of a map
+LONGEST = 2048  # the most tokens of a text
+MOST_LETTERS = 24  # the longest label of a group
 Part = tuple[int, int] | str  # (600, 1100) or "600:1100"
 
 
 def fit_page(page: AttentionPage, part: Part | None = None) -> AttentionPage:
-    """The tokens of a part, or all of them in groups where they are too many for a page."""
+    """Show the tokens of a part; or group all tokens if they are too many for a page."""
     count = max(len(row.tokens) for row in page.rows)
     if part is None and count <= MOST_TOKENS:
         return page
@@ -56,7 +56,7 @@ def fit_page(page: AttentionPage, part: Part | None = None) -> AttentionPage:
 
 
 def read_part(asked: Part, count: int) -> tuple[int, int]:
-    """ "600:1100" -> (600, 1100), the last not among them"""
+    """Read a range, with an exclusive end: "600:1100" -> (600, 1100)"""
     try:
         first, last = map(int, asked.split(":") if isinstance(asked, str) else asked)
     except (TypeError, ValueError):
@@ -75,7 +75,7 @@ def describe_part(long: Mapping[str, int], last: int, shortest: int) -> str:
     first, size, count = long["first"], long["group"], long["tokens"]
     if size == 1:
         return f"tokens {first}:{last} of {count:,}; what they read of others is not shown"
-    middle = max(0, (shortest - MOST_TOKENS) // 2)  # there, each side has tokens
+    middle = max(0, (shortest - MOST_TOKENS) // 2)  # here both sides have tokens
     return (
         f"groups of {size} tokens, the largest weight of each; "
         f"--tokens {middle}:{middle + MOST_TOKENS} shows a part token by token"
@@ -83,13 +83,13 @@ def describe_part(long: Mapping[str, int], last: int, shortest: int) -> str:
 
 
 def pool_map(layer: LayerMap, part: slice, size: int, signs: Sequence[bool]) -> LayerMap:
-    """(H, Q, K), with the largest of each group; its numbers stay those of all tokens."""
+    """Max-pool the weights (H, Q, K) over groups; statistics are still those of single tokens."""
     weights = max_pool2d(layer.weights[:, part, part], size, ceil_mode=True)
     return replace(layer, weights=weights, numbers=layer.describe(signs))
 
 
 def join_row(row: TokenRow, spans: Sequence[range], size: int) -> TokenRow:
-    """A group of several is a word by itself."""
+    """Join the tokens of each group; a group of several tokens counts as one word."""
     return TokenRow(
         row.label,
         [join_tokens(row, span) for span in spans],
@@ -109,7 +109,7 @@ def join_tokens(row: TokenRow, span: range) -> str:
 
 
 def join_output(about: Mapping[str, Any], row: TokenRow, spans: Sequence[range]) -> dict[str, Any]:
-    """A group is said to be what its least sure token is, and to be worth what all are together."""
+    """Show the least likely token of each group, and the summed costs of its tokens."""
     every = about["candidates"]
     least = [min(span, key=lambda i: every[i]["p"]) for span in spans]
     return {
@@ -127,7 +127,7 @@ def join_output(about: Mapping[str, Any], row: TokenRow, spans: Sequence[range])
 def join_spots(
     roll: Mapping[str, Any], spans: Mapping[str, Sequence[range]], size: int
 ) -> dict[str, Any]:
-    """A group of notes lies where its first does; all that are written can still be pointed at."""
+    """Place each group of notes at its first note; `each` keeps all written notes."""
     sides = {"written": spans["written"], "read": spans["so far"]}
     joined: dict[str, Any] = {
         side: [next((roll[side][i] for i in span if roll[side][i]), None) for span in some]
@@ -139,7 +139,7 @@ def join_spots(
 def join_candidates(
     every: Sequence[Mapping[str, Any]], row: TokenRow, at: int, span: range
 ) -> dict[str, Any]:
-    """Those of one token, with its place among all; as likely as the whole group."""
+    """Return the candidates of token `at`, with the log-probability of the whole group."""
     found = {**every[at], "at": at, "log": round(sum(every[i]["log"] for i in span), 4)}
     if len(span) > 1:
         found["of"] = row.tokens[at]

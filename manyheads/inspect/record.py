@@ -1,4 +1,4 @@
-"""What every head of a model looks at."""
+"""Record the attention weights of every head of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyheads.attention.layer import Attention
 
 @contextmanager
 def recording(model: nn.Module) -> Iterator[list[Seen]]:
-    """Inside, every attention of the model leaves its weights in the list, in the order it ran.
+    """In this context every attention call appends its weights to the list, in the order of calls.
 
     with recording(model) as seen:
         model(source, target)
@@ -33,7 +33,7 @@ def recording(model: nn.Module) -> Iterator[list[Seen]]:
 
 @contextmanager
 def wrap_kernels(model: nn.Module, wrap: Callable[[Kernel], Recorded | Edited]) -> Iterator[None]:
-    """Inside, every kernel of the model is wrapped, and told which layer it works for."""
+    """In this context every kernel of the model is wrapped, and knows the name of its layer."""
     with ExitStack() as undo:
         for name, owner in owners_of_kernels(model).items():
             wrapped = wrap(owner.kernel)

@@ -1,6 +1,6 @@
-"""The page, live: a person types and changes things, the model answers, on this machine alone.
+"""The live page: a user types and changes things and the model answers, on this machine only.
 
-The standard library's server is enough: one person, a few requests, nothing streamed.
+The standard library's server is enough for one user, a few requests and no streaming.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Inspect = Callable[..., AttentionPage]
 
 @dataclass(frozen=True)
 class LiveModel:
-    """A model as the live page asks it."""
+    """A model as the live page calls it."""
 
     name: str
-    inspect: Inspect  # of what was asked, what is to be otherwise, and which `tokens` of much
-    asks: str = "text"  # that is typed; or "seconds" that are to be written on; or "", nothing
-    text: str = ""  # what is asked at first
+    inspect: Inspect  # takes the input, interventions, and which `tokens` of a long text
+    asks: str = "text"  # the input: a "text", the "seconds" to generate, or "" for none
+    text: str = ""  # the first input
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves models under an address that only who started it knows."""
+    """Serve models under an address with a secret token."""
 
     daemon_threads = True
 
@@ -49,7 +49,7 @@ class PageServer(ThreadingHTTPServer):
         super().__init__((HOST, port), PageHandler)
         self.models = {one.name: one for one in models}
         self.token = secrets.token_urlsafe(16)
-        self.lock = Lock()  # a network is changed while it is looked at: one at a time
+        self.lock = Lock()  # inspecting changes a network for a moment: one request at a time
 
     @property
     def own_host(self) -> str:
@@ -77,7 +77,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class PageHandler(BaseHTTPRequestHandler):
-    """Answers nothing that does not come from its own page."""
+    """Answer only requests that come from the server's own page."""
 
     server: PageServer
 
@@ -107,7 +107,7 @@ class PageHandler(BaseHTTPRequestHandler):
             self.reply(page.payload(), "application/octet-stream")
 
     def asked_for(self) -> str | None:
-        """The name after the token; a page of another site knows neither the token nor the host."""
+        """Return the name after the token; requests of other sites lack token and host."""
         own, origin = self.server.own_host, self.headers.get("Origin")
         _, _, rest = self.path.partition("?")[0].partition("/")
         token, _, name = rest.partition("/")
@@ -143,16 +143,16 @@ class PageHandler(BaseHTTPRequestHandler):
             ("Cross-Origin-Resource-Policy", "same-origin"),
         ):
             self.send_header(name, value)
-        with suppress(ConnectionError):  # a page that was left while the model worked
+        with suppress(ConnectionError):  # the page was closed while the model worked
             self.end_headers()
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A terminal shows the address, not each request."""
+        """Do not print each request to the terminal."""
 
 
 def make_live_page(models: Sequence[LiveModel]) -> str:
-    """The same page with its modules as files, and a place to type and to choose."""
+    """Return the page with its modules as files, and with input fields."""
     page = read_source("page.html").replace("<!-- policy -->", "").replace("<!-- data -->", "")
     page = page.replace("<!-- style -->", '<link rel="stylesheet" href="page.css">')
     page = page.replace("<!-- script -->", '<script type="module" src="live.js"></script>')

@@ -1,1 +1,1 @@
-"""Models in the formats of others."""
+"""Import and export of models in other formats."""

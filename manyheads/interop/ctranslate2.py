@@ -1,7 +1,7 @@
-"""What CTranslate2 runs: our weights laid out as its own specification has them.
+"""Export to CTranslate2, with our weights in the layout of its specification.
 
-A translation is a folder for `ctranslate2.Translator`, a language model one for `Generator`. Both
-take tokens: the pieces of the tokenizer beside them, and the signs of a source are added by itself.
+A translation model is a folder for `ctranslate2.Translator`, a language model one for `Generator`.
+Both take tokens of the tokenizer in that folder; Translator adds the special tokens of a source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from manyheads.modules.stack import Block, Stack
 from manyheads.modules.transformer import Embedding, Tied, Tokens
 from manyheads.tasks.portable import Portable, Row
 
-LONGEST = 1024  # places of a table of sinusoids; more tokens of a source CTranslate2 cuts off
+LONGEST = 1024  # rows of the sinusoidal table; CTranslate2 truncates longer sources
 ACTIVATIONS = {
     "relu": "RELU",
     "gelu": "GELU",
@@ -35,7 +35,7 @@ ACTIVATIONS = {
     "swiglu": "SWISH",
     "geglu": "GELU",
 }
-HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than a network here
+HOLDS: dict[str, tuple[Any, ...]] = {  # the values it supports of settings that have more here
     "kind": ("transformer",),
     "position": ("Sinusoidal()", "Learned()", "Rotary()", None),
     "relative": (None,),
@@ -51,7 +51,7 @@ HOLDS: dict[str, tuple[Any, ...]] = {  # the settings of which it has fewer than
 
 
 class CTranslate2(Exporter):
-    """A folder for ctranslate2.Translator, or for Generator."""
+    """Writes a folder for ctranslate2.Translator or Generator."""
 
     needs = ("ctranslate2",)
     quantizes = True
@@ -74,7 +74,7 @@ class CTranslate2(Exporter):
 
 
 def specify(specs: Any, model: Portable) -> Any:
-    """For ctranslate2.Translator."""
+    """Return the specification of an encoder-decoder, for ctranslate2.Translator."""
     encoder, decoder, codecs = model.network.encoder, model.network.decoder, model.codecs
     design = cast(TransformerConfig, model.design)
     reads, writes = (list_options(specs, design, depth) for depth in design.depths)
@@ -91,7 +91,7 @@ def specify(specs: Any, model: Portable) -> Any:
 
 
 def specify_decoder(specs: Any, model: Portable) -> Any:
-    """For ctranslate2.Generator; a prompt is given to it with the signs it starts with."""
+    """Return the specification of a decoder, for Generator; prompts include the start tokens."""
     design = cast(TransformerConfig, model.design)
     decoder = specs.transformer_spec.TransformerDecoderSpec(
         **list_options(specs, design, design.one_depth()), with_encoder_attention=False
@@ -116,11 +116,11 @@ def set_config(spec: Any, model: Portable, **settings: Any) -> None:
         setattr(spec.config, name, value)
 
 
-# ---- what is refused -------------------------------------------------------------------------
+# ---- checks ----------------------------------------------------------------------------------
 
 
 def require_specs(design: NetworkConfig, quantization: str) -> Any:
-    """CTranslate2's specifications, once it is sure that they hold this network."""
+    """Return CTranslate2's specifications; refuse a network that they cannot hold."""
     for name, values in HOLDS.items():
         value = getattr(design, name)
         if (position_name(value) if name == "position" else value) not in values:
@@ -138,7 +138,7 @@ def require_specs(design: NetworkConfig, quantization: str) -> Any:
 
 
 def frame(source: Text, target: Text) -> dict[str, Any]:
-    """The signs that it puts around what is read, and before what is written."""
+    """Return the special tokens around a source and before a target, as its config has them."""
     reads, writes = source.special_tokens, target.special_tokens
     if len(reads.encoder_bos) > 1 or len(writes.bos) != 1:
         raise ValueError(
@@ -166,7 +166,7 @@ def frame(source: Text, target: Text) -> dict[str, Any]:
 
 
 def list_options(specs: Any, design: TransformerConfig, depth: int) -> dict[str, Any]:
-    """What a side of its specification is made with."""
+    """Return the arguments for its specification of an encoder or decoder."""
     options: dict[str, Any] = {
         "num_layers": depth,
         "num_heads": design.heads,
@@ -181,14 +181,14 @@ def list_options(specs: Any, design: TransformerConfig, depth: int) -> dict[str,
     if isinstance(rotary := design.position_value, RotaryValue):
         options |= {
             "rotary_dim": design.width // design.heads // 2 * 2,
-            "rotary_interleave": False,  # halves of a head turn against each other
+            "rotary_interleave": False,  # a channel is rotated with one of the other half
             "rotary_base": rotary.base,
         }
     return options
 
 
 def set_side(spec: Any, embedding: Any, side: Any, design: TransformerConfig) -> None:
-    """An encoder, or a decoder with its head."""
+    """Set the weights of an encoder, or of a decoder with its head."""
     spec.scale_embeddings = design.scale_embeddings
     embedding.weight = copy_numbers(side.embedding.table.weight)
     if hasattr(spec, "projection"):
@@ -209,7 +209,7 @@ def set_side(spec: Any, embedding: Any, side: Any, design: TransformerConfig) ->
 
 @torch.no_grad()
 def set_places(spec: Any, stack: Stack, design: TransformerConfig) -> None:
-    """What a position adds at each place: its own sinusoids count from 1 and end elsewhere."""
+    """Set a table of position vectors, since its own sinusoids differ: they count from 1."""
     if isinstance(design.position_value, RotaryValue):
         if hasattr(spec, "position_encodings"):
             delattr(spec, "position_encodings")
@@ -221,7 +221,7 @@ def set_places(spec: Any, stack: Stack, design: TransformerConfig) -> None:
 
 
 def set_attention(spec: Any, sublayer: Sublayer) -> None:
-    """Across, the query is apart from key and value, which are made of the memory."""
+    """Set attention weights; in cross-attention the query is separate from key and value."""
     attention: Any = sublayer.part
     set_norm(spec.layer_norm, sublayer.norm)
     inward, out = attention.inward, attention.out
@@ -233,7 +233,7 @@ def set_attention(spec: Any, sublayer: Sublayer) -> None:
 def set_feed_forward(spec: Any, sublayer: Sublayer) -> None:
     part: Any = sublayer.part
     set_norm(spec.layer_norm, sublayer.norm)
-    gated = hasattr(spec, "linear_0_noact")  # the gate, then what it lets pass
+    gated = hasattr(spec, "linear_0_noact")  # the gate, then the gated part
     first = [spec.linear_0, *([spec.linear_0_noact] if gated else [])]
     apart = [len(part.inward.weight) // 2] if gated else []
     set_linears(first, part.inward.weight, part.inward.bias, apart)
@@ -241,7 +241,7 @@ def set_feed_forward(spec: Any, sublayer: Sublayer) -> None:
 
 
 def set_linears(specs: Sequence[Any], weight: Tensor, bias: Tensor | None, at: list[int]) -> None:
-    """Layers that are rows of one here, cut at these."""
+    """Split one layer of ours into several, at these rows."""
     biases = [None] * len(specs) if bias is None else bias.tensor_split(at)
     for spec, rows, own in zip(specs, weight.tensor_split(at), biases, strict=True):
         set_linear(spec, rows, own)
@@ -255,26 +255,26 @@ def set_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 def set_norm(spec: Any, norm: Any) -> None:
     spec.gamma = copy_numbers(norm.weight)
-    if hasattr(spec, "beta"):  # its layer norms always have one
+    if hasattr(spec, "beta"):  # its layer norms always have a bias
         spec.beta = copy_numbers(torch.zeros_like(norm.weight) if norm.bias is None else norm.bias)
 
 
 def copy_numbers(tensor: Tensor) -> NDArray[np.float32]:
-    """A copy: to quantize, CTranslate2 writes over what it is given."""
+    """Copy the numbers, since CTranslate2 quantizes in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
 def list_pieces(codec: Text, embedding: Embedding) -> list[str]:
-    """The name of every number, in order; one without a word has a name of its own."""
+    """Return the token of every id, in order; an unused id gets a made-up name."""
     named = (codec.tokenizer.id_to_token(i) for i in range(embedding.table.num_embeddings))
     return [f"<none {i}>" if name is None else name for i, name in enumerate(named)]
 
 
-# ---- the same as ours ------------------------------------------------------------------------
+# ---- running and comparing -------------------------------------------------------------------
 
 
 class CTranslate2Runtime(Runtime):
-    """Numbers in and out, of what takes the names of tokens."""
+    """Wrap CTranslate2, which takes and returns tokens as text, to take and return ids."""
 
     def __init__(self, model: Portable, folder: Path):
         super().__init__(model)
@@ -283,9 +283,9 @@ class CTranslate2Runtime(Runtime):
         codecs = [model.codecs[0], model.codecs[-1]]
         self.names = [list_pieces(c, s.embedding) for c, s in zip(codecs, sides, strict=False)]
         self.numbers = {name: number for number, name in enumerate(self.names[-1])}
-        # What is not written, as CTranslate2 is told at every call.
+        # Tokens that are never generated, given to CTranslate2 at every call.
         self.never = [[self.names[-1][number]] for number in model.special_tokens.never]
-        # It sets the threads of the whole process: to what they are.
+        # It sets the number of threads of the whole process: keep the current number.
         kind, threads = "Translator" if both else "Generator", torch.get_num_threads()
         self.library = getattr(require("ctranslate2"), kind)(str(folder), intra_threads=threads)
 
@@ -294,14 +294,14 @@ class CTranslate2Runtime(Runtime):
 
 
 class Translating(CTranslate2Runtime):
-    """By ctranslate2.Translator, which puts the signs around a source itself."""
+    """Runs ctranslate2.Translator, which adds the special tokens of a source itself."""
 
     def sources(self, rows: Sequence[Row]) -> list[list[str]]:
         opens = len(self.model.codecs[0].special_tokens.encoder_bos)
         return [[self.names[0][i] for i in row[0][opens:-1]] for row in rows]
 
     def difference(self, rows: Sequence[Row]) -> float:
-        """Between log-probabilities of what is written, the end among it."""
+        """Return the largest difference of the targets' log-probabilities, end token included."""
         special, begun = self.model.special_tokens, len(self.model.special_tokens.bos)
         targets = [row[1][begun:] for row in rows]
         wanted = [[self.names[1][i] for i in target] for target in targets]
@@ -325,10 +325,10 @@ class Translating(CTranslate2Runtime):
 
 
 class Generating(CTranslate2Runtime):
-    """By ctranslate2.Generator."""
+    """Runs ctranslate2.Generator."""
 
     def difference(self, rows: Sequence[Row]) -> float:
-        """Between log-probabilities of every token."""
+        """Return the largest difference of the log-probabilities of all tokens."""
         batch, texts = self.batch(rows), [[self.names[0][i] for i in row] for (row,) in rows]
         found = self.library.forward_batch(texts, return_log_probs=True)
         ours = self.model.network(*batch).log_softmax(-1)

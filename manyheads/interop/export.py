@@ -1,4 +1,4 @@
-"""Models to elsewhere: the formats there are."""
+"""Export models to other formats."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from manyheads.interop.onnx import Onnx
 from manyheads.interop.parity import Parity
 from manyheads.tasks.portable import require_portable
 
-GROUP = "manyheads.exporters"  # of entry points: name = "module:class", for formats from elsewhere
+GROUP = "manyheads.exporters"  # entry points for formats of other packages: name = "module:class"
 EXPORTERS: dict[str, Exporter] = {
     "huggingface": HuggingFace(),
     "ctranslate2": CTranslate2(),
     "onnx": Onnx(),
 }
 
-# What a model is compared on, where no texts are given.
+# The default texts on which an export is compared.
 TEXTS = (
     "A dog runs across the wet grass.",
     "Ein Hund rennt \u00fcber das nasse Gras.",
@@ -35,7 +35,7 @@ TEXTS = (
 
 
 def find_exporters() -> dict[str, Exporter]:
-    """Those here, and those that are installed beside."""
+    """Return the exporters of this package and of installed ones."""
     beside = {point.name: point for point in entry_points(group=GROUP)}
     return {name: point.load()() for name, point in beside.items()} | EXPORTERS
 
@@ -43,7 +43,7 @@ def find_exporters() -> dict[str, Exporter]:
 def export(
     model: Any, to: str, folder: Path, texts: Sequence[str] = TEXTS, quantization: str = ""
 ) -> Parity:
-    """Write the model for others to run, and compare it there with what it is here."""
+    """Write the model in a format, run it there, and compare the outputs."""
     formats = find_exporters()
     if to not in formats:
         raise ValueError(f"there is no way to {to!r}; there are {', '.join(formats)}")

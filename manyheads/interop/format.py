@@ -1,4 +1,4 @@
-"""What a format is: what it needs, how a model is written in it, and how it is compared there."""
+"""The base class of export formats: what it needs, how it writes and compares a model."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ EXTRA = "pip install 'manyheads[export]'"
 
 
 class Exporter(ABC):
-    """A format that models are written in for others to run."""
+    """A format in which another library runs the model."""
 
     needs: tuple[str, ...] = ()  # libraries
     quantizes = False  # whether weights can be written in fewer bits
 
     @abstractmethod
     def write(self, model: Portable, folder: Path, quantization: str) -> None:
-        """Into a folder that is there and empty; what has no counterpart is refused."""
+        """Write into an existing empty folder; refuse a model that the format cannot hold."""
 
     @abstractmethod
     def open(self, model: Portable, folder: Path) -> Runtime:
-        """What the format is for, with what was written."""
+        """Load the written model with the library of the format."""
 
     def find_missing(self) -> str:
-        """The first library that is not there."""
+        """Return the first library that is not installed; empty if all are."""
         return next((name for name in self.needs if find_spec(name) is None), "")
 
     def export(self, model: Portable, folder: Path, quantization: str = "") -> None:
-        """Into a folder that is new or empty, all of it or nothing: beside it, then moved there."""
+        """Write into a new or empty folder, completely or not at all, by a temporary folder."""
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             what = "is not empty" if folder.is_dir() else "is a file"
             raise ValueError(f"{folder} {what}; an export goes into a folder that is new or empty")
@@ -44,7 +44,7 @@ class Exporter(ABC):
         shutil.rmtree(beside, ignore_errors=True)
         try:
             beside.mkdir(parents=True)
-        except OSError as error:  # by the name that was asked for
+        except OSError as error:  # name the folder that the user gave
             raise OSError(error.errno, error.strerror, str(folder)) from None
         try:
             self.write(model, beside, quantization)
@@ -57,7 +57,7 @@ class Exporter(ABC):
 
 
 def require(name: str) -> Any:
-    """A library that only exports need."""
+    """Import a library that only exports need."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
@@ -65,7 +65,7 @@ def require(name: str) -> Any:
 
 
 def save_codecs(codecs: Sequence[Text], folder: Path) -> None:
-    """One tokenizer.json, or source.json and target.json where they are two: as a run has them."""
+    """Save one tokenizer.json, or source.json and target.json if there are two, as a run does."""
     names = ["tokenizer.json"] if len(codecs) == 1 else ["source.json", "target.json"]
     for codec, name in zip(codecs, names, strict=True):
         codec.save(folder / name)

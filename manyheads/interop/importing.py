@@ -1,4 +1,4 @@
-"""Models from elsewhere, as runs of ours."""
+"""Import models of other libraries as runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from manyheads.training.run import RECIPE, WEIGHTS, Run
 def import_folder(
     folder: Path, out: Path, tell: Callable[[str], object] = lambda line: None
 ) -> str:
-    """A Hugging Face folder as a run of ours; gives the task that it is for.
+    """Import a Hugging Face folder as a run; return its task.
 
-    What its own library makes of a few texts is kept beside it, where that library is installed.
+    If transformers is installed, its outputs for a few texts are kept beside the run.
     """
     run = Run(out)
     with run.make_folder():
         model, weights, notes = read_folder(folder)
         write_tensors(run / WEIGHTS, weights, {"imported": str(folder)})
-        del weights  # a run loads its own
+        del weights  # the run loads them again
         save_codecs(model.codecs, run.folder)
         recipe = find_task(model.kind).adopt(model, folder.resolve(), run.folder)
         write_text(run / RECIPE, write(recipe))

@@ -1,16 +1,15 @@
-"""What any ONNX runtime computes: an encoder, or one step of a decoder, of any batch and length.
+"""Export to ONNX: an encoder, or one step of a decoder, for any batch size and length.
 
-    encoder.onnx of an encoder      ids, mask (, types) -> states, or scores of what stands on it
+    encoder.onnx of an encoder      ids, mask (, types) -> states, or scores of its head
     encoder.onnx of a translation   ids, mask -> memory
     step.onnx of a translation      ids, past, memory, mask -> scores, present
     step.onnx of a language model   ids, past -> scores, present
 
-`ids` (B, T) come with a `mask` of 1 where a token counts and 0 where a row was filled up. `past`
-(L, 2, B, G, P, C) are the keys and values of the tokens before these, of none at first; `present`
-(L, 2, B, G, P + T, C) are those to go on with. `memory` (L, 2, B, G, S, C) are the source's, and
-`scores` (B, T, V) are of what comes after each token. `types` (B, T) are asked for by an encoder
-that tells parts of a text apart: 0 for the tokens of the first, 1 for those of the second. What
-writes takes all tokens for those of the first, here as there.
+`ids` (B, T) come with a `mask`: 1 for tokens, 0 for padding. `past` (L, 2, B, G, P, C) are the keys
+and values of the earlier tokens, empty at first; `present` (L, 2, B, G, P + T, C) are the `past` of
+the next step. `memory` (L, 2, B, G, S, C) are keys and values of the source, and `scores` (B, T, V)
+the logits after each token. `types` (B, T) are the inputs of an encoder with token types: 0 for the
+first part of a text, 1 for the second. In a decoder all tokens have type 0, here and in ONNX.
 
 B batch, T tokens, P tokens before them, S tokens of a source, V vocabulary, L layers, H heads,
 G key heads, C channels of one head, Q queries, K keys, D model width.
@@ -47,12 +46,12 @@ from manyheads.modules.transformer import Decoder, Encoder, EncoderDecoder, Toke
 from manyheads.tasks.portable import Portable, Row
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
-ONE_FILE = 2**30  # bytes of weights; more lie in a second file, for one holds twice this at most
-NOISY = "torch.onnx._internal.exporter._registration"  # says that torchvision is not there
+ONE_FILE = 2**30  # bytes of weights; more go into a second file, since one holds at most twice this
+NOISY = "torch.onnx._internal.exporter._registration"  # warns that torchvision is missing
 
 
 class Onnx(Exporter):
-    """encoder.onnx, step.onnx or both."""
+    """Writes encoder.onnx, step.onnx or both."""
 
     needs = ("onnx", "onnxscript", "onnxruntime")
 
@@ -81,11 +80,11 @@ class Onnx(Exporter):
         return OnnxRuntime(model, folder)
 
 
-# ---- a stack for every shape -----------------------------------------------------------------
+# ---- a network for any shape -----------------------------------------------------------------
 
 
 class Look:
-    """A plan that plans nothing: plain products, of which no shape is known before."""
+    """Stands in for a Plan: plain attention with a mask, for shapes that are not known before."""
 
     def __init__(self, queries: Tensor, keys: Tensor, seen: Tensor | None, pattern: Pattern):
         pairs = SimpleNamespace(queries=make_line(queries), keys=make_line(keys))
@@ -118,7 +117,7 @@ class Look:
         return weights @ repeat_heads(value, groups)
 
     def compute_bias(self, bias: Bias, scale: float) -> Tensor:
-        """(H, Q, K), or (B, H, Q, K) where it depends on the query."""
+        """Return (H, Q, K), or (B, H, Q, K) if the bias depends on the query."""
         (index,) = bias.rule.indices(self.pair)
         if isinstance(bias, DistanceBias):
             return bias.tables[0][:, index]
@@ -131,13 +130,13 @@ def make_line(places: Tensor) -> Grid:
 
 
 class Layer:
-    """One layer's part of `past` and `memory`, in place of a cache."""
+    """One layer's part of `past` and `memory`, instead of a cache."""
 
     def __init__(self, past: Tensor, memory: Tensor | None):
         self.past, self.memory, self.present = past, memory, past
 
     def extend(self, key: Tensor, value: Tensor) -> KeyValue:
-        """past (2, B, G, P, C) and what is new"""
+        """Append the new keys and values to past (2, B, G, P, C)."""
         self.present = torch.cat([self.past, torch.stack([key, value])], 3)
         return self.present[0], self.present[1]
 
@@ -154,7 +153,7 @@ def embed_tokens(side: Any, ids: Tensor, places: Tensor, types: Tensor | None = 
 def plan_blocks(
     stack: Stack, queries: Tensor, keys: Tensor, seen: Tensor | None = None
 ) -> list[tuple[Block, Plan]]:
-    """Each with what it looks at among its own tokens; alike ones share it."""
+    """Return each block with its self-attention; blocks with the same pattern share it."""
     looks = {each: Look(queries, keys, seen, each) for each in dict.fromkeys(stack.patterns)}
     plans = [cast(Plan, looks[each]) for each in stack.patterns]
     return list(zip(cast(list[Block], stack.blocks), plans, strict=True))
@@ -170,7 +169,7 @@ def read_states(side: Encoder, ids: Tensor, mask: Tensor, types: Tensor | None =
 
 
 class Understanding(nn.Module):
-    """An encoder with what stands on it."""
+    """An encoder with its head."""
 
     def __init__(self, network: Encoder | EncoderHead):
         super().__init__()
@@ -190,7 +189,7 @@ class Understanding(nn.Module):
 
 
 class Remembering(nn.Module):
-    """The source's keys and values for each layer of the decoder: made once for all steps."""
+    """Computes the source's keys and values for each decoder layer, once for all steps."""
 
     def __init__(self, network: EncoderDecoder):
         super().__init__()
@@ -206,7 +205,7 @@ class Remembering(nn.Module):
 
 
 class Stepping(nn.Module):
-    """A decoder that is handed all that it remembers, and hands it back."""
+    """A decoder step that takes the whole cache as input and returns it."""
 
     def __init__(self, network: Decoder):
         super().__init__()
@@ -224,7 +223,7 @@ class Stepping(nn.Module):
         x = embed_tokens(self.network, ids, places)
         for i, (block, own) in enumerate(plan_blocks(stack, places, keys)):
             layer = Layer(past[i], None if memory is None else memory[i])
-            # A layer that looks at a source recalls it: which states are given does not matter.
+            # Cross-attention takes keys and values from `layer`: the given states do not matter.
             x = block(x, own, x, cast(Plan, source), cast(Slot, layer))
             kept.append(layer.present)
         return self.network.head(stack.norm(x)), torch.stack(kept)
@@ -232,7 +231,7 @@ class Stepping(nn.Module):
 
 # ---- writing ---------------------------------------------------------------------------------
 
-Axes = dict[int, str]  # the axes of an input that may be of any length, and what they are called
+Axes = dict[int, str]  # the dynamic axes of an input, and their names
 READ: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "mask": {0: "batch", 1: "tokens"}}
 WRITE: dict[str, Axes] = {"ids": {0: "batch", 1: "tokens"}, "past": {2: "batch", 4: "before"}}
 TRANSLATE: dict[str, Axes] = {
@@ -240,7 +239,7 @@ TRANSLATE: dict[str, Axes] = {
     "memory": {2: "batch", 4: "source"},
     "mask": {0: "batch", 1: "source"},
 }
-EXAMPLE = {"batch": 2, "tokens": 3, "before": 4, "source": 5}  # sizes that it is traced with
+EXAMPLE = {"batch": 2, "tokens": 3, "before": 4, "source": 5}  # the sizes for tracing
 
 
 def write_graph(
@@ -267,7 +266,7 @@ def write_graph(
 
 
 def make_example(axes: Axes, design: TransformerConfig) -> Tensor:
-    """Numbers of tokens, or keys and values."""
+    """Return example ids, or example keys and values."""
     sizes = [EXAMPLE[name] for name in axes.values()]
     if len(sizes) == max(axes) + 1:
         return torch.ones(sizes, dtype=torch.long)
@@ -278,7 +277,7 @@ def make_example(axes: Axes, design: TransformerConfig) -> Tensor:
 
 @contextmanager
 def silence_exporter() -> Iterator[None]:
-    """Without what torch's exporter has to say of itself."""
+    """Suppress the warnings of torch's exporter."""
     logger = logging.getLogger(NOISY)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -290,18 +289,18 @@ def silence_exporter() -> Iterator[None]:
         logger.setLevel(level)
 
 
-# ---- running, and the same as ours -----------------------------------------------------------
+# ---- running and comparing -------------------------------------------------------------------
 
 
 class Session:
-    """A file in onnxruntime: tensors in by name, tensors out."""
+    """An ONNX file in onnxruntime: takes tensors by name, returns tensors."""
 
     def __init__(self, path: Path):
         runtime = require("onnxruntime")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors
         self.session = runtime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-        # The shape of each input: numbers, and names where any will do.
+        # The shape of each input: numbers, and names of dynamic axes.
         self.inputs: dict[str, list[Any]] = {i.name: i.shape for i in self.session.get_inputs()}
 
     def __call__(self, **inputs: Tensor) -> list[Tensor]:
@@ -310,10 +309,10 @@ class Session:
 
 
 class OnnxStep:
-    """A step.onnx to write with: `greedy`, `beam` and `sample` take it as they take our own."""
+    """A step.onnx as a decoding step, for `greedy`, `beam` and `sample`."""
 
     def __init__(self, session: Session, batch: int, source: dict[str, Tensor] | None = None):
-        """`source` is the memory of what is read, and its mask."""
+        """`source` holds the memory and its mask."""
         layers, _, _, heads, _, channels = session.inputs["past"]
         self.session, self.source = session, source or {}
         self.past = torch.zeros(layers, 2, batch, heads, 0, channels)
@@ -322,7 +321,7 @@ class OnnxStep:
         return self.scores(ids)[:, -1]
 
     def scores(self, ids: Tensor) -> Tensor:
-        """New tokens (B, T) -> scores of what comes after each (B, T, V)."""
+        """Read new tokens (B, T); return the logits after each (B, T, V)."""
         scores, self.past = self.session(ids=ids, past=self.past, **self.source)
         return scores
 
@@ -337,7 +336,7 @@ class OnnxStep:
 
 
 class OnnxRuntime(Runtime):
-    """A folder in onnxruntime."""
+    """Runs an exported folder in onnxruntime."""
 
     def __init__(self, model: Portable, folder: Path):
         super().__init__(model)
@@ -345,7 +344,7 @@ class OnnxRuntime(Runtime):
         self.stepping = Session(folder / STEP) if model.writes else None
 
     def batch(self, rows: Sequence[Row]) -> tuple[Tokens, ...]:
-        """A text has all the parts that an encoder tells apart: [0, 0, 1, 1] of four tokens."""
+        """Give a text all token types that an encoder has: [0, 0, 1, 1] for four tokens."""
         batch = self.model.batch(rows)
         if self.encoder is None or "types" not in self.encoder.inputs:
             return batch
@@ -361,7 +360,7 @@ class OnnxRuntime(Runtime):
         return self.encoder(ids=batch[0].ids, mask=token_mask(batch[0]), **types)[0]
 
     def step(self, batch: tuple[Tokens, ...]) -> OnnxStep:
-        """To write with, sources read."""
+        """Encode the sources, if there are any, and return a decoding step."""
         assert self.stepping is not None
         ids, source = batch[0].ids, {}
         if self.encoder is not None:

@@ -1,4 +1,4 @@
-"""Whether a model says the same elsewhere.
+"""Compare a model with its export.
 
 B batch, T tokens, V vocabulary.
 """
@@ -16,22 +16,22 @@ from torch import Tensor
 from manyheads.modules.transformer import Tokens
 from manyheads.tasks.portable import TOKENS, Portable, Row, chunks
 
-SAME = 1e-3  # between log-probabilities in 32 bits: more than rounding explains
+SAME = 1e-3  # the largest difference of log-probabilities in 32 bits that rounding explains
 
 
 class Parity(NamedTuple):
-    """How far a model elsewhere is from the network it was made of."""
+    """The difference of an exported model and its network."""
 
-    largest: float  # difference between log-probabilities of one token, or states
-    different: int  # texts of which greedy decoding wrote other tokens
+    largest: float  # the largest difference of log-probabilities or states
+    different: int  # texts for which greedy decoding wrote other tokens
     texts: int
-    by: str = ""  # by what it was found, where not by what it was written for
+    by: str = ""  # what ran the export, if not the library of the format
 
 
 class Runtime(ABC):
-    """A model as something else runs it."""
+    """A model that another library runs."""
 
-    by = ""  # what it is, where it is not what the model was written for
+    by = ""  # what runs it, if not the library of the format
 
     def __init__(self, model: Portable):
         self.model = model
@@ -41,14 +41,14 @@ class Runtime(ABC):
 
     @abstractmethod
     def scores(self, batch: tuple[Tokens, ...]) -> Tensor:
-        """What the network gives for a batch."""
+        """Return the outputs for a batch."""
 
     @abstractmethod
     def write(self, rows: Sequence[Row], longest: int) -> list[list[int]]:
-        """Greedily for each source, or on from each text."""
+        """Decode greedily from each source, or continue each text."""
 
     def difference(self, rows: Sequence[Row]) -> float:
-        """The largest from what our network gives, padding left out."""
+        """Return the largest difference from our network's outputs, without padding."""
         batch = self.batch(rows)
         ours, theirs, mask = self.model.network(*batch), self.scores(batch), token_mask(batch[-1])
         found = [largest_apart(ours, theirs, mask)]
@@ -59,7 +59,7 @@ class Runtime(ABC):
 
 @torch.no_grad()
 def compare(runtime: Runtime, rows: Sequence[Row], longest: int = TOKENS) -> Parity:
-    """What runs elsewhere against its network: what both give, and what both write."""
+    """Compare an export with its network: their outputs, and the tokens they write."""
     model, largest, different = runtime.model, [], 0
     for some in chunks(rows):
         largest.append(runtime.difference(some))
@@ -70,19 +70,19 @@ def compare(runtime: Runtime, rows: Sequence[Row], longest: int = TOKENS) -> Par
 
 
 def find_worst(differences: Iterable[float]) -> float:
-    """The largest; NaN where one of them is NaN, which `max` would pass over."""
+    """Return the largest; NaN if one of them is NaN, which `max` would miss."""
     each = list(differences)
     return next((one for one in each if math.isnan(one)), max(each))
 
 
 def largest_apart(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
-    """The largest difference where nothing is padding; of a verdict on whole texts, of all."""
+    """Return the largest difference without padding; outputs per text (2 axes) have none."""
     difference = (ours - theirs).abs()
     return float(difference.max() if ours.dim() == 2 else difference[mask > 0].max())
 
 
 def token_mask(tokens: Tokens) -> Tensor:
-    """(B, T), 1 where a token is no padding."""
+    """Return the attention mask (B, T): 1 for tokens, 0 for padding."""
     counts = getattr(tokens.seen, "lengths", None)
     if counts is None:
         return torch.ones_like(tokens.ids)

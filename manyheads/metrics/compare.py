@@ -1,4 +1,4 @@
-"""Whether one system is better than another, and on which examples."""
+"""Compare two systems, and values by the length of the source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyheads.metrics.measured import Measured
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better the first is; p is how often chance alone would give as much."""
+    """The difference of two systems; p is the probability of such a difference by chance."""
 
     difference: float
     low: float  # 95 of 100 resamples lie between low and high
@@ -31,7 +31,7 @@ class Difference:
 def paired_bootstrap(
     ours: Measured, theirs: Measured, *, resamples: int = 1000, seed: int = 0
 ) -> Difference:
-    """Both systems measured again on the same examples, drawn with replacement.
+    """Measure both systems again on the same examples, drawn with replacement.
 
     p is two-sided: the share of resamples that lie at least as far from their mean as the
     difference lies from zero, the difference itself counted as one of them.
@@ -67,7 +67,7 @@ def check_alike(ours: Measured, theirs: Measured) -> None:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The examples whose sources have so many words."""
+    """The examples whose sources have a number of words in one range."""
 
     words: str
     count: int
@@ -77,9 +77,9 @@ class Bucket:
 def by_length(
     measured: Measured, sources: Sequence[str], edges: Sequence[int] = (10, 20, 30, 40, 50)
 ) -> list[Bucket]:
-    """The value of examples with short sources, longer ones, and so on, in words between spaces.
+    """Return the value for each range of source lengths, counted in words between spaces.
 
-    A bucket without examples has no value, and no row.
+    A range without examples has no row.
     """
     if len(sources) != len(measured.counts):
         raise ValueError(

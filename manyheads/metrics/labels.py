@@ -1,4 +1,4 @@
-"""Whether what is said about a text is right: labels, spans of labels, and numbers.
+"""Metrics of classification and regression: labels, spans of labels, and numbers.
 
 N examples, C classes.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manyheads.metrics.measured import Measured, Numbers, check_counts, percent
 
-Span = tuple[str, int, int]  # its type, its first word and the one after its last
+Span = tuple[str, int, int]  # type, first word, end (exclusive)
 
 
 # ---- labels ----------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ def accuracy(outputs: Sequence[str], references: Sequence[str]) -> Measured:
 
 
 def macro_f1(outputs: Sequence[str], references: Sequence[str]) -> Measured:
-    """The F1 of each label that is given or wanted, and their mean: a rare one counts as much."""
+    """The mean F1 of all labels in outputs or references: rare labels count as much as others."""
     check_counts(outputs, references)
     names = {name: c for c, name in enumerate(sorted({*outputs, *references}))}
     rows = np.arange(len(outputs))
@@ -47,7 +47,7 @@ def macro_f1(outputs: Sequence[str], references: Sequence[str]) -> Measured:
 
 
 def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Measured:
-    """How many spans are found with their type and both their ends: the F1 of CoNLL."""
+    """The F1 of spans, as in CoNLL: type and both ends must be right."""
     check_counts(outputs, references)
     counts = np.zeros((len(outputs), 2))
     for count, output, reference in zip(counts, outputs, references, strict=True):
@@ -67,7 +67,7 @@ def span_f1(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]
 def tag_spans(tags: Sequence[str]) -> set[Span]:
     """["B-PER", "I-PER", "O", "B-LOC"] -> {("PER", 0, 2), ("LOC", 3, 4)}
 
-    As conlleval reads them: a span also begins with I- where none of its type is open.
+    As conlleval does: a span also begins with I- if no span of its type is open.
     """
     found: set[Span] = set()
     open_type, start = "", 0
@@ -85,7 +85,7 @@ def tag_spans(tags: Sequence[str]) -> set[Span]:
 
 
 def marks_spans(tags: Sequence[str]) -> bool:
-    """Whether tags say where spans begin and go on: O, B-PER, I-PER."""
+    """Whether tags mark spans: O, B-PER, I-PER."""
     return any(tag[:2] in ("B-", "I-") for tag in tags) and all(
         re.fullmatch(r"O|[BIES]-.+", tag) for tag in tags
     )
@@ -95,18 +95,18 @@ def marks_spans(tags: Sequence[str]) -> bool:
 
 
 def pearson(outputs: Sequence[float], references: Sequence[float]) -> Measured:
-    """How far outputs lie on a line with their references, -1 to 1; 0 where one never changes."""
+    """The linear correlation of outputs and references, -1 to 1; 0 if one is constant."""
     return correlate(outputs, references, "pearson")
 
 
 def spearman(outputs: Sequence[float], references: Sequence[float]) -> Measured:
-    """The same of their ranks among all examples, ties sharing theirs."""
+    """The correlation of ranks among all examples; ties share their mean rank."""
     check_counts(outputs, references)
     return correlate(rank_values(outputs), rank_values(references), "spearman|ties:mean")
 
 
 def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
-    """The root of the mean squared difference: less is better."""
+    """The root mean squared error: lower is better."""
     check_counts(outputs, references)
     squares = (np.asarray(outputs, float) - np.asarray(references, float)) ** 2
     counts = np.stack([squares, np.ones(len(squares))], 1)
@@ -114,7 +114,7 @@ def rmse(outputs: Sequence[float], references: Sequence[float]) -> Measured:
 
 
 def roc_auc(scores: Sequence[float], references: Sequence[float]) -> Measured:
-    """How often what is so (1) has a higher score than what is not (0); ties count half."""
+    """How often a positive example (1) scores higher than a negative (0); ties count half."""
     check_counts(scores, references)
     order, right = rank_values(scores), np.asarray(references, float) > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
@@ -143,10 +143,10 @@ def correlate(x: Sequence[float] | Numbers, y: Sequence[float] | Numbers, name: 
 
 
 def standardize(values: Numbers) -> Numbers:
-    """Mean 0 and spread 1, so that sums of squares lose nothing; 0 where nothing changes."""
+    """Scale to mean 0 and deviation 1, so that sums of squares stay exact; 0 if all are equal."""
     apart = values - values.mean()
     spread = apart.std()
-    # What is left of equal numbers after their mean is taken away is rounding, not spread.
+    # The differences of equal numbers to their mean are rounding errors.
     return apart / spread if spread > 1e-12 * np.abs(values).max() else np.zeros_like(apart)
 
 

@@ -1,8 +1,8 @@
-"""What a metric gives: a number, how it was got, and what each example added to it.
+"""The result of a metric: a value, its signature, and the counts of each example.
 
-Every metric is a function of outputs and references; output i is held against reference i, which
-may be one text or several. Because the counts of examples add up, the same result can be taken
-again over some of the examples, or over resampled ones, without measuring anew.
+Every metric is a function of outputs and references; output i is compared with reference i, which
+may be one text or several. Since the counts of examples add up, the value of some examples, or of
+resampled ones, can be computed without measuring again.
 
 N examples, K counts of an example.
 """
@@ -21,7 +21,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Two values compare only where their signatures agree."""
+    """A measured value; two values can be compared only if their signatures are equal."""
 
     signature: str
     counts: Numbers = field(repr=False)  # (N, K)
@@ -32,7 +32,7 @@ class Measured:
         return self.over(np.ones(len(self.counts)))
 
     def over(self, times: Numbers) -> float:
-        """The value if example i were there times[i] times."""
+        """Return the value if example i occurred times[i] times."""
         return float(self.finish(times @ self.counts))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ def best_of_references(
     references: Sequence[Reference],
     signature: str,
 ) -> Measured:
-    """The percentage, where of several references the one that agrees best with the output counts.
+    """The mean agreement in percent; of several references the best one counts.
 
     "ROUGE-L|nrefs:{}|f1" -> "ROUGE-L|nrefs:1|f1"
     """
@@ -63,7 +63,7 @@ def best_of_references(
 
 
 def list_references(outputs: Sequence[str], references: Sequence[Reference]) -> list[list[str]]:
-    """A list of references for each output; what cannot be measured is refused."""
+    """Return a list of references for each output; raise an error if inputs do not fit."""
     for name, texts in (("outputs", outputs), ("references", references)):
         if isinstance(texts, str):
             raise ValueError(f"{name} must be a list of texts, got one text; [text] would do")
@@ -91,11 +91,11 @@ def check_counts(outputs: Sized, references: Sized) -> None:
 
 
 def f1(shared: float, ours: float, theirs: float) -> float:
-    """How well two of so many parts cover each other."""
+    """Return the F1 of two sets of `ours` and `theirs` items, with `shared` in common."""
     return 2 * shared / (ours + theirs) if shared else 0.0
 
 
 def how_many(references: Sequence[Reference]) -> str:
-    """The number of references of an output, as sacrebleu writes it in its signatures."""
+    """Return the number of references per output, as sacrebleu writes it in signatures."""
     counts = {1 if isinstance(one, str) else len(one) for one in references}
     return str(counts.pop()) if len(counts) == 1 else "var"

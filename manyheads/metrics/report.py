@@ -1,4 +1,4 @@
-"""What was measured as plain values, and as a table that a person reads."""
+"""Results of metrics as plain values, and as a text report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.metrics.measured import Measured
 
-SMALL = ("bits_per_byte", "loss", "notes", "spearman", "pearson", "rmse")  # have more places
+SMALL = ("bits_per_byte", "loss", "notes", "spearman", "pearson", "rmse")  # shown with 4 digits
 
 
 def plain_scores(measured: Mapping[str, Measured], places: int) -> dict[str, Any]:
@@ -19,12 +19,12 @@ def plain_scores(measured: Mapping[str, Measured], places: int) -> dict[str, Any
 
 
 def plain_likelihoods(values: Mapping[str, float], window: str) -> dict[str, Any]:
-    """Those of a text read so many tokens at a time."""
+    """Make plain scores of likelihoods; the signature names the window."""
     return {name: {"value": round(value, 4), "signature": window} for name, value in values.items()}
 
 
 def format_report(told: Mapping[str, Any]) -> str:
-    """An evaluation as a person reads it."""
+    """Format an evaluation as text."""
     lines = [f"{told['model']}: {told['examples']:,} examples in {told['seconds']:.1f} s"]
     for name, score in told["scores"].items():
         places = 4 if name in SMALL else 2
@@ -47,7 +47,7 @@ def format_report(told: Mapping[str, Any]) -> str:
 
 
 def format_table(rows: Sequence[Mapping[str, str]]) -> str:
-    """As Markdown, for a terminal and a file alike: cells by the titles of their columns."""
+    """Format rows, given as {column title: cell}, as a Markdown table."""
     titles = [*rows[0]]
     lines = [titles, *([row[title] for title in titles] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

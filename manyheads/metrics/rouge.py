@@ -1,9 +1,9 @@
-"""How much of a summary's words, pairs of words and order its references share: ROUGE, as F1.
+"""ROUGE, as F1: the words, n-grams and order that a summary shares with its references.
 
-As the rouge-score package has it without stemming: the whole text is one sequence, and of several
-references the best counts for each example and each metric. But words are letters, digits and
-marks of any script, where that package knows a-z and 0-9 only and drops the rest. Scripts without
-spaces between words need them put in before.
+It computes what the rouge-score package does without stemming: the whole text is one sequence, and
+of several references the best counts for each example and metric. But words are letters, digits and
+marks of any script, while that package keeps only a-z and 0-9. Scripts without spaces between words
+must be split into words before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNATURE = "nrefs:{}|case:lc|tok:words|stem:no|refs:best|f1"
 
 
 def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> Measured:
-    """Runs of n words shared: ROUGE-1 minds no order at all, ROUGE-2 that of neighbours."""
+    """Shared n-grams of words: ROUGE-1 ignores order, ROUGE-2 counts pairs of neighbours."""
     if n < 1:
         raise ValueError(f"ROUGE counts runs of 1 word or more, got {n}")
 
@@ -31,7 +31,7 @@ def rouge_n(outputs: Sequence[str], references: Sequence[Reference], n: int) -> 
 
 
 def rouge_l(outputs: Sequence[str], references: Sequence[Reference]) -> Measured:
-    """Words shared in the same order, others between them or not."""
+    """The longest common subsequence: shared words in the same order, with or without gaps."""
 
     def agree(output: str, reference: str) -> float:
         one, other = split_words(output), split_words(reference)
@@ -57,10 +57,10 @@ def count_ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
 
 
 def longest_common(one: list[str], other: list[str]) -> int:
-    """The length of the longest common subsequence.
+    """Return the length of the longest common subsequence.
 
-    One bit for each word of `one`, one addition for each word of `other` (Hyyrö 2004): the zeros of
-    `open_bits` mark where a column of the usual table of lengths goes up.
+    It uses a bit for each word of `one` and an addition for each word of `other` (Hyyrö 2004): the
+    zeros of `open_bits` mark where a column of the usual table of lengths goes up.
     """
     places: dict[str, int] = {}
     for i, word in enumerate(one):

@@ -1,4 +1,4 @@
-"""The metrics there are, by name: each holds outputs against references."""
+"""The metrics by name; each compares outputs with references."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyheads.metrics.rouge import rouge_l, rouge_n
 
 Metric: TypeAlias = Callable[[Sequence[str], Sequence[Reference]], Measured]
 
-GROUP = "manyheads.metrics"  # of entry points: name = "module:function", for metrics from elsewhere
+GROUP = "manyheads.metrics"  # entry points for metrics of other packages: name = "module:function"
 METRICS: dict[str, Metric] = {
     "bleu": bleu,
     "chrf": chrf,
@@ -27,7 +27,7 @@ METRICS: dict[str, Metric] = {
 
 
 def find_metric(name: str) -> Metric:
-    """One of those here, or of those that are installed beside."""
+    """Return a metric by name, from this package or from an installed one."""
     if name in METRICS:
         return METRICS[name]
     beside = {point.name: point for point in entry_points(group=GROUP)}

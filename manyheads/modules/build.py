@@ -1,4 +1,4 @@
-"""From settings to a network: the architectures, part by part."""
+"""Build networks from settings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from manyheads.modules.transformer import (
     Tied,
 )
 
-# ---- what is built, of every kind -----------------------------------------------------------
+# ---- networks of every kind -----------------------------------------------------------------
 
 
 def build_encoder_decoder(
     network: NetworkConfig, source: int, target: int, joint: bool
 ) -> EncoderDecoder:
-    """A network that reads one vocabulary and writes another, or the same where they are joint."""
+    """Build an encoder-decoder from a source to a target vocabulary; `joint` shares one table."""
     reads = build_embedding(network, source)
     writes = reads if joint else build_embedding(network, target)
     head = build_head(network, writes)
@@ -48,14 +48,14 @@ def build_encoder_decoder(
 
 
 def build_decoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
-    """A network that writes on from what it has written."""
+    """Build a decoder-only (autoregressive) network."""
     table = build_embedding(network, vocabulary)
     head = build_head(network, table)
     return find_builder(network).build_decoder_side(network, table, head, cross=False)
 
 
 def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
-    """A network that sees both ways: a state for each token."""
+    """Build a bidirectional encoder, with a state for each token."""
     if getattr(network, "logit_cap", 0):
         raise ValueError(
             "network.logit_cap is for a network that writes; this one only reads: 0 would do"
@@ -64,12 +64,12 @@ def build_encoder(network: NetworkConfig, vocabulary: int) -> nn.Module:
 
 
 def find_builder(network: NetworkConfig) -> Any:
-    """The module with the `build_encoder_side` and `build_decoder_side` of this kind."""
+    """Return the Python module with `build_encoder_side` and `build_decoder_side` of this kind."""
     return import_module(network.builder)
 
 
 def build_masked_lm(network: NetworkConfig, vocabulary: int) -> Encoder:
-    """An encoder that guesses hidden words."""
+    """Build an encoder with a masked-LM head."""
     if not isinstance(network, TransformerConfig):
         raise ValueError(
             f"hidden words are guessed by a transformer, not by a {network.kind} network"
@@ -82,7 +82,7 @@ def build_masked_lm(network: NetworkConfig, vocabulary: int) -> Encoder:
 def build_classifier(
     network: NetworkConfig, vocabulary: int, outcomes: int, pooling: Pooling | None = "mean"
 ) -> EncoderHead:
-    """An encoder that judges a text, or each token of it where nothing is pooled."""
+    """Build an encoder that classifies a text, or each of its tokens if `pooling` is None."""
     return EncoderHead(
         build_encoder(network, vocabulary),
         network.width,
@@ -111,7 +111,7 @@ def build_head(network: NetworkConfig, written: Embedding) -> nn.Module:
     if not network.tied:
         head = nn.Linear(network.width, written.table.num_embeddings, bias=network.head_bias)
         init = getattr(network, "init", "xavier")
-        if init != "xavier":  # then as torch has it
+        if init != "xavier":  # with xavier, nn.Linear's own init stays
             init_normal(head, std=0.0 if init == "zero" else SMALL)
     cap = getattr(network, "logit_cap", 0)
     return Capped(head, cap) if cap else head
@@ -152,24 +152,24 @@ def build_stack(network: TransformerConfig, patterns: list[Pattern], cross: bool
 
 
 def read_patterns(network: TransformerConfig) -> list[Pattern]:
-    """Whom a token that is read sees, layer by layer."""
+    """Return the pattern of each layer of an encoder."""
     times = network.one_depth() // len(network.patterns)
     return [read(text) for text in network.patterns] * times
 
 
 def causal_patterns(network: TransformerConfig) -> list[Pattern]:
-    """Whom a token that is written sees of these: none that comes later."""
+    """Return the pattern of each layer of a decoder: the same, and causal."""
     patterns = read_patterns(network)
     return [one if horizon(one) == 0 else Causal() & one for one in patterns]
 
 
 def build_position(network: TransformerConfig) -> Position | None:
-    """How place enters below the first layer."""
+    """Make the position encoding that is added to the embeddings, if there is one."""
     value = network.position_value
     return cast(Position, value.build(network)) if value and not value.in_layers else None
 
 
 def build_relative(network: TransformerConfig) -> Relative | None:
-    """How place enters in every layer."""
+    """Make the position encoding of every layer, if there is one."""
     value = network.relative_value or network.position_value
     return cast(Relative, value.build(network)) if value and value.in_layers else None

@@ -1,4 +1,4 @@
-"""What networks that read one sequence a row are given, checked before it is read.
+"""Check the inputs of networks that read one sequence per row.
 
 B batch, T tokens, D model width.
 """
@@ -15,11 +15,11 @@ from manyheads.attention.places import Grid, Pairs, Places
 from manyheads.modules.stack import Memory, check_states, holds_lengths
 from manyheads.modules.transformer import Embedding, Tied, Tokens, words_of
 
-# ---- what is read ----------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------
 
 
 def embed_sequences(embedding: nn.Module, tokens: Tokens, width: int, network: str) -> Tensor:
-    """(B, T) -> (B, T, D), if they are sequences that a network reads in their order."""
+    """Embed tokens, (B, T) -> (B, T, D); refuse packed rows, graphs and empty sequences."""
     if not isinstance(tokens.at, Grid):
         raise ValueError(
             f"{network} reads tokens that come one after another, but {tokens.at.name} arrived"
@@ -44,14 +44,14 @@ def one_a_row(seen: Pattern, network: str) -> None:
 
 
 def mask_padding(seen: Pattern, at: Places, batch: int) -> Tensor | None:
-    """Which tokens are not padding, (B, T); None where all of them count."""
+    """Return which tokens are not padding, (B, T); None if there is no padding."""
     if not seen.parts():
         return None
     return evaluate(seen, Pairs(batch, 1, at, at).everywhere())[:, 0, 0]
 
 
 def mean_states(states: Tensor, seen: Pattern, at: Places) -> Tensor:
-    """(B, T, D) -> (B, D), padding left out; zeros where nothing else is."""
+    """Average the states without padding, (B, T, D) -> (B, D); zeros for an empty sequence."""
     counts = mask_padding(seen, at, len(states))
     if counts is None:
         return states.mean(1)
@@ -60,7 +60,7 @@ def mean_states(states: Tensor, seen: Pattern, at: Places) -> Tensor:
 
 
 def looked_at(memory: Any, x: Tensor, width: int, network: str) -> Memory:
-    """The memory, if it is one that fits these tokens."""
+    """Return the memory; raise an error if it does not fit these tokens."""
     if not isinstance(memory, Memory):
         came = "none" if memory is None else f"a {type(memory).__name__}"
         raise ValueError(
@@ -88,7 +88,7 @@ def goes_on(tokens: Tokens, read: int) -> None:
         )
 
 
-# ---- what a constructor refuses --------------------------------------------------------------
+# ---- arguments of constructors ---------------------------------------------------------------
 
 
 def check_dropout(dropout: float, **measures: int) -> None:

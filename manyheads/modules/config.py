@@ -1,4 +1,4 @@
-"""What a network is made of: the settings of a recipe's `network:`, one class for each kind."""
+"""The settings of a recipe's `network:`, one class for each kind of network."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ else:
 
 NormPosition = Literal["pre", "post"]
 Pooling = Literal["first", "mean"]
-Layout = Literal["packed", "padded"]  # how sequences lie in the rows of a batch
+Layout = Literal["packed", "padded"]  # how sequences are put into the rows of a batch
 EVERYTHING = "Everything()"
 
 
 @dataclass(frozen=True)
 class NetworkBase(Settings):
-    """What all kinds have."""
+    """The settings that all kinds of networks have."""
 
     kind: str = setting("", "Kind of network.")
     width: int = setting(
@@ -48,8 +48,8 @@ class NetworkBase(Settings):
         least=0,
         most=2**16,
     )
-    packs: ClassVar[bool] = False  # keeps sequences apart that lie in one row: only attention does
-    builder: ClassVar[str]  # the module that makes the two sides of such a network
+    packs: ClassVar[bool] = False  # can keep packed sequences apart: only attention can
+    builder: ClassVar[str]  # the Python module that builds encoder and decoder
 
     def __post_init__(self) -> None:
         own = type(self)
@@ -59,16 +59,16 @@ class NetworkBase(Settings):
 
     @property
     def places(self) -> int | None:
-        """How many a learned position knows."""
+        """The number of places of a learned position encoding; None if there is no limit."""
         return None
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Layers of the encoder and of the decoder."""
+        """The numbers of layers of the encoder and of the decoder."""
         return (self.depth, self.depth) if isinstance(self.depth, int) else self.depth
 
     def one_depth(self) -> int:
-        """Layers of a network with one side."""
+        """Return the number of layers of a network that is only an encoder or only a decoder."""
         if isinstance(self.depth, int):
             return self.depth
         raise ValueError(
@@ -145,7 +145,7 @@ class TransformerConfig(NetworkBase):
     )
     packs: ClassVar[bool] = True
     builder = "manyheads.modules.build"
-    positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # that can be written
+    positions: ClassVar[Mapping[str, type[PositionValue]]] = POSITIONS  # by name
 
     def __post_init__(self) -> None:
         given: Any = self.pattern
@@ -157,7 +157,7 @@ class TransformerConfig(NetworkBase):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """One for all layers, or one each."""
+        """One pattern for all layers, or one for each."""
         kept: Any = self.pattern
         return (kept,) if isinstance(kept, str) else kept
 
@@ -213,7 +213,7 @@ class TransformerConfig(NetworkBase):
             )
 
     def unreadable(self) -> Iterator[str]:
-        """What is no pattern, or no position."""
+        """Yield an error for each pattern and position that cannot be read."""
         asked: list[tuple[str, Any, str | None]] = [
             *(("pattern", check_pattern, text) for text in dict.fromkeys(self.patterns)),
             ("position", self.read_position, self.position),
@@ -228,7 +228,7 @@ class TransformerConfig(NetworkBase):
 
 @dataclass(frozen=True)
 class RecurrentConfig(NetworkBase):
-    """One token after another."""
+    """LSTM or GRU layers."""
 
     builder = "manyheads.modules.recurrent"
     kind: Literal["recurrent"] = setting("recurrent", "Kind of network.")
@@ -242,7 +242,7 @@ class RecurrentConfig(NetworkBase):
     def misfits(self) -> Iterator[str]:
         if self.width % 2:
             yield f"a recurrent network's width is even, got {self.width}: half each way"
-        if self.score != "additive":  # torch is not loaded for what presets have
+        if self.score != "additive":  # do not import torch for the default
             from manyheads.attention.scores import SCORES
 
             if self.score not in SCORES:
@@ -251,7 +251,7 @@ class RecurrentConfig(NetworkBase):
 
 @dataclass(frozen=True)
 class ConvolutionalConfig(NetworkBase):
-    """Each token and those beside it, layer by layer."""
+    """Gated convolutions over neighbouring tokens."""
 
     builder = "manyheads.modules.convolutional"
     kind: Literal["convolutional"] = setting("convolutional", "Kind of network.")
@@ -276,7 +276,7 @@ NETWORK_KINDS = tuple(CONFIGS)
 
 
 def change_kind(network: Any, kind: str, configs: Mapping[str, Any] = CONFIGS) -> Any:
-    """Of another kind, with all that both have."""
+    """Return a config of another kind, with the settings that both kinds have."""
     if network.kind == kind:
         return network
     names = {one.name for one in fields(network)} & {one.name for one in fields(configs[kind])}
@@ -284,12 +284,12 @@ def change_kind(network: Any, kind: str, configs: Mapping[str, Any] = CONFIGS) -
 
 
 def position_name(text: str | None) -> str | None:
-    """ "Learned(512)" -> "Learned()", whatever its numbers."""
+    """Drop the numbers: "Learned(512)" -> "Learned()"."""
     return None if text is None else f"{text.partition('(')[0].strip()}()"
 
 
 def check_pattern(text: str) -> None:
-    """Refuse what is no pattern of all batches; for those of presets torch is not loaded."""
+    """Refuse text that is no fixed pattern; those of presets are checked without torch."""
     if re.fullmatch(r"Everything\(\)|Window\(\d{1,9}\)", text):
         return
     from manyheads.attention.notation import read

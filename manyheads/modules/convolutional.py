@@ -1,4 +1,4 @@
-"""Reading neighbours together: gated convolutions, wider with every layer (ConvS2S, ByteNet).
+"""Networks of gated convolutions, which see more tokens with each layer (ConvS2S, ByteNet).
 
 B batch, T tokens, D model width, V vocabulary.
 """
@@ -31,19 +31,19 @@ from manyheads.modules.layers import init_convolution, init_linear
 from manyheads.modules.stack import Memory
 from manyheads.modules.transformer import Embedding, SequenceNetwork, Tokens
 
-HALF = math.sqrt(0.5)  # the sum of two things, times this, is as large as each of them
+HALF = math.sqrt(0.5)  # the sum of two tensors, times this, keeps their variance
 
 
 class Gated(nn.Module):
-    """A convolution whose one half decides how much of the other passes: (B, D, T) -> (B, D, T').
+    """A convolution with a gated linear unit (GLU): (B, D, T) -> (B, D, T').
 
-    It pads nothing: whoever calls it knows what stands beside the tokens.
+    It does not pad: the caller knows what comes before and after the tokens.
     """
 
     def __init__(self, width: int, span: int, dilation: int, dropout: float):
         super().__init__()
         self.convolution = nn.Conv1d(width, 2 * width, span, dilation=dilation)
-        self.reach = (span - 1) * dilation  # tokens it sees beside each
+        self.reach = (span - 1) * dilation  # how many other tokens it sees
         init_convolution(self.convolution, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Gated(nn.Module):
 
 
 class ConvolutionalEncoder(SequenceNetwork):
-    """Sees both ways, `span` tokens in a layer. Tokens (B, T) -> states (B, T, D)."""
+    """A bidirectional encoder; a layer sees `span` tokens. Tokens (B, T) -> states (B, T, D)."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ConvolutionalEncoder(SequenceNetwork):
         x = embed_sequences(self.embedding, tokens, self.width, "a convolutional network")
         x = self.dropout(self.position(x, tokens.at)).mT  # (B, D, T)
         counts = mask_padding(tokens.seen, tokens.at, len(x))
-        # Zeros, as beyond the end of a sequence that is alone.
+        # Padding is set to zero, like the places beyond the end of an unpadded sequence.
         kept = 1 if counts is None else counts[:, None].to(x.dtype)
         x = x * kept
         for block in cast(list[Gated], self.blocks):
@@ -89,7 +89,7 @@ class ConvolutionalEncoder(SequenceNetwork):
 
 
 class ConvolutionalBlock(nn.Module):
-    """Look at what was just written, then at the memory."""
+    """A convolution over the last tokens, then attention to the memory."""
 
     def __init__(self, width: int, heads: int, span: int, dilation: int, dropout: float):
         super().__init__()
@@ -106,14 +106,14 @@ class ConvolutionalBlock(nn.Module):
         across: Plan,
         slot: Slot | None,
     ) -> Tensor:
-        """x and the word as it came in (B, T, D), after what stood before (B, reach, D)."""
+        """x and the word embeddings are (B, T, D), the inputs `before` x are (B, reach, D)."""
         near = self.gated(self.dropout(torch.cat([before, x], 1)).mT).mT
         found = self.attention((near + word) * HALF, across, memory=memory, slot=slot)
         return (x + (near + found) * HALF) * HALF
 
 
 class ConvolutionalDecoder(SequenceNetwork):
-    """Sees the last tokens it wrote, and looks at the memory in every layer.
+    """A decoder that sees its last tokens, and attends to the memory in every layer.
 
     Tokens (B, T) -> scores of the next token (B, T, V). `dilations` of (1, 2, 4, 8) see 31 tokens
     with a span of 3, (1, 1, 1, 1) see 9.
@@ -174,17 +174,17 @@ class ConvolutionalDecoder(SequenceNetwork):
 
 
 class Recent:
-    """What a convolutional decoder still sees: each layer's last inputs, and the memory's keys.
+    """The cache of a convolutional decoder: each layer's last inputs, and the memory's keys.
 
-    The inputs that came in last are kept with all that they saw, so that it can go back among them.
+    It also keeps the inputs of the whole last pass, so that it can go back to any token of it.
     """
 
     def __init__(self) -> None:
-        self.inputs: dict[int, Tensor] = {}  # each (B, reach and what came in last, D)
-        self.memory = Growing()  # holds keys and values of the memory alone
+        self.inputs: dict[int, Tensor] = {}  # each (B, reach + tokens of the last pass, D)
+        self.memory = Growing()  # holds only keys and values of the memory
         self.read = 0
-        self.first = 0  # of the tokens that came in last
-        self.apart = False  # rows were put in: each is at a place of its own
+        self.first = 0  # the first token of the last pass
+        self.apart = False  # True after `put`: each row is at its own place
 
     def resume(self, tokens: Tokens, batch: int) -> None:
         if not self.apart:
@@ -193,7 +193,7 @@ class Recent:
             same_batch(kept, batch)
 
     def before(self, layer: int, x: Tensor, reach: int) -> Tensor:
-        """What stood before x, zeros where nothing did; and x is kept for the next step."""
+        """Return the inputs before x, zeros at the beginning; keep x for the next step."""
         held = self.inputs.get(layer)
         if held is None:
             before = x.new_zeros(len(x), reach, x.shape[2])
@@ -208,11 +208,11 @@ class Recent:
         self.memory.select(rows)
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on from what these rows wrote, each with the memory it has."""
+        """Take the inputs of these rows, but keep the memories."""
         self.inputs = {layer: kept[rows] for layer, kept in self.inputs.items()}
 
     def put(self, row: int, alone: Recent, batch: int, memory_tokens: int) -> None:
-        """What one sequence still sees in the place of this row, the others as they were."""
+        """Replace this row by the one sequence of another cache; other rows do not change."""
         for layer, new in alone.inputs.items():
             if layer not in self.inputs:
                 self.inputs[layer] = new.new_zeros(batch, *new.shape[1:])
@@ -224,7 +224,7 @@ class Recent:
         self.apart = True
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
         check_crop(length, self.read)
         if length == 0:
             self.inputs = {}
@@ -243,7 +243,7 @@ class Recent:
 
 
 def check_convolution(dilations: Any, position: Any, dropout: float, **measures: int) -> None:
-    """Refuse what no convolutional network is made of."""
+    """Refuse wrong arguments of a convolutional network."""
     check_dropout(dropout, **measures)
     steps = dilations if isinstance(dilations, tuple) else ()
     if not steps or not all(isinstance(step, int) and step >= 1 for step in steps):

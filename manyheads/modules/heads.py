@@ -1,4 +1,4 @@
-"""What stands on an encoder: a guess at hidden words, or a verdict on the whole.
+"""Heads on an encoder: for masked language modelling and for classification.
 
 B batch, T tokens, D model width, V vocabulary, N outcomes.
 """
@@ -17,7 +17,7 @@ from manyheads.modules.transformer import Embedding, SequenceNetwork, Tied, Toke
 
 
 class Guess(nn.Module):
-    """A score for every word at every place: a layer of its own, then the embedding backwards."""
+    """The masked-LM head: a dense layer, then logits of each word by the tied embedding."""
 
     def __init__(self, embedding: Embedding, width: int, norm_epsilon: float = 1e-5):
         super().__init__()
@@ -31,10 +31,10 @@ class Guess(nn.Module):
 
 
 class EncoderHead(SequenceNetwork):
-    """Reads a text and says one thing about all of it, or one about each token.
+    """Classify a text, or each of its tokens.
 
-    Tokens (B, T) -> scores (B, N), or (B, T, N) where `pooling` is None. "first" asks the state of
-    the first token through a layer of its own, as BERT does; "mean" takes that of all.
+    Tokens (B, T) -> scores (B, N), or (B, T, N) if `pooling` is None. "first" takes the state of
+    the first token through a dense layer, as BERT does; "mean" takes the mean of all states.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EncoderHead(SequenceNetwork):
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, outcomes)
         if self.pooler is not None:
             init_linear(self.pooler)
-        init_normal(self.head)  # what it says first is near nothing: the mean of what it learns
+        init_normal(self.head)  # small: the first outputs are near 0
 
     def forward(self, tokens: Tokens) -> Tensor:
         if self.pooling is not None:
@@ -66,5 +66,5 @@ class EncoderHead(SequenceNetwork):
         elif self.pooling == "mean":
             states = mean_states(states, tokens.seen, tokens.at)
         with torch.autocast(states.device.type, enabled=False):
-            # In 16 bits a number has three digits, and its squared distance fewer.
+            # In 16 bits a number has three digits, and the square of a difference has fewer.
             return self.head(self.dropout(states).to(self.head.weight.dtype))

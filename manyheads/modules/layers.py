@@ -1,4 +1,4 @@
-"""The parts of a block beside attention: norms, feed-forward layers, and the way around them.
+"""The parts of a block beside attention: norms, feed-forward layers and residual connections.
 
 B batch, T tokens, D model width, F inner width.
 """
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from manyheads.modules.config import NormPosition
 
-SMALL = 0.02  # the deviation that GPT-2 begins with, whatever the width
+SMALL = 0.02  # GPT-2's initial standard deviation, for any width
 
 
 def init_linear(*linears: nn.Linear) -> None:
-    """Xavier's rule; biases of zero."""
+    """Initialise weights by Xavier's rule and biases with 0."""
     for linear in linears:
         nn.init.xavier_uniform_(linear.weight)
         if linear.bias is not None:
@@ -28,28 +28,28 @@ def init_linear(*linears: nn.Linear) -> None:
 
 
 def init_fused(linear: nn.Linear, rows: int) -> None:
-    """Several layers of so many rows in one: each by itself."""
+    """Initialise a layer made of several layers of `rows` rows, each by Xavier's rule."""
     for weight in linear.weight.split(rows):
         nn.init.xavier_uniform_(weight)
     nn.init.zeros_(linear.bias)
 
 
 def init_cells(cells: nn.LSTM | nn.GRU) -> None:
-    """Gate by gate; what a state becomes keeps its length."""
+    """Initialise gate by gate; orthogonal recurrent weights keep the length of a state."""
     hidden = cells.hidden_size
     with torch.no_grad():
         for name, parameter in cells.named_parameters():
             if "bias" in name:
                 parameter.zero_()
                 if isinstance(cells, nn.LSTM) and "bias_ih" in name:
-                    parameter[hidden : 2 * hidden] = 1  # remember, until told to forget
+                    parameter[hidden : 2 * hidden] = 1  # forget gate: remember at first
                 continue
             for gate in parameter.split(hidden):
                 (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)
 
 
 def init_convolution(convolution: nn.Conv1d, dropout: float) -> None:
-    """Gates halve what passes and dropout thins what comes: these keep its size (ConvS2S, A.1)."""
+    """Initialise so that activations keep their size after gates and dropout (ConvS2S, A.1)."""
     reached = convolution.kernel_size[0] * convolution.in_channels
     nn.init.normal_(convolution.weight, std=math.sqrt(4 * (1 - dropout) / reached))
     if convolution.bias is not None:
@@ -57,12 +57,12 @@ def init_convolution(convolution: nn.Conv1d, dropout: float) -> None:
 
 
 def init_table(table: nn.Embedding, scaled: bool = False) -> None:
-    """Small, or so that a vector times the root of its width is as large as sinusoids are."""
+    """Initialise small; or, if `scaled`, so that a vector times sqrt(width) has unit variance."""
     nn.init.normal_(table.weight, std=table.embedding_dim**-0.5 if scaled else SMALL)
 
 
 def init_normal(*linears: nn.Linear, std: float = SMALL) -> None:
-    """As GPT-2; biases of zero."""
+    """Initialise weights as GPT-2 does and biases with 0."""
     for linear in linears:
         nn.init.normal_(linear.weight, std=std)
         if linear.bias is not None:
@@ -70,9 +70,9 @@ def init_normal(*linears: nn.Linear, std: float = SMALL) -> None:
 
 
 def init_parts(parts: Sequence[Any], init: str, residual: bool) -> None:
-    """The parts of a stack's blocks, each with its `inward` and its `out`.
+    """Initialise the parts of a stack's blocks, each with its `inward` and its `out` layer.
 
-    What is added to a residual stream is made smaller the more parts add to it, or begins at zero.
+    Outputs that are added to the residual stream are scaled down by the number of parts, or zero.
     """
     with torch.no_grad():
         for part in parts:
@@ -85,7 +85,7 @@ def init_parts(parts: Sequence[Any], init: str, residual: bool) -> None:
 
 
 class FeedForward(nn.Module):
-    """Each token by itself: wider, bent, back."""
+    """The feed-forward layer: expand, activate, project back, for each token."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """The same with a gate: half of the channels decide how much of the other half passes."""
+    """A gated feed-forward layer (GLU): half of the channels are the gate of the other half."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class GatedFeedForward(nn.Module):
     ):
         super().__init__()
         self.activation = activation
-        self.sizes = [inner, inner]  # rows of gate and content in one product
+        self.sizes = [inner, inner]  # rows of gate and content in one matrix
         self.inward, self.out = (
             nn.Linear(width, 2 * inner, bias=bias),
             nn.Linear(inner, width, bias=bias),
@@ -146,7 +146,7 @@ FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "geglu": partial(GatedFeedForward, activation=F.gelu),
 }
 
-# Made for a width, an epsilon, and whether there is a bias where there can be one.
+# Each takes a width, an epsilon, and whether to have a bias (RMSNorm has none).
 NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
     "layer": lambda width, epsilon, bias: nn.LayerNorm(width, epsilon, bias=bias),
     "rms": lambda width, epsilon, bias: nn.RMSNorm(width, epsilon),
@@ -154,10 +154,10 @@ NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
 
 
 class Sublayer(nn.Module):
-    """A part with its norm, its dropout, and the residual way around it.
+    """A part with its norm, dropout and residual connection.
 
-    pre: x + part(norm(x)), what trains when deep; post: norm(x + part(x)), as first published.
-    Without the residual a block must carry everything itself: the lecture's experiment.
+    pre: x + part(norm(x)), which trains deep networks; post: norm(x + part(x)), as first published.
+    Without the residual connection a part must pass on everything itself: an experiment of the lab.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
         y = self.part(self.norm(x) if self.norm_position == "pre" else x, *args, **options)
-        if self.training:  # elsewhere it does nothing, at each of many short steps
+        if self.training:  # saves a call in each of many short decoding steps
             y = self.dropout(y)
         if self.residual:
             y = x + y

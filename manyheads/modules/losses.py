@@ -1,4 +1,4 @@
-"""How far scores are from what was wanted.
+"""The cross-entropy loss.
 
 N tokens, V vocabulary.
 """
@@ -17,7 +17,7 @@ TRITON = find_spec("triton") is not None
 
 
 def sum_losses(scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Scores (..., V) and what was wanted (...) -> the sum over all that is."""
+    """Sum the cross-entropy of logits (..., V) and targets (...); a target of -100 is ignored."""
     scores, wanted = scores.flatten(0, -2), wanted.flatten()
     if TRITON and scores.is_cuda and scores.dtype != torch.float64 and scores.numel():
         return FusedCrossEntropy.apply(scores, wanted, smoothing)
@@ -25,8 +25,8 @@ def sum_losses(scores: Tensor, wanted: Tensor, smoothing: float = 0.0) -> Tensor
 
 
 class FusedCrossEntropy(torch.autograd.Function):
-    """The same on CUDA, computed in 32 bits, while scores and gradients stay in the bits of the
-    scores: those of a whole batch in 32 bits would be most of what a step writes.
+    """The same on CUDA: computed in 32 bits, but gradients are stored in the dtype of the logits,
+    since logits and gradients of a batch in 32 bits would be most of what a step writes.
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""How place enters a network, as a recipe writes it: `Rotary(base=500)`, its sizes left to `build`.
+"""Position encodings as a recipe writes them: `Rotary(base=500)`; `build` gets the network's sizes.
 
-Values of numbers alone, read without torch; each makes its module when a network is built.
+These values hold only numbers and need no torch; each makes its module when a network is built.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PositionValue(TypedSettings):
-    """The seam: a subclass has its numbers as fields, and `build`.
+    """The base class: a subclass has its numbers as fields, and `build`.
 
-    An entry point in the group `manyheads.positions` lets one from elsewhere be written too.
+    An entry point in the group `manyheads.positions` adds one from another package.
     """
 
-    in_layers: ClassVar[bool] = False  # a Relative, in every layer; else below the first
+    in_layers: ClassVar[bool] = False  # True: in every layer; False: below the first one
 
     def build(self, network: Any) -> Position | Relative:
-        """The module, for a network of these measures."""
+        """Make the module for a network of this width and these heads."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class SinusoidalValue(PositionValue):
-    """Waves, added to the words."""
+    """Sines and cosines, added to the embeddings."""
 
     base: float = setting(10_000.0, "Length of the slowest wave.", above=1)
 
@@ -43,7 +43,7 @@ class SinusoidalValue(PositionValue):
 
 @dataclass(frozen=True)
 class ConcatenatedValue(SinusoidalValue):
-    """Waves beside the words, both mixed back to the width."""
+    """Sines and cosines, concatenated to the embeddings and projected back to the width."""
 
     def build(self, network: Any) -> Position:
         from manyheads.attention.positions import Concatenated
@@ -53,7 +53,7 @@ class ConcatenatedValue(SinusoidalValue):
 
 @dataclass(frozen=True)
 class LearnedValue(PositionValue):
-    """A vector for each place, added to the words."""
+    """A learned vector for each place, added to the embeddings."""
 
     places: int = setting(1024, "Number of places that have a vector.", least=1, most=2**24)
 
@@ -65,7 +65,7 @@ class LearnedValue(PositionValue):
 
 @dataclass(frozen=True)
 class RotaryValue(PositionValue):
-    """Queries and keys turned by their place."""
+    """Queries and keys rotated by their place."""
 
     base: float = setting(10_000.0, "Length of the slowest rotation.", above=1)
     in_layers: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class RotaryValue(PositionValue):
 
 @dataclass(frozen=True)
 class RelativeBiasValue(PositionValue):
-    """A number for each head and distance, far ones together (T5)."""
+    """A learned bias for each head and distance, far distances in buckets (T5)."""
 
     in_layers: ClassVar[bool] = True
 
@@ -91,8 +91,9 @@ class RelativeBiasValue(PositionValue):
 
 @dataclass(frozen=True)
 class RelativeContentValue(PositionValue):
-    """Distances whose meaning depends on the query: few for all heads, `RelativeContent(16)`
-    (Shaw), or every one for each head, `RelativeContent(every=1024)` (Music Transformer).
+    """Learned vectors for distances, multiplied with the query: for near distances and shared by
+    all heads, `RelativeContent(16)` (Shaw), or for all distances and per head,
+    `RelativeContent(every=1024)` (Music Transformer).
     """
 
     reach: int = setting(
@@ -108,7 +109,7 @@ class RelativeContentValue(PositionValue):
             yield "RelativeContent takes one number, a reach, as in (16), or (every=1024)"
 
     def build(self, network: Any, axes: int = 1, least: int = 0) -> Relative:
-        """`least`: every distance up to this at least."""
+        """`least` is the smallest length for `every`."""
         from manyheads.attention.positions import RelativeContent
         from manyheads.attention.rules import Clipped, Every
 

@@ -1,6 +1,6 @@
-"""Products in 8 bits on a CPU: weights rounded once, each row of what comes by itself.
+"""Linear layers in 8 bits on a CPU: weights are quantized once, inputs row by row (dynamic).
 
-M rows, K numbers that each of them has, N outputs.
+M rows, K inputs, N outputs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from manyheads.devices import keep_freed_memory
 from manyheads.modules.stack import Stack
 from manyheads.modules.transformer import Tied
 
-HIGHEST = 127  # -128 is left out: what is as far below 0 as above it is rounded alike
-SMALLEST = 1e-30  # of a row's largest number: one of zeros has a step, too
-AT_ONCE = 2**20  # outputs, which stay in a core's cache until they are scaled
+HIGHEST = 127  # -128 is not used, so that rounding is symmetric around 0
+SMALLEST = 1e-30  # lower bound of a row's largest number, so that a row of zeros has a step
+AT_ONCE = 2**20  # outputs computed at once, which stay in a core's cache until they are scaled
 FAST = torch.cpu._is_vnni_supported()
 
 Network = TypeVar("Network", bound=nn.Module)
 
 
 class Linear8(nn.Linear):
-    """Multiplies in 8 bits; its weights, which are saved and exported, stay as they are."""
+    """A linear layer that multiplies in 8 bits; it saves and exports its original weights."""
 
     levels: Tensor
     steps: Tensor
@@ -48,7 +48,7 @@ class Linear8(nn.Linear):
 
 
 class Tied8(Tied):
-    """The same of an embedding that is read backwards."""
+    """The same for an output layer that is tied to the embedding."""
 
     levels: Tensor
     steps: Tensor
@@ -66,20 +66,20 @@ class Tied8(Tied):
 
 
 def store_int8(module: nn.Module, weight: Tensor) -> None:
-    """Weights (N, K) in 8 bits, each row of them with the step between two levels of its own."""
+    """Store weights (N, K) in 8 bits, with a scale (step) for each row."""
     levels, steps = round_rows(weight.detach())
     module.register_buffer("levels", levels, persistent=False)
     module.register_buffer("steps", steps.flatten(), persistent=False)
 
 
 def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row in whole steps of its own: [[2., -4.]] -> [[64, -127]], [[4 / 127]]"""
+    """Quantize each row with its own step: [[2., -4.]] -> [[64, -127]], [[4 / 127]]"""
     steps = x.abs().amax(-1, keepdim=True).clamp_(min=SMALLEST).div_(HIGHEST)
     return (x / steps).round_().to(torch.int8), steps
 
 
 def multiply_int8(x: Tensor, levels: Tensor, steps: Tensor, bias: Tensor | None) -> Tensor:
-    """(..., K) -> (..., N); sums of whole numbers, so that no row depends on its neighbours."""
+    """(..., K) -> (..., N); integer sums are exact, so that no row depends on its batch."""
     rows, some = x.detach().reshape(-1, x.shape[-1]), max(AT_ONCE // len(levels), 1)
     if len(rows) <= some:
         return multiply_rows(rows, levels, steps, bias).view(*x.shape[:-1], len(levels))
@@ -101,11 +101,11 @@ def multiply_rows(
 def add_up(x: Tensor, levels: Tensor) -> Tensor:
     if FAST and x.is_cpu:
         return torch._int_mm(x, levels.t())
-    return F.linear(x.float(), levels.float())  # exact for up to 1,040 numbers in a row
+    return F.linear(x.float(), levels.float())  # exact for up to 1,040 inputs
 
 
 def quantize(network: Network) -> Network:
-    """The same network, its linear layers in 8 bits from now on."""
+    """Replace the linear layers of a network by 8-bit ones, in place."""
     keep_freed_memory()
     for module in list(network.modules()):
         if isinstance(module, Stack):
@@ -120,7 +120,7 @@ def quantize(network: Network) -> Network:
 
 
 def hold_again(network: nn.Module, *_: Any) -> None:
-    """The levels of weights that were loaded after they were rounded."""
+    """Quantize again after new weights were loaded."""
     for part in network.modules():
         if isinstance(part, Linear8 | Tied8):
             part.hold()

@@ -1,7 +1,7 @@
-"""Reading one token after another: the networks that attention was invented for.
+"""Recurrent networks, for which attention was invented.
 
-The encoder reads both ways, the decoder writes forwards and may look its state up in the memory
-(Luong). The context is not fed back in, so a training batch is one call over all its tokens.
+The encoder is bidirectional; the decoder may attend to the memory with its state (Luong). The
+context vector is not fed back, so that a training batch is one call over all its tokens.
 
 B batch, T tokens, S tokens of the memory, D model width, L layers, V vocabulary.
 """
@@ -42,7 +42,7 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 class RecurrentEncoder(SequenceNetwork):
-    """Reads both ways, half of the width each. Tokens (B, T) -> states (B, T, D)."""
+    """A bidirectional encoder, half of the width each. Tokens (B, T) -> states (B, T, D)."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RecurrentEncoder(SequenceNetwork):
         counts = mask_padding(tokens.seen, tokens.at, len(x))
         if counts is None:
             return self.dropout(self.cells(x)[0])
-        # An empty sequence is read as one token, which is then emptied.
+        # An empty sequence is read as one token, whose state is then set to zero.
         lengths = counts.sum(1).clamp(min=1).cpu()
         read = self.cells(pack_padded_sequence(x, lengths, True, enforce_sorted=False))[0]
         states = pad_packed_sequence(read, True, total_length=x.shape[1])[0]
@@ -77,7 +77,7 @@ class RecurrentEncoder(SequenceNetwork):
 
 
 class Lookup(nn.Module):
-    """Each state asks the memory and takes a mix of its states; `kernel` may be swapped."""
+    """Attention from decoder states to the memory, with one head; `kernel` may be swapped."""
 
     def __init__(self, score: Score, kernel: Kernel | str | None = None):
         super().__init__()
@@ -85,7 +85,7 @@ class Lookup(nn.Module):
         self.kernel: Kernel = named_kernel(kernel or "fastest")
 
     def forward(self, states: Tensor, at: Places, memory: Memory) -> Tensor:
-        """(B, T, D) among (B, S, D) -> (B, T, D)"""
+        """States (B, T, D) attend to the memory (B, S, D) -> (B, T, D)"""
         features: set[Feature] = {*self.score.features}
         if torch.is_grad_enabled():
             features.add("gradient")
@@ -97,7 +97,7 @@ class Lookup(nn.Module):
 
 
 class RecurrentSide(SequenceNetwork):
-    """What writes from a state. Tokens (B, T) -> scores of the next token (B, T, V)."""
+    """The base of recurrent decoders. Tokens (B, T) -> logits of the next token (B, T, V)."""
 
     causal = True
 
@@ -117,19 +117,19 @@ class RecurrentSide(SequenceNetwork):
         self.width, self.embedding, self.head = width, embedding, head
         self.dropout = nn.Dropout(dropout)
         self.cells = cells_of(cell, width, depth, dropout)
-        self.kinds = 2 if cell == "lstm" else 1  # of state: hidden, and an LSTM's cell
+        self.kinds = 2 if cell == "lstm" else 1  # kinds of state: hidden, and an LSTM's cell
 
     def new_cache(self) -> Carried:
         return Carried()
 
     def read(self, x: Tensor, begin: States | None) -> tuple[Tensor, States]:
-        """(B, T, D) and the state before -> the state after each token, and after the last."""
+        """Return the state after each token of x (B, T, D), and the last state of each layer."""
         states, end = self.cells(x, begin if begin is None or self.kinds == 2 else begin[0])
         return states, end if self.kinds == 2 else (end,)
 
 
 class RecurrentDecoder(RecurrentSide):
-    """Writes from a state that holds all it has read, and from what that finds in the memory."""
+    """A recurrent decoder whose state attends to the memory of an encoder."""
 
     def __init__(
         self,
@@ -172,14 +172,14 @@ class RecurrentDecoder(RecurrentSide):
         return self.head(self.dropout(mixed))
 
     def beginning(self, memory: Memory) -> States:
-        """The state before the first token: what the memory says on the whole."""
+        """Compute the first state from the mean of the memory."""
         flat = torch.tanh(self.first(mean_of(memory)))  # (B, kinds L D)
         layers = flat.unflatten(-1, (self.kinds, -1, self.width)).permute(1, 2, 0, 3)
         return tuple(layers.contiguous())
 
 
 class RecurrentWriter(RecurrentSide):
-    """Writes from a state that holds all it has written: no source, no attention."""
+    """A recurrent language model: no source, no attention."""
 
     def forward(self, tokens: Tokens, memory: None = None, cache: Carried | None = None) -> Tensor:
         if memory is not None:
@@ -193,17 +193,17 @@ class RecurrentWriter(RecurrentSide):
 
 
 class Carried:
-    """What a recurrent decoder takes from step to step: one state, however long the text.
+    """The cache of a recurrent decoder: one state, for any length.
 
-    What came in last is kept with the state before it, so that it can be read again in part.
+    The inputs of the last pass are kept with the state before it, so that `crop` can go back there.
     """
 
     def __init__(self) -> None:
         self.states: States | None = None
         self.before: States | None = None
-        self.last: Tensor | None = None  # (B, T, D), what came in between the two
+        self.last: Tensor | None = None  # (B, T, D), the inputs between the two
         self.read = 0
-        self.apart = False  # rows were put in: each is at a place of its own
+        self.apart = False  # True after `put`: each row is at its own place
 
     def resume(
         self,
@@ -211,17 +211,17 @@ class Carried:
         batch: int,
         read: Callable[[Tensor, States | None], tuple[Tensor, States]],
     ) -> States | None:
-        """The state to go on from; none before the first token."""
+        """Return the state to continue from; None before the first token."""
         if not self.apart:
             goes_on(tokens, self.read)
         if self.last is not None:
             same_batch(self.last, batch)
-            if self.states is None:  # it went back into the midst of what came in last
+            if self.states is None:  # after a crop into the last pass
                 self.states = read(self.last, self.before)[1]
         return self.states
 
     def keep(self, before: States | None, x: Tensor, after: States) -> None:
-        """The states before and after x."""
+        """Keep x and the states before and after it."""
         self.before, self.last, self.states = before, x, after
         self.read += x.shape[1]
 
@@ -234,7 +234,7 @@ class Carried:
         self.last = None if self.last is None else self.last[rows]
 
     def put(self, row: int, alone: Carried, batch: int, memory_tokens: int) -> None:
-        """The state of one sequence in the place of this row, the others as they were."""
+        """Replace this row by the one sequence of another cache; other rows do not change."""
         new = alone.states or ()
         held = self.states or [state.new_zeros(len(state), batch, state.shape[2]) for state in new]
         at = torch.tensor([row], device=new[0].device)
@@ -243,7 +243,7 @@ class Carried:
         self.before, self.last, self.apart = None, None, True
 
     def crop(self, length: int) -> None:
-        """Go back to the first `length` tokens, as if the rest had never been read."""
+        """Go back to the first `length` tokens, as if the others had never been read."""
         check_crop(length, self.read)
         last = 0 if self.last is None else self.last.shape[1]
         if length == 0:
@@ -261,7 +261,7 @@ class Carried:
             self.read = length
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on from these rows' states: nothing of the memory is kept here."""
+        """Take the states of these rows; this cache holds no memory."""
         self.select(rows)
 
     def forget(self) -> None:
@@ -272,14 +272,14 @@ class Carried:
 def cells_of(
     cell: str, width: int, depth: int, dropout: float, both_ways: bool = False
 ) -> nn.LSTM | nn.GRU:
-    """Layers of cells whose states neither fade nor grow at the start of training."""
+    """Make recurrent layers, initialised so that states neither vanish nor explode."""
     cells = find_named(CELLS, "cell", cell)(
         width,
         width // 2 if both_ways else width,
         depth,
         batch_first=True,
         bidirectional=both_ways,
-        dropout=dropout if depth > 1 else 0.0,  # torch drops between layers only, and warns of one
+        dropout=dropout if depth > 1 else 0.0,  # torch warns of dropout in a single layer
     )
     init_cells(cells)
     return cells
@@ -290,7 +290,7 @@ def mean_of(memory: Memory) -> Tensor:
 
 
 def check_score(score: Any, width: int) -> None:
-    """Refuse what is not a score of two states of this width."""
+    """Refuse a value that is no score between two states of this width."""
     if not isinstance(score, Score | None):
         known = isinstance(score, str) and score in SCORES
         makes = f"; build_score({score!r}, width) makes one" if known else ""

@@ -1,4 +1,4 @@
-"""Blocks on top of each other, with one plan a pass for every pattern among them.
+"""A stack of Transformer blocks; each pass makes one attention plan for each different pattern.
 
 B batch, T tokens, D model width.
 """
@@ -29,19 +29,19 @@ T = TypeVar("T")
 
 
 class Memory(NamedTuple):
-    """What a decoder looks at: the encoder's states, where they are, and which of them count."""
+    """What a decoder attends to: the encoder's states, their places, and a mask of padding."""
 
     states: Tensor  # (B, T, D)
     at: Places
     seen: Pattern = Everything()
 
     def select(self, rows: Tensor) -> Memory:
-        """The memory of these sequences of the batch, in this order."""
+        """Return the memory of these sequences of the batch, in this order."""
         return Memory(self.states[rows], self.at.select(rows), self.seen.select(rows))
 
 
 class Block(nn.Module):
-    """Look at each other, look at the memory where there is one, then think alone."""
+    """Self-attention, cross-attention if there is a memory, then the feed-forward layer."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Embeddings and places in, states out; `kernel` computes its attention and may be swapped."""
+    """Embeddings and places in, states out; `kernel` computes attention and may be swapped."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class Stack(nn.Module):
         value_tables: int = 0,
         kernel: Kernel | str | None = None,
     ):
-        """`entry` is a norm below the first layer, `norm` the one above the last; with `scalars`
-        each block reads a mix of what comes and of what entered the first, and into so many of
-        the first and of the last go values that come with the tokens.
+        """`entry` is a norm before the first block, `norm` one after the last. With `scalars` each
+        block reads a learned mix of its input and the first block's input. The first and the
+        last `value_tables` blocks get value embeddings of the tokens.
         """
         super().__init__()
         if not blocks or len(blocks) != len(patterns):
@@ -110,7 +110,7 @@ class Stack(nn.Module):
         self.entry, self.norm = entry or nn.Identity(), norm or nn.Identity()
         self.dropout = nn.Dropout(dropout)
         depth = len(blocks)
-        # Of one axis, so that they are not pulled towards zero as matrices are.
+        # Vectors, so that weight decay, which is for matrices, leaves them alone.
         self.keeps = nn.Parameter(torch.ones(depth)) if scalars else None
         self.returns = nn.Parameter(torch.zeros(depth)) if scalars else None
         self.value_tables = value_tables
@@ -125,8 +125,8 @@ class Stack(nn.Module):
         cache: Cache | None = None,
         values: Sequence[Tensor] = (),
     ) -> Tensor:
-        """x (B, T, D) at its places; `seen` is what holds for this batch: Lengths, Segments; each
-        of `values` (B, T, G C) goes into one of the first layers and one of the last.
+        """x is (B, T, D) at its places; `seen` is this batch's pattern: Lengths, Segments; each of
+        `values` (B, T, G C) goes into one of the first layers and one of the last.
         """
         self.check(x, at, memory)
         at = share_pass(at)
@@ -148,7 +148,7 @@ class Stack(nn.Module):
     def plans(
         self, x: Tensor, at: Places, seen: Pattern, memory: Memory | None, cache: Cache | None
     ) -> tuple[list[Plan], list[Plan | None]]:
-        """For each layer its plans for its own tokens and for the memory, alike ones made once."""
+        """Make each layer's plans for self- and cross-attention; equal layers share a plan."""
         made: dict[Any, Plan] = {}
 
         def planned(sublayer: nn.Module, pattern: Pattern, keys: Places, which: Any) -> Plan:
@@ -169,7 +169,7 @@ class Stack(nn.Module):
             (at, cast(Pattern, Everything())) if cache is None else cache.reach(at, len(x))
         )
         self.refuse_ahead(at, seen, cache)
-        # A causal pattern never looks at a slot that is still empty.
+        # A causal pattern never sees a slot that is still empty.
         joined = {
             own: own & seen if Causal() in own.parts() else own & seen & written
             for own in dict.fromkeys(self.patterns)
@@ -186,8 +186,8 @@ class Stack(nn.Module):
         return within, across
 
     def refuse_ahead(self, at: Places, seen: Pattern, cache: Cache | None) -> None:
-        """Refuse a prefix that would change nothing, and a cache where tokens see later ones that
-        are not there yet: what was read once is not computed again when they come."""
+        """Refuse a prefix that would change nothing, and a cache if tokens see later ones that are
+        not there yet: cached tokens are not computed again when those come."""
         if all(horizon(own) == 0 for own in self.patterns):
             if any(isinstance(part, Prefix) for part in seen.parts()):
                 raise ValueError(
@@ -205,7 +205,7 @@ class Stack(nn.Module):
                 )
             if not known:
                 continue
-            # How many tokens every sequence has once these have come.
+            # How many tokens each sequence has, at least, with these.
             come = int(at.order.amax(-1).min()) + 1 if at.first is None else at.first + len(at)
             if come < min(known):
                 raise ValueError(
@@ -216,7 +216,7 @@ class Stack(nn.Module):
                 cache.together = max(cache.together, min(known))
 
     def check(self, x: Tensor, at: Places, memory: Memory | None) -> None:
-        """Refuse what does not fit before any kernel meets it."""
+        """Refuse inputs that do not fit, before any kernel runs."""
         blocks = cast(list[Block], self.blocks)
         width = self.width
         check_states(x, at, width, "tokens")
@@ -250,8 +250,8 @@ class Stack(nn.Module):
         cross: bool = False,
         kernel: Kernel | str | None = None,
     ) -> Stack:
-        """The measures are the config's; who sees whom and how place enters are given as parts: one
-        pattern for all layers or one each, and in every layer a copy of `relative` as given.
+        """Build a stack with the sizes of a config. Patterns and positions are given as objects:
+        one pattern for all layers or one each; every layer gets a copy of `relative`.
         """
         if not isinstance(config, TransformerConfig):
             raise ValueError(
@@ -281,7 +281,7 @@ class Stack(nn.Module):
 
 
 def value_of(values: Sequence[T], layer: int, depth: int) -> T | None:
-    """That of a layer, where the first layers have one each and the last ones the same again."""
+    """Return the value of a layer: the first layers have one each, the last ones the same again."""
     if layer < len(values):
         return values[layer]
     from_end = layer - (depth - len(values))
@@ -302,7 +302,7 @@ def check_states(x: Tensor, at: Places, width: int, what: str) -> None:
 def build_block(
     config: TransformerConfig, relative: Relative | None, cross: bool, mix: bool = False
 ) -> Block:
-    """The architecture, part by part; `mix`: of layers that a value embedding goes into."""
+    """Build a block; `mix`: the layer gets a value embedding."""
 
     def sublayer(part: nn.Module) -> Sublayer:
         return Sublayer(

@@ -1,4 +1,4 @@
-"""The three shapes: an encoder understands, a decoder writes, an encoder-decoder translates.
+"""The three Transformer networks: encoder, decoder and encoder-decoder.
 
 B batch, T tokens, D model width, V vocabulary.
 """
@@ -25,18 +25,16 @@ from manyheads.modules.stack import Memory, Stack
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """A batch of sequences: what they are, where they are, and what of it counts."""
+    """A batch of sequences: token ids, their places, and a pattern that hides padding."""
 
-    ids: Tensor  # (B, T), or (B, T, features) for what is not looked up in a table
+    ids: Tensor  # (B, T), or (B, T, features) if tokens are not looked up in a table
     at: Places
     seen: Pattern = Everything()
-    types: Tensor | None = (
-        None  # (B, T) the part each belongs to, where a network tells parts apart
-    )
+    types: Tensor | None = None  # (B, T) token type ids, if the network has token types
 
     @staticmethod
     def padded(sequences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
-        """A row each, short ones filled up: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]]."""
+        """One sequence per row, padded: [[5, 6, 7], [8]] -> [[5, 6, 7], [8, 0, 0]]."""
         lengths = [len(s) for s in rows_of(sequences, "[[5, 6, 7], [8]]")]
         ids = torch.full((len(sequences), max(lengths, default=0)), pad)
         there = torch.arange(ids.shape[1]) < torch.tensor(lengths, dtype=torch.long)[:, None]
@@ -47,7 +45,7 @@ class Tokens:
 
     @staticmethod
     def packed(rows: Sequence[Sequence[Sequence[int]]], width: int, pad: int = 0) -> Tokens:
-        """Sequences end to end in rows of `width`: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]]."""
+        """Several sequences per row of `width` tokens: [[[5, 6], [8]]], 4 -> [[5, 6, 8, 0]]."""
         example = "[[[5, 6], [8]]]: rows of sequences of numbers"
         lengths = [[len(s) for s in rows_of(row, example)] for row in rows_of(rows, example)]
         segments = Segments.of(lengths, width)
@@ -72,14 +70,14 @@ class Tokens:
 
 
 def rows_of(value: Any, example: str) -> Any:
-    """Refuse what is not a list of lists."""
+    """Return the value; raise an error if it is not a list of lists."""
     if not all(hasattr(row, "__len__") and not isinstance(row, str) for row in value):
         raise ValueError(f"tokens come as {example}, got {value!r}")
     return value
 
 
 def as_tokens(value: Any, lengths: Tensor | Sequence[int] | None = None) -> Tokens:
-    """Plain ids, (B, T), are sequences on a line; of each the first `lengths` count, else all."""
+    """Make Tokens of plain ids (B, T); with `lengths`, the rest of each row is padding."""
     if isinstance(value, Tokens):
         if lengths is not None:
             raise ValueError(
@@ -107,7 +105,7 @@ def as_tokens(value: Any, lengths: Tensor | Sequence[int] | None = None) -> Toke
 
 
 class SequenceNetwork(nn.Module):
-    """What every network can do: read plain ids where it reads Tokens, and show its attention."""
+    """The base of all networks: it takes plain ids as well as Tokens, and shows its attention."""
 
     def __call__(
         self, tokens: Any, *more: Any, lengths: Tensor | Sequence[int] | None = None, **named: Any
@@ -117,16 +115,16 @@ class SequenceNetwork(nn.Module):
 
     @torch.no_grad()
     def attention_weights(self, *inputs: Any, **named: Any) -> dict[str, Tensor]:
-        """What every head looks at, (B, H, T, T) by the name of its layer; called as it is."""
+        """Call the network; return its attention weights, (B, H, T, T), by the layer's name."""
         with recording(self) as seen:
             self(*inputs, **named)
         return {one.layer: one.weights for one in seen}
 
 
 class Embedding(nn.Module):
-    """A vector for each word of the vocabulary, and for each of the `types` of its parts.
+    """Word embeddings, and token type embeddings if `types` is above 0.
 
-    Scaled, it is as large as the sinusoids added to it.
+    With `scaled` they are multiplied by sqrt(width), to be as large as sinusoidal positions.
     """
 
     def __init__(
@@ -138,7 +136,7 @@ class Embedding(nn.Module):
         types: int = 0,
         value_widths: Sequence[int] = (),
     ):
-        """With `value_widths`, as many further tables, whose vectors go into values of layers."""
+        """`value_widths`: widths of further tables, whose vectors are mixed into layers' values."""
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
         self.scale = width**0.5 if scaled else 1.0
@@ -151,7 +149,7 @@ class Embedding(nn.Module):
             init_table(cast(nn.Embedding, table))
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
-        """ids (B, T) -> (B, T, D); what has no type given is of type 0."""
+        """ids (B, T) -> (B, T, D); without `types` every token has type 0."""
         if ids.is_cpu and ids.numel() and not torch.compiler.is_compiling():
             low, high = (int(end) for end in ids.aminmax())
             if low < 0 or high >= self.table.num_embeddings:
@@ -171,11 +169,11 @@ class Embedding(nn.Module):
 
 
 class Tied(nn.Module):
-    """The embedding read backwards: a state scores each word by its likeness to its vector."""
+    """The output layer with tied weights: a word's logit is the product of state and embedding."""
 
     def __init__(self, embedding: Embedding, bias: bool = False):
         super().__init__()
-        self.read_backwards = (embedding,)  # in a tuple: its weight is saved once, where it is read
+        self.read_backwards = (embedding,)  # in a tuple, so that its weight is saved only once
         words = embedding.table.num_embeddings
         self.bias = nn.Parameter(torch.zeros(words)) if bias else None
 
@@ -184,7 +182,7 @@ class Tied(nn.Module):
 
 
 class Capped(nn.Module):
-    """A head whose scores are bent: none is larger than `cap`, small ones stay as they are."""
+    """A head with a soft cap: cap * tanh(logits / cap), which hardly changes small logits."""
 
     def __init__(self, head: nn.Module, cap: float):
         super().__init__()
@@ -195,7 +193,7 @@ class Capped(nn.Module):
 
 
 class Encoder(SequenceNetwork):
-    """Sees both ways. Tokens (B, T) -> states (B, T, D), or what a head makes of them."""
+    """A bidirectional encoder. Tokens (B, T) -> states (B, T, D), or a head's output."""
 
     def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module | None = None):
         super().__init__()
@@ -208,13 +206,13 @@ class Encoder(SequenceNetwork):
 
 
 class Decoder(SequenceNetwork):
-    """Writes: sees what its patterns let it, `Causal()` for what came before.
+    """A decoder, usually with causal patterns, so that each token sees only earlier ones.
 
-    Tokens (B, T) -> scores of the next token (B, T, V).
+    Tokens (B, T) -> logits of the next token (B, T, V).
     """
 
     def __init__(self, embedding: nn.Module, stack: Stack, head: nn.Module, *, causal: bool = True):
-        """One that is meant to see what comes later says so: `causal=False`."""
+        """Patterns that see later tokens are refused, unless `causal=False`."""
         super().__init__()
         self.causal = causal
         same_width(embedding, stack)
@@ -249,8 +247,8 @@ class Decoder(SequenceNetwork):
         memory: Memory | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """(B, T, D), which the head scores words by; not of Tokens, which torch 2.11 cannot make
-        inside what it compiles.
+        """Return the states (B, T, D) that the head reads. It takes no Tokens, since torch 2.11
+        cannot make them in compiled code.
         """
         at, types = self.places_and_types(ids, at, types)
         x = words_of(self.embedding, ids, types)
@@ -260,11 +258,11 @@ class Decoder(SequenceNetwork):
     def places_and_types(
         self, ids: Tensor, at: Places, types: Tensor | None = None
     ) -> tuple[Places, Tensor | None]:
-        """Places and types, with all that follows from what the tokens are: of text, nothing."""
+        """Derive places and types from the ids, for a subclass; text changes nothing."""
         return at, types
 
     def new_cache(self) -> Growing:
-        """An empty one, to write step by step."""
+        """Return an empty cache for decoding."""
         return Growing()
 
 
@@ -272,11 +270,11 @@ class EncoderDecoder(SequenceNetwork):
     """Reads a source, then writes a target: translation, summaries, answers."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module):
-        """Any encoder and decoder that take and give what `Encoder` and `Decoder` do."""
+        """Take any encoder and decoder with the inputs and outputs of `Encoder` and `Decoder`."""
         super().__init__()
         self.encoder: Any = encoder
         self.decoder: Any = decoder
-        self.causal = bool(getattr(decoder, "causal", False))  # writes from left to right
+        self.causal = bool(getattr(decoder, "causal", False))  # generates from left to right
 
     def encode(
         self, source: Tokens | Tensor, lengths: Tensor | Sequence[int] | None = None
@@ -296,7 +294,7 @@ class EncoderDecoder(SequenceNetwork):
 
 
 def words_of(embedding: nn.Module, ids: Tensor, types: Tensor | None) -> Tensor:
-    """Any module reads ids; only one that tells parts apart is given their types."""
+    """Embed ids; pass `types` only if there are any, so that any module can be an embedding."""
     return embedding(ids) if types is None else embedding(ids, types)
 
 
@@ -309,7 +307,7 @@ def same_width(embedding: nn.Module, stack: Stack) -> None:
 
 
 def cross_pattern(target: Pattern, source: Pattern) -> Pattern:
-    """What a batch's target may see of its source: a packed document sees the same document."""
+    """Return the cross-attention pattern: a packed target document sees its source document."""
     ours, theirs = (
         [part for part in pattern.parts() if isinstance(part, Segments)]
         for pattern in (target, source)

@@ -1,6 +1,6 @@
-"""Cross-entropy of a row of scores a program: the Triton behind `FusedCrossEntropy`.
+"""The Triton programs behind `FusedCrossEntropy`: one program for each row of logits.
 
-Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+Imported only when it runs: Triton comes only with torch's builds for CUDA.
 
 N tokens, V vocabulary.
 """
@@ -23,7 +23,7 @@ SCORES = 4096  # read at once
 
 @triton.jit
 def row_loss(scores, wanted, losses, log_sums, size, smoothing, BLOCK: tl.constexpr):
-    """The largest so far, and the sum of all beside it, in one pass over a row."""
+    """Compute the loss of a row in one pass, with an online log-sum-exp."""
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(wanted + row)
     scores += row * size
@@ -41,7 +41,7 @@ def row_loss(scores, wanted, losses, log_sums, size, smoothing, BLOCK: tl.conste
         log_sum = largest + tl.log(total)
         right = tl.load(scores + label).to(tl.float32)
         loss = log_sum - (1 - smoothing) * right
-        if smoothing > 0:  # 0 times a score that is infinite is no number
+        if smoothing > 0:  # 0 times an infinite logit is NaN
             loss -= smoothing * plain / size
         tl.store(losses + row, loss)
         tl.store(log_sums + row, log_sum)
@@ -72,7 +72,7 @@ def scores_at_once(size: int) -> int:
 
 
 def losses_of(scores: Tensor, wanted: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Scores (N, V) -> the loss of each row, and the logarithm of its sum."""
+    """Return the loss and the log-sum-exp of each row of logits (N, V)."""
     rows, size = scores.shape
     losses, log_sums = scores.new_empty(2, rows, dtype=torch.float32)
     row_loss[(rows,)](scores, wanted, losses, log_sums, size, smoothing, BLOCK=scores_at_once(size))

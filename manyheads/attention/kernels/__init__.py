@@ -1,4 +1,4 @@
-"""How the sum is computed: one protocol, several kernels, and the choice among them."""
+"""Kernels, the ways to compute attention: one protocol, several kernels, and how one is chosen."""
 
 from manyheads.attention.kernels.base import Kernel, Plan, Work, refuse_nonfinite
 from manyheads.attention.kernels.choose import KERNELS, Fastest, KernelChoice, choose, kernel, plan

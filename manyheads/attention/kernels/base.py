@@ -1,4 +1,4 @@
-"""What a kernel is asked, what it answers, and what it prepares once for many layers.
+"""The kernel protocol: what a kernel is asked, what it returns, and what it prepares once per pass.
 
 B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head.
 """
@@ -22,7 +22,7 @@ from manyheads.attention.scores import ScaledDot, Score
 
 Bare: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 PLAIN: frozenset[Feature] = frozenset({"gradient"})
-TRITON = find_spec("triton") is not None  # asked once: a step that is compiled cannot ask
+TRITON = find_spec("triton") is not None  # found out once: a compiled step cannot do so
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,8 @@ class Work:
     features: frozenset[Feature] = frozenset()
     dtype: torch.dtype = torch.float32
     channels: int = 64
-    key_heads: int | None = None  # fewer than the heads where heads share their keys and values
-    kinds: tuple[Kind, ...] = ()  # of the biases, for a kernel that is made for one
+    key_heads: int | None = None  # fewer than heads if heads share keys and values
+    kinds: tuple[Kind, ...] = ()  # the kinds of the biases, for a kernel made for one kind
 
     def __post_init__(self) -> None:
         told = self.features.union(*(kind.features for kind in self.kinds))
@@ -51,7 +51,7 @@ class Work:
 
 
 class Scoring(NamedTuple):
-    """How a key is scored by a query, what is added to that, and which share is dropped."""
+    """The score between query and key, the biases added to it, and the dropout of weights."""
 
     score: Score
     biases: tuple[Bias, ...]
@@ -59,32 +59,31 @@ class Scoring(NamedTuple):
 
 
 class Kernel(Protocol):
-    """A way to compute attention: refuses in words, plans once a pass, runs in every layer."""
+    """A way to compute attention: refuses with a reason, plans once a pass, runs in each layer."""
 
     name: str
 
     def refuses(self, work: Work) -> str:
-        """Why this kernel does not do this work; empty where it does."""
+        """Say why this kernel cannot do this work; empty if it can."""
 
     def cost(self, work: Work) -> float:
-        """A guess at its time, where 1 is unmasked attention through SDPA on the same tensors."""
+        """Estimate the time; 1 is that of unmasked attention through SDPA on the same tensors."""
 
     def prepare(self, work: Work) -> Any:
-        """The pattern in the form this kernel reads; or, where it leaves the work to another
-        kernel, that one's plan."""
+        """Return the pattern in the form that this kernel reads; or the plan of another kernel, if
+        this one leaves the work to it."""
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, plan: Plan, how: Scoring
     ) -> Tensor:
-        """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C); zeros where nothing is permitted."""
+        """(B, H, Q, C), two of (B, G, K, C) -> (B, H, Q, C); zeros for a query that sees no key."""
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A form without a mask: every pair, or, where `causal`, every key that is not later.
+    """A form without a mask: every pair is allowed, or, if `causal`, every key that is not later.
 
-    That nothing is hidden is said by this value, decided at planning; no kernel concludes it from
-    what a form is not.
+    Planning decides this and says so by this value; no kernel may conclude it from a missing mask.
     """
 
     causal: bool = False
@@ -92,14 +91,14 @@ class Plain:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A pattern worked out by one kernel for one set of places, for every layer that has them."""
+    """A pattern prepared by one kernel for one set of places, shared by all layers with them."""
 
     work: Work
     kernel: Kernel
     form: Any
     shape: tuple[int, ...] = field(init=False)  # (B, H, Q, K)
     groups: int = field(init=False)  # heads that share one key head
-    bare: Bare | None = field(init=False)  # the same with nothing asked but query, key and value
+    bare: Bare | None = field(init=False)  # a shortcut that takes only query, key and value
     bare_shapes: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +158,7 @@ class Plan:
 
 
 def make_plan(kernel: Kernel, work: Work) -> Plan:
-    """This kernel's plan; what it refuses is an error that says why."""
+    """Return this kernel's plan; raise an error with the reason if the kernel refuses."""
     check(work.pattern, work.pairs)
     if reason := kernel.refuses(work):
         raise ValueError(f"the {kernel.name} kernel refuses {work.pattern}: {reason}")
@@ -168,30 +167,30 @@ def make_plan(kernel: Kernel, work: Work) -> Plan:
 
 
 def unknown_form(kernel: Kernel, form: Any) -> TypeError:
-    """What a kernel raises for a form that it did not prepare: it attends to nothing by guess."""
+    """Return the error for a form that this kernel did not prepare: a kernel never guesses."""
     return TypeError(f"the {kernel.name} kernel does not read a {type(form).__name__} as its plan")
 
 
 def find_missing_feature(work: Work, able: frozenset[Feature]) -> str:
-    """The first feature asked for that is not among those a kernel has."""
+    """Name the first requested feature that a kernel does not have; empty if it has all."""
     return next((f"it has no {feature}" for feature in sorted(work.features - able)), "")
 
 
 def lacks_triton(work: Work) -> str:
-    """Why a kernel that is written in Triton does not run here; empty where it does."""
+    """Say why a Triton kernel does not run here; empty if it does."""
     if work.device.type != "cuda":
         return f"it runs on CUDA, not on {work.device.type}"
     return "" if TRITON else "it is written in Triton, which is not installed"
 
 
 def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Keys repeated for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
+    """Repeat keys or values for the query heads that share them: (B, G, K, C) -> (B, H, K, C)."""
     return x if groups == 1 else x.repeat_interleave(groups, 1)
 
 
 def refuse_nonfinite(x: Tensor, what: str, pattern: Pattern | None = None) -> None:
-    """Refuse NaN and infinity, naming the first place of it."""
-    if math.isfinite(float(x.sum())):  # one look at each number; a sum may be too large, too
+    """Raise an error that names the first place of a NaN or infinity, if there is one."""
+    if math.isfinite(float(x.sum())):  # cheap; but a sum of finite numbers may overflow, too
         return
     bad = ~torch.isfinite(x)
     if bool(bad.any()):

@@ -1,4 +1,4 @@
-"""Attention a strip of queries at a time, over the keys that any of them sees.
+"""Attention for a strip of queries at a time, over only the keys that any of them sees.
 
 B batch, H heads, Q queries, K keys, S queries of a strip, C channels of one head.
 """
@@ -32,26 +32,26 @@ from manyheads.attention.rules import Rule
 from manyheads.attention.scores import Score
 
 ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
-ABLE_PLAIN: frozenset[Feature] = frozenset({"dropout", "gradient"})  # where nothing is added
+ABLE_PLAIN: frozenset[Feature] = frozenset({"dropout", "gradient"})  # without a bias
 STRIP = 128  # queries at once
-LONG = 512  # from here on a strip is faster than all pairs at once, and never larger
+LONG = 512  # queries; above this, strips are faster than all pairs at once
 
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """Some queries and the keys that any of them sees: rows from and up to."""
+    """A range of queries, and the range of keys that any of them sees."""
 
     queries: slice
     keys: slice
-    mask: Mask | None = None  # None where each pass evaluates the pattern
+    mask: Mask | None = None  # None if each pass evaluates the pattern
 
 
 class Blockwise:
-    """On a CPU: local attention, which skips what nobody sees; and, in plain algebra, distances
-    whose meaning depends on the query.
+    """A CPU kernel for local attention, which skips keys that no query sees, and for
+    RelativeContent, in plain tensor algebra.
 
-    For those backward computes each strip again: memory grows with the length and not with its
-    square.
+    For RelativeContent the backward pass computes each strip again, so that memory grows with the
+    length and not with its square.
     """
 
     name = "blockwise"
@@ -68,7 +68,7 @@ class Blockwise:
             return 25.0
         if work.kinds:
             return 8.0
-        # A strip's pairs cost what they cost under a mask of all, and each strip a little more.
+        # A pair costs as much as under a full mask, and each strip adds a little.
         seen = sum(strip.keys.stop - strip.keys.start for strip in strips_of(work))
         return 0.1 + 2.0 * seen * STRIP / (len(work.pairs.queries) * len(work.pairs.keys))
 
@@ -90,8 +90,8 @@ class Blockwise:
         if not biases:
             return attend_in_strips(self, query, key, value, plan, score, dropout)
         content = [bias for bias in biases if isinstance(bias, ContentBias)]
-        # Here and not in a strip: a strip is run again for the gradients of its inputs alone, and
-        # what a score learns is none of them.
+        # Here and not in a strip: a strip is run again for gradients of its inputs only, and the
+        # parameters of a score are not among them.
         prepared, scale = score.query(query), score.scale(key.shape[-1])
         rules, out = [bias.rule for bias in content], []
         for strip in plan.form:
@@ -107,7 +107,7 @@ class Blockwise:
 
 
 def strips_of(work: Work) -> list[Strip]:
-    """All queries, some at a time, each time with the keys from the first to the last seen."""
+    """Cut the queries into strips, each with the keys from the first to the last one seen."""
     queries, keys = len(work.pairs.queries), len(work.pairs.keys)
     some = block_truth(work.pattern, work.pairs, STRIP).some.flatten(0, 1).any(0)
     strips = []
@@ -119,7 +119,7 @@ def strips_of(work: Work) -> list[Strip]:
     return strips
 
 
-# ---- nothing added to the scores: torch's own kernel, strip by strip ---------------------------
+# ---- without a bias: torch's own kernel, strip by strip ----------------------------------------
 
 
 def attend_in_strips(
@@ -146,7 +146,7 @@ def attend_in_strips(
 
 
 class Cut(torch.autograd.Function):
-    """Parts of the keys that overlap; their gradients are added up in one place."""
+    """Slice overlapping parts of the keys; backward adds their gradients into one tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, spans: list[slice]) -> tuple[Tensor, ...]:
@@ -166,9 +166,9 @@ class Cut(torch.autograd.Function):
 
 
 def attend_strip(work: Work, strip: Strip, rules: list[Rule], scale: float, *inputs: Any) -> Tensor:
-    """What these queries take from these keys, as the reference defines it.
+    """Return the output of the queries of a strip, as the reference defines it.
 
-    The inputs are query, key and value, and of each bias its query and its tables.
+    The inputs are query, key and value, then the query and the two tables of each bias.
     """
     (query, key, value, *parts), pair = inputs, pair_of(work.pairs, strip)
     if not key.shape[2]:
@@ -186,7 +186,7 @@ def attend_strip(work: Work, strip: Strip, rules: list[Rule], scale: float, *inp
 
 
 class Again(torch.autograd.Function):
-    """Run forward without keeping anything but its inputs, and once more for its gradients."""
+    """Checkpointing: keep only the inputs in forward, and run it again for the gradients."""
 
     @staticmethod
     def forward(ctx: Any, run: Callable[..., Tensor], *inputs: Tensor | None) -> Tensor:
@@ -219,9 +219,9 @@ def pair_of(pairs: Pairs, strip: Strip) -> Pair:
 
 
 def look_up_bias(bias: ContentBias, pair: Pair, scale: float) -> Tensor:
-    """What a bias adds to the scores of a strip, looked up row by row: (B, H, S, keys)"""
+    """Return what a bias adds to the scores of a strip, (B, H, S, keys)."""
     indices = bias.rule.indices(pair)
-    # A strip meets a part of all distances: the query is multiplied with no others.
+    # A strip has only some of all distances: multiply the query only with these.
     first = min(int(index.min()) for index in indices)
     after = max(int(index.max()) for index in indices) + 1
     met = replace(bias, key_tables=bias.key_tables[:, :, first:after])

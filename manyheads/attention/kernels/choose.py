@@ -1,4 +1,4 @@
-"""Which kernel does this work, and why not another."""
+"""Choose the kernel for a work, and say why not another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNELS: dict[str, Kernel] = {
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """The kernel taken and what was said of each: prints as the reason."""
+    """The chosen kernel, and the cost or the refusal of each; prints as the reason."""
 
     kernel: Kernel
     costs: dict[str, float]
@@ -41,7 +41,7 @@ class KernelChoice:
 
 
 def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> KernelChoice:
-    """The fastest kernel that does not refuse."""
+    """Return the fastest kernel that does not refuse the work."""
     check(work.pattern, work.pairs)
     refusals: dict[str, str] = {}
     costs: dict[str, float] = {}
@@ -59,7 +59,7 @@ def choose(work: Work, kernels: dict[str, Kernel] = KERNELS) -> KernelChoice:
 
 
 class Fastest:
-    """Whatever `choose` takes, decided anew for each work."""
+    """The kernel that `choose` returns, chosen again for each work."""
 
     name = "fastest"
 
@@ -81,7 +81,7 @@ class Fastest:
 
 
 def kernel(which: Kernel | str) -> Kernel:
-    """A kernel by its name, "fastest" among them; a kernel is itself."""
+    """Return a kernel by its name, or "fastest"; a kernel object is returned as it is."""
     if not isinstance(which, str):
         return which
     known = {**KERNELS, "fastest": Fastest()}
@@ -91,5 +91,5 @@ def kernel(which: Kernel | str) -> Kernel:
 
 
 def plan(which: Kernel | str, work: Work) -> Plan:
-    """Ask this kernel and no other: what it refuses is an error that says why."""
+    """Plan with this kernel and no other; raise an error with the reason if it refuses."""
     return make_plan(kernel(which), work)

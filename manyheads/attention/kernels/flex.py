@@ -1,4 +1,4 @@
-"""Attention through FlexAttention: any pattern, any bias; blocks that nobody sees are skipped.
+"""Attention through FlexAttention: any pattern, biases of scores; fully masked blocks are skipped.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -31,13 +31,13 @@ from manyheads.attention.places import Pairs, indices
 from manyheads.attention.rules import Rule
 from manyheads.attention.tables import PairTable
 
-LAUNCH = 2e8  # what a call costs before it computes, in pairs of plain attention on one GPU
-OWN_PROGRAMS = 8  # shapes of one structure that get a program of their own
-BLOCK = 128  # pairs are skipped in blocks of this size: FlexAttention's own
+LAUNCH = 2e8  # the overhead of a call, in pairs of plain attention on one GPU
+OWN_PROGRAMS = 8  # how many shapes of one structure are compiled for that shape alone
+BLOCK = 128  # FlexAttention's block size, in which pairs are skipped
 
 
 class Flex:
-    """Fused on CUDA. On a CPU it runs as plain code, forward only: for trying, not for speed."""
+    """Fused on CUDA. On a CPU it runs uncompiled, forward only: for tests, not for speed."""
 
     name = "flex"
 
@@ -62,7 +62,7 @@ class Flex:
             return 30.0
         share = 1.4 if simplify(work.pattern, work.pairs) == Everything() else 1.0
         if any(kind.bias is ContentBias for kind in work.kinds):
-            share = 18.0  # it looks up products that are stored: one for each query and distance
+            share = 18.0  # it stores the products of each query and distance, and looks them up
         return share + LAUNCH / math.prod(work.pairs.shape)
 
     def prepare(self, work: Work) -> BlockMask | Plain:
@@ -83,7 +83,7 @@ class Flex:
             seq_lengths=(len(pairs.queries), len(pairs.keys)),
             compute_q_blocks=False,
         )
-        # The same seen from the keys, for the backward pass: cheaper than turning the lists around.
+        # The same lists by key, for the backward pass: cheaper than inverting the lists by query.
         mask.q_num_blocks, mask.q_indices, mask.full_q_num_blocks, mask.full_q_indices = (
             list_blocks(both.mT)
         )
@@ -116,16 +116,16 @@ class Flex:
             block_mask=None if isinstance(form, Plain) else form,
             scale=scale,
             enable_gqa=plan.groups > 1,
-            # What is looked up is kept for every stage of the pipeline: two stages do not fit.
+            # Each pipeline stage holds what is looked up: two stages do not fit.
             kernel_options={"num_stages": 1} if read else None,
         )
 
 
 def block_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
-    """Of every block of pairs, whether some and whether all are allowed: (B, H, Q/size, K/size).
+    """Tell for each block whether some and whether all pairs are allowed: (B, H, Q/size, K/size).
 
-    By intervals, without looking at pairs. A pattern of one's own may use what intervals do not
-    know (`%`, a table look-up): then every pair is looked at, a row of blocks at a time.
+    It uses intervals and visits no pairs. A user's own pattern may use what intervals do not have
+    (`%`, a table look-up): then every pair is evaluated, a row of blocks at a time.
     """
     try:
         truth = pattern.allows(pairs.blockwise(size, size))
@@ -150,14 +150,14 @@ def exact_truth(pattern: Pattern, pairs: Pairs, size: int) -> Truth:
 
 
 def list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each row of blocks how many it visits, and their numbers, those first.
+    """Return for each row of blocks how many it visits, and the block numbers, visited ones first.
 
-    (2, B, H, rows, columns), blocks to look into and blocks to take whole -> counts and numbers of
-    the first, counts and numbers of the second.
+    (2, B, H, rows, columns), blocks that need a mask and full blocks -> counts and numbers of those
+    that need a mask, counts and numbers of the full ones.
     """
     counts = blocks.sum(-1, dtype=torch.int32)
     numbers = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
-    # Contiguous: the kernel reads plain memory, whatever the strides of what the lists came from.
+    # The kernel ignores strides and reads contiguous memory.
     numbers = numbers.to(torch.int32, memory_format=torch.contiguous_format)
     counts = counts.contiguous()
     return counts[0], numbers[0], counts[1], numbers[1]
@@ -167,11 +167,11 @@ def list_blocks(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def compile_flex(
     structure: Hashable, shape: tuple[int, ...] | None, backend: str
 ) -> Callable[..., Any]:
-    """FlexAttention compiled for one structure of pattern, places and biases, and for one shape.
+    """Compile FlexAttention for one structure of pattern, places and biases, and for one shape.
 
-    Each has a code object of its own, because torch keeps compiled versions by code and, looking
-    for one that fits, trips over values of another structure. `fullgraph` makes it fail aloud, and
-    not run uncompiled, should one have been compiled too often.
+    Each has its own code object: torch stores compiled versions by code object, and its guards
+    fail on values of another structure. With `fullgraph`, too many recompilations raise an error
+    instead of running uncompiled.
     """
     own = FunctionType(flex_attention.__code__.replace(), flex_attention.__globals__)
     own.__defaults__ = flex_attention.__defaults__
@@ -182,7 +182,7 @@ def compile_flex(
 def compile_for_shape(
     structure: Hashable, shape: tuple[int, ...], backend: str
 ) -> Callable[..., Any]:
-    """A program for just this shape is a third faster; after a few, one is made for all shapes."""
+    """Compile for this shape alone, a third faster; after a few shapes, use one for all others."""
     shapes = shapes_seen(structure)
     if len(shapes) < OWN_PROGRAMS:
         shapes.add(shape)
@@ -195,14 +195,14 @@ def shapes_seen(structure: Hashable) -> set[tuple[int, ...]]:
 
 
 def structure_of(work: Work, read: list[tuple[Tensor, Rule]]) -> Hashable:
-    """What makes two calls one program: everything but their tensors."""
+    """Return a key that is equal for calls that can share one program: all but their tensors."""
     places = tuple((type(at), len(at.axes)) for at in (work.pairs.queries, work.pairs.keys))
     biases = tuple((len(rows), rows.shape[1] > 1, rule) for rows, rule in read)
     return skeleton(work.pattern), places, biases
 
 
 def skeleton(value: Any) -> Hashable:
-    """A pattern without its tensors: Lengths([3, 5]) -> (Lengths, Tensor)"""
+    """Describe a pattern without its tensors: Lengths([3, 5]) -> (Lengths, Tensor)"""
     match value:
         case Pattern():
             return type(value), *map(skeleton, values_of(value))

@@ -1,7 +1,7 @@
-"""Attention of many short sequences on a CPU, its scores padded to whole vectors of the machine.
+"""Attention of many short sequences on a CPU, with scores padded to whole SIMD vectors.
 
-Torch's fused kernel takes the exponentials of what is left over of a vector one by one: 9 keys take
-it twice as long as 16. Here they are as many as fit, and the products are small matrices.
+Torch's fused kernel computes the exponentials that do not fill a vector one by one: 9 keys take it
+twice as long as 16. Here all vectors are full, and the products are small matrices.
 
 B batch, H heads, Q queries, K keys, P keys with the padding, C channels of one head.
 """
@@ -24,11 +24,11 @@ from manyheads.attention.kernels.base import (
 )
 
 VECTOR = 16  # numbers of 32 bits
-MOST = 128  # keys; of more, the fused kernel takes less time
+MOST = 128  # keys; with more keys the fused kernel is faster
 
 
 class Padded:
-    """Where it can, without gradients; otherwise another kernel does the work."""
+    """Do the work without gradients; leave all that does not fit to another kernel."""
 
     name = "padded"
 
@@ -50,7 +50,7 @@ class Padded:
         return self.otherwise.cost(work) if self.unfit(work) else 0.5
 
     def prepare(self, work: Work) -> Plan | tuple[Tensor, Tensor | None]:
-        """What is added to the scores, (B, 1 or H, Q, P), and the queries that see nothing."""
+        """Return the additive mask, (B, 1 or H, Q, P), and which queries see no key."""
         if self.unfit(work):
             return make_plan(self.otherwise, work)
         allowed = evaluate(work.pattern, work.pairs.everywhere())

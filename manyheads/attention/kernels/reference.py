@@ -1,4 +1,4 @@
-"""Attention as it is written in the lecture: the definition of correct.
+"""Attention as it is defined in a lecture: all other kernels must agree with it.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -16,7 +16,7 @@ from manyheads.attention.scores import Score
 
 
 class Reference:
-    """Plain algebra over all pairs: does everything, shows its weights, stores Q x K."""
+    """Plain tensor algebra over all pairs: has all features, shows its weights, stores Q x K."""
 
     name = "reference"
 
@@ -32,7 +32,7 @@ class Reference:
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
     ) -> Tensor:
-        """What each query takes from each key, (B, H, Q, K): rows sum to 1, or 0 if empty."""
+        """Return attention weights, (B, H, Q, K): a row sums to 1, or to 0 if all is masked."""
         if not isinstance(plan.form, Tensor):
             raise unknown_form(self, plan.form)
         key = repeat_heads(key, plan.groups)
@@ -41,8 +41,8 @@ class Reference:
             rows = bias.by_row(score.scale(key.shape[-1]))
             scores = scores + look_up_all(rows, bias.rule, plan.work.pairs)
         wide = upcast(scores)
-        # The lowest number and not -inf: a row without any permitted key stays finite, and is
-        # emptied after.
+        # The lowest number and not -inf: a row without any allowed key stays finite, and is set to
+        # zero afterwards.
         masked = wide.masked_fill(~plan.form, torch.finfo(wide.dtype).min)
         return masked.softmax(-1).masked_fill(~plan.form, 0).to(query.dtype)
 
@@ -58,7 +58,7 @@ class Reference:
         return self.take(weights, value, plan, biases)
 
     def take(self, weights: Tensor, value: Tensor, plan: Plan, biases: tuple[Bias, ...]) -> Tensor:
-        """What each query takes by these weights, (B, H, Q, C)."""
+        """Return the output for these weights, (B, H, Q, C), with what value biases add."""
         out = self.mix(weights, repeat_heads(value, plan.groups), plan)
         for bias in biases:
             if isinstance(bias, ContentBias) and bias.value_tables is not None:

@@ -1,4 +1,4 @@
-"""Attention to distances whose meaning depends on the query, without writing out a pair.
+"""Attention with RelativeContent, without storing anything for each pair.
 
 B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, N distances.
 """
@@ -25,13 +25,13 @@ ABLE: frozenset[Feature] = frozenset({"content bias", "value bias", "gradient"})
 
 @dataclass(frozen=True)
 class Tiles:
-    """How many queries and keys a program takes at once, and with how many warps and stages."""
+    """The tile size of the Triton programs, and their numbers of warps and stages."""
 
     size: int = 64
     warps: int = 4
-    stages: int = 3  # loads that are under way at once, forward
+    stages: int = 3  # pipeline stages of the forward program
     backward_warps: int = 4
-    query_stages: int = 2  # the same of each program that goes backward
+    query_stages: int = 2  # pipeline stages of the three backward programs
     key_stages: int = 2
     distance_stages: int = 2
 
@@ -41,7 +41,7 @@ class Tiles:
 
 
 class LaunchNumbers(NamedTuple):
-    """The numbers of a plan: all that a program is told beside its tensors."""
+    """The numbers of a plan: all arguments of a program that are not tensors."""
 
     tile: int
     warps: int
@@ -50,17 +50,17 @@ class LaunchNumbers(NamedTuple):
     query_stages: int
     key_stages: int
     distance_stages: int
-    shift: int  # from the first query to the first key
+    shift: int  # the first key's place minus the first query's
     reach: int  # the table has distances from -reach to reach
-    radius: int  # of the window, -1 where there is none
+    radius: int  # of the window, -1 if there is none
     causal: int
 
     def diagonals(self, tiles: int, key_tiles: int) -> tuple[int, int]:
-        """How many tiles of keys lie from a tile of queries to the first that it may see, and on
-        how many diagonals there are tiles with pairs.
+        """Return the lowest diagonal of tiles that has allowed pairs (key tile minus query tile),
+        and the number of diagonals from there on.
         """
         low, high = 1 - tiles, key_tiles - 1
-        last = self.tile - 1  # a tile d tiles on has distances from d * tile +- last
+        last = self.tile - 1  # tiles on diagonal d have distances d * tile + shift +- last
         if self.causal:
             high = min(high, (last - self.shift) // self.tile)
         if self.radius >= 0:
@@ -71,21 +71,21 @@ class LaunchNumbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Which tiles have pairs that attend, and what says so inside a tile."""
+    """Which tiles have allowed pairs, and what decides inside a tile."""
 
     asked: LaunchNumbers
     by_query: Tensor  # (1 or B, tiles of queries, 4): see `spans`
-    by_key: Tensor  # (1 or B, tiles of keys, 4): the same of queries
+    by_key: Tensor  # (1 or B, tiles of keys, 4): the same for keys
     ids: Tensor | None  # (B, Q) documents
     key_ids: Tensor | None  # (B, K)
     ends: Tensor | None  # (B,) keys of each sequence
 
 
 class Skewed:
-    """A Triton kernel on CUDA: the query meets the table inside the tile, then each row turns.
+    """A Triton kernel on CUDA: in each tile multiply query and table, then rotate each row.
 
-    Music Transformer's skewing, tile by tile. Memory grows with the length, not with its square,
-    and two runs give the same bits, backward too.
+    This is Music Transformer's skewing, tile by tile. Memory grows with the length, not with its
+    square, and two runs give the same bits, also backward.
     """
 
     name = "skewed"
@@ -129,7 +129,7 @@ class Skewed:
         assert isinstance(bias, ContentBias)
         prepared = how.score.query(query)
         values = bias.value_tables
-        # An operation that torch.compile keeps whole costs the host more than a kernel takes.
+        # Calling a custom op, which torch.compile needs, costs the host more than the kernel takes.
         compiling = torch.compiler.is_compiling()
         run = relative_attention if compiling else Eager.apply
         out, _ = run(
@@ -137,7 +137,7 @@ class Skewed:
             None if bias.query is prepared else bias.query,
             key,
             value,
-            bias.key_tables.squeeze(0),  # a view, backward too; an index would fill zeros
+            bias.key_tables.squeeze(0),  # a view, also backward; an index would fill zeros there
             None if values is None else values.squeeze(0),
             form.by_query,
             form.by_key,
@@ -150,11 +150,11 @@ class Skewed:
         return out
 
 
-# ---- what it does not do ---------------------------------------------------------------------
+# ---- what it refuses -------------------------------------------------------------------------
 
 
 def describe_misfit(work: Work) -> str:
-    """Why rows of a tile cannot be turned into place, wherever they are computed."""
+    """Say why this kernel cannot do this work on any device; empty if it can."""
     if reason := find_missing_feature(work, ABLE):
         return reason
     if len(work.kinds) != 1 or work.kinds[0].bias is not ContentBias:
@@ -177,7 +177,7 @@ def describe_misfit(work: Work) -> str:
 
 
 def within_documents(work: Work) -> bool:
-    """Whether it is so inside each document, and no document looks at another."""
+    """Whether tokens are consecutive inside each document, and no document sees another."""
     q, k = work.pairs.queries, work.pairs.keys
     alone = [p for p in work.pattern.parts() if isinstance(p, Segments) and p.keys is None]
     both = isinstance(q, Grid) and isinstance(k, Grid) and q.documents and k.documents
@@ -185,9 +185,9 @@ def within_documents(work: Work) -> bool:
 
 
 def find_unknown_part(pattern: Pattern) -> str:
-    """The first part of a pattern that is not known here."""
+    """Say which part of a pattern is unknown or given twice; empty if there is none."""
     parts = pattern.parts()
-    known = Causal, Window, Segments, Lengths  # a class made from one may allow something else
+    known = Causal, Window, Segments, Lengths  # a subclass may allow something else
     for part in parts:
         if type(part) not in known or sum(type(p) is type(part) for p in parts) > 1:
             return f"it computes Causal(), Window, Segments and Lengths, one of each, not {pattern}"
@@ -200,7 +200,7 @@ def first_place(places: Places) -> int:
 
 
 def fit_tiles(work: Work) -> Tiles:
-    """Smaller tiles where larger ones would not fit the registers."""
+    """Choose smaller tiles if larger ones would not fit the registers."""
     wide = work.channels > 64
     if work.dtype == torch.float32:
         return Tiles(16, 4, 1, 4, 1, 1, 1) if wide else Tiles(32, 8, 1, 8, 1, 1, 1)
@@ -208,13 +208,13 @@ def fit_tiles(work: Work) -> Tiles:
 
 
 def as_int32(numbers: Tensor | None) -> Tensor | None:
-    """As a program reads them: 32 bits each, side by side."""
+    """Return the numbers as a program reads them: int32 and contiguous."""
     return None if numbers is None else numbers.int().contiguous()
 
 
 def spans(truth: Truth, ragged: bool) -> tuple[Tensor, Tensor]:
-    """Of each row and of each column of blocks: the first that has pairs and after the last; the
-    first of which all pairs attend, and the next that is not so. A ragged last column has gaps.
+    """Return for each row and each column of blocks four indices: the first block with pairs, the
+    end of those; the first full block, the end of the full run. A ragged last column is not full.
 
     (B, 1, rows, columns) -> (B, rows, 4), (B, columns, 4)
     """
@@ -237,7 +237,7 @@ def spans(truth: Truth, ragged: bool) -> tuple[Tensor, Tensor]:
     return ends(some, full), ends(some.mT, full.mT)
 
 
-# ---- torch's view of it: two operations that torch.compile keeps whole -------------------------
+# ---- two custom operations, which torch.compile does not look into -----------------------------
 
 INPUTS = (
     "Tensor query, Tensor? asked, Tensor key, Tensor value, Tensor key_table, Tensor? value_table, "
@@ -250,7 +250,7 @@ INPUTS = (
     "manyheads::relative_attention", mutates_args=(), schema=f"({INPUTS}) -> (Tensor, Tensor)"
 )
 def relative_attention(*inputs: Any) -> tuple[Tensor, Tensor]:
-    """The output, and what backward needs of each row's sum."""
+    """Return the output, and the log-sum-exp of each row, which backward needs."""
     return output_of(inputs)
 
 
@@ -265,7 +265,7 @@ def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     schema=f"({INPUTS}, Tensor out, Tensor largest, Tensor grad) -> Tensor[]",
 )
 def relative_attention_backward(*inputs: Any) -> list[Tensor]:
-    """The gradients of query, asked, key, value and both tables; empty where there is none."""
+    """Return the gradients of query, asked, key, value and both tables; empty if there is none."""
     return gradients_of(inputs)
 
 
@@ -300,7 +300,7 @@ def _(*inputs: Any) -> list[Tensor]:
 
 
 def as_tokens(x: Tensor) -> Tensor:
-    """Room for (B, H, T, C), laid out token by token as the layers around read it."""
+    """Return an empty tensor (B, H, T, C), laid out in memory as (B, T, H, C) as layers read it."""
     return x.new_empty_strided(x.shape, token_strides(x.shape))
 
 
@@ -322,7 +322,7 @@ def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
 
 
 def gradients(tensors: Any, found: list[Tensor]) -> tuple[Any, ...]:
-    """One for each input, none for those that are no tensors to learn."""
+    """Return one gradient for each input, None for inputs that need none."""
     given = [None if x is None else y for x, y in zip(tensors[:6], found, strict=True)]
     return (*given, *[None] * 7)
 
@@ -331,19 +331,19 @@ relative_attention.register_autograd(backward, setup_context=save_for_backward)
 
 
 class Eager(torch.autograd.Function):
-    """The same operation, called without torch's dispatcher in between."""
+    """The same operation as `relative_attention`, called without torch's dispatcher."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         output = output_of(inputs)
         save_for_backward(ctx, inputs, output)
-        ctx.set_materialize_grads(False)  # no zeros for what is not differentiated
+        ctx.set_materialize_grads(False)  # no zeros for the second output, which has no gradient
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
-        if grad is None:  # what came after did not need the output
+        if grad is None:  # the output was not used
             return (None,) * len(ctx.needs_input_grad)
         *tensors, out, largest = ctx.saved_tensors
         inputs = *tensors, ctx.scale, ctx.numbers, out, largest, grad

@@ -1,4 +1,4 @@
-"""Attention through torch's own fused kernels, without a mask where none is needed.
+"""Attention through torch's own fused kernels, without a mask if none is needed.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -33,7 +33,7 @@ ABLE: frozenset[Feature] = frozenset({"distance bias", "content bias", "dropout"
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Which pairs are allowed, and which queries have none: those are let see all, then emptied."""
+    """The allowed pairs, and the queries that have none: they see all keys, then output zeros."""
 
     allowed: Tensor  # broadcasts to (B, H, Q, K)
     empty: Tensor  # broadcasts to (B, H, Q, 1)
@@ -41,8 +41,8 @@ class Mask:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What is added to the scores of a few queries at the end of their keys, each of which sees one
-    key more than the one before it."""
+    """An additive causal mask for a few queries at the end of their keys: each sees one key more
+    than the query before it."""
 
     hidden: Tensor  # (Q, K): 0, or minus infinity
 
@@ -53,7 +53,7 @@ def mask_of(allowed: Tensor) -> Mask:
 
 
 class Sdpa:
-    """F.scaled_dot_product_attention: without a mask where the attention is plain."""
+    """F.scaled_dot_product_attention, without a mask for full and plain causal attention."""
 
     name = "sdpa"
 
@@ -63,7 +63,7 @@ class Sdpa:
     def cost(self, work: Work) -> float:
         if work.features & {"distance bias", "content bias"}:
             one = all(first_step(kind.rule, work.pairs) is not None for kind in work.kinds)
-            # The bias of every pair is written out, and its gradient too; of one query, it is read.
+            # The bias of every pair is stored, and its gradient; for a few queries it is a slice.
             return 2.0 if one and "gradient" not in work.features else 10.0
         form = plain_form(work)
         return 2.0 if form is None else 0.6 if form.causal else 1.0
@@ -75,7 +75,7 @@ class Sdpa:
         return mask_of(evaluate(work.pattern, work.pairs.everywhere()))
 
     def bare(self, form: Plain | Steps | Mask) -> Bare | None:
-        """Torch's own call, for plain attention: who asks nothing more pays nothing more."""
+        """Return torch's own call for plain attention, which skips all other checks."""
         if isinstance(form, Plain):
             return partial(F.scaled_dot_product_attention, is_causal=form.causal)
         if isinstance(form, Steps):
@@ -94,7 +94,7 @@ class Sdpa:
             return F.scaled_dot_product_attention(
                 prepared, key, value, None, dropout, form.causal, scale=scale, enable_gqa=groups > 1
             )
-        # Keys are repeated here: with a mask only torch's slow path shares them among heads.
+        # Repeat the keys here: with a mask, only torch's slow path lets heads share them.
         key, value = repeat_heads(key, groups), repeat_heads(value, groups)
         attend = partial(F.scaled_dot_product_attention, dropout_p=dropout, scale=scale)
         if isinstance(form, Mask):
@@ -110,7 +110,7 @@ class Sdpa:
 
 
 def plain_form(work: Work) -> Plain | None:
-    """Causal over equal queries and keys, or full; None: neither, a mask is needed."""
+    """Return a form without a mask: full, or causal over equal places; None if a mask is needed."""
     pattern, q, k = simplify(work.pattern, work.pairs), work.pairs.queries, work.pairs.keys
     if pattern == Everything():
         return Plain()
@@ -122,9 +122,9 @@ def plain_form(work: Work) -> Plain | None:
 
 
 def steps_form(work: Work) -> Steps | None:
-    """Of a few queries that a CPU checks at once; None: they are others, or see something else.
+    """Return the additive mask of a few causal queries on a CPU; None if that is not the case.
 
-    Torch makes this of a mask of yes and no in every layer anew.
+    From a boolean mask, torch would build it again in every layer.
     """
     queries, keys = work.pairs.queries, work.pairs.keys
     if work.device.type != "cpu" or len(queries) > FEW or not (is_run(queries) and is_run(keys)):
@@ -133,26 +133,27 @@ def steps_form(work: Work) -> Steps | None:
         return None
     assert queries.first is not None
     assert keys.first is not None
-    seen = queries.first - keys.first + 1  # keys that the first of them sees
+    seen = queries.first - keys.first + 1  # how many keys the first query sees
     hidden = torch.full((len(queries), len(keys)), -torch.inf, dtype=work.dtype)
     return Steps(hidden.triu_(seen)) if seen > 0 else None
 
 
 def bias_scores(bias: Bias, scale: float, pairs: Pairs) -> Tensor:
-    """What a bias adds to the scores, for every pair: broadcasts to (B, H, Q, K)."""
+    """Return what a bias adds to the score of every pair: broadcasts to (B, H, Q, K)."""
     if (first := first_step(bias.rule, pairs)) is not None:
         return bias_of_run(bias, scale, first, pairs)
     return look_up_all(bias.by_row(scale), bias.rule, pairs)
 
 
-# ---- a few queries, as when a sequence is written token by token or checked ----------------------
+# ---- a few queries, as in decoding token by token or in checking a draft -------------------------
 
 FEW = 16  # queries
 
 
 def first_step(rule: Rule, pairs: Pairs) -> int | None:
-    """Where the first key stands in the table of the first of a few queries that lie side by side,
-    as their keys do; before the table's begin it is negative. None where they do not.
+    """Return the table index of the first key for the first query, negative if before the table.
+
+    Only for a few consecutive queries over consecutive keys; None otherwise.
     """
     query, keys = pairs.queries, pairs.keys
     few = len(query) == 1 or len(query) <= min(FEW, len(keys) - 1)
@@ -166,11 +167,11 @@ def first_step(rule: Rule, pairs: Pairs) -> int | None:
 
 
 def bias_of_run(bias: Bias, scale: float, first: int, pairs: Pairs) -> Tensor:
-    """What a bias adds to keys side by side, (B, H, Q, K); the ends of its table go on beyond it,
-    and the rest of it is not read.
+    """Return what a bias adds for consecutive keys, (B, H, Q, K): a slice of its table, whose first
+    and last entries are repeated beyond its ends.
     """
     queries, keys, entries = len(pairs.queries), len(pairs.keys), bias.rule.size
-    first, wide = first - (queries - 1), keys + queries - 1  # where the last query begins
+    first, wide = first - (queries - 1), keys + queries - 1  # from the last query's first key
     before, after = (min(wide, max(0, spare)) for spare in (-first, first + wide - entries))
     begin, end = min(max(0, first), entries - 1), max(min(entries, first + wide), 1)
     (row,) = bias.by_row(scale, slice(begin, end))
@@ -185,8 +186,8 @@ def bias_of_run(bias: Bias, scale: float, first: int, pairs: Pairs) -> Tensor:
 
 
 def shift_rows(x: Tensor, keys: int) -> Tensor:
-    """Each row from one place further left than the row before, of so many: the last from its
-    begin. (..., Q, K + Q - 1) -> (..., Q, K)
+    """Take `keys` entries of each row, starting one further left than in the row before; the last
+    row starts at 0. (..., Q, K + Q - 1) -> (..., Q, K)
     """
     shape, (*outer, row, step) = (*x.shape[:-1], keys), x.stride()
     return x.as_strided(shape, (*outer, row - step, step), x.storage_offset() + x.shape[-2] - 1)

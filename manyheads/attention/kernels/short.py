@@ -1,8 +1,8 @@
-"""Attention over packed rows so short that a row is one tile.
+"""Attention over packed rows that are so short that a row is one tile.
 
-Flash attention gives each document tiles of 128 tokens of its own; sentences have 15. Here a row
-of 128 tokens is one tile for all its documents, and who sees whom is read from their numbers: its
-plan needs nothing from the host, so a step of training can be recorded once for all batches.
+Flash attention gives each document its own tiles of 128 tokens; sentences have 15. Here a row of
+128 tokens is one tile for all its documents, and their numbers give the mask. The plan needs
+nothing from the host, so that a training step can be recorded once as a CUDA graph for all batches.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -34,7 +34,7 @@ TILE = 128  # tokens of a row
 
 @dataclass(frozen=True, eq=False)
 class RowDocuments:
-    """The document of each token on both sides."""
+    """The document number of each query and of each key."""
 
     ids: Tensor  # (B, Q) int32
     key_ids: Tensor  # (B, K) int32
@@ -42,7 +42,7 @@ class RowDocuments:
 
 
 class Short:
-    """A Triton kernel on CUDA: a program for each head of each row, forward and backward."""
+    """A Triton kernel on CUDA: one program for each head of each row, forward and backward."""
 
     name = "short"
     cuda_only = True
@@ -51,7 +51,7 @@ class Short:
         return self.unfit(work) or lacks_triton(work)
 
     def unfit(self, work: Work) -> str:
-        """Why a row is not one tile, wherever it is computed."""
+        """Say why this kernel cannot do this work on any device; empty if it can."""
         if reason := find_missing_feature(work, ABLE) or refuse_pattern(work):
             return reason
         if max(len(work.pairs.queries), len(work.pairs.keys)) > TILE:
@@ -75,7 +75,7 @@ class Short:
     ) -> Tensor:
         form, scale = plan.form, how.score.scale(key.shape[-1])
         key, value = repeat_heads(key, plan.groups), repeat_heads(value, plan.groups)
-        # From torch's own chance, on the device: what is recorded draws anew each time.
+        # From torch's random generator, on the device: a recorded graph draws a new seed each time.
         seed = torch.randint(2**31 - 1, (1 if how.dropout else 0,), device=query.device)
         return short_attention(
             how.score.query(query),
@@ -117,7 +117,7 @@ def _(query: Tensor, *others: Any) -> Tensor:
     schema=f"({INPUTS}, Tensor grad) -> Tensor[]",
 )
 def short_attention_backward(*inputs: Any) -> list[Tensor]:
-    """The gradients of query, key and value."""
+    """Return the gradients of query, key and value."""
     from manyheads.attention.kernels.triton.short import gradients_of_rows
 
     return gradients_of_rows(*inputs)

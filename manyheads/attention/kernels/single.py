@@ -22,21 +22,21 @@ from manyheads.attention.kernels.base import (
 from manyheads.attention.patterns import Causal
 from manyheads.attention.places import Grid
 
-ABLE: frozenset[Feature] = frozenset({"gradient"})  # asked for where nobody turned it off
+ABLE: frozenset[Feature] = frozenset({"gradient"})  # requested unless gradients are turned off
 
 
 class Single:
-    """A Triton kernel on CUDA, forward only: how far a cache is filled is read on the device.
+    """A Triton kernel on CUDA, forward only: it reads on the device how far a cache is filled.
 
-    Not among those that `choose` looks at: only a step that is recorded gains from it. By a table
-    of rows it computes on a CPU, too, plainly, so that what is recorded can be tried there.
+    `choose` does not consider it, since only a recorded step gains from it. With `rows` it also
+    runs on a CPU, in plain torch, so that a recorded step can be tested there.
     """
 
     name = "single"
 
     def __init__(self, rows: Tensor | None = None):
-        """`rows` (B, S) says in which sequence of the cache each of these finds its token of a
-        slot: beams that change places then move a table of numbers and no keys."""
+        """`rows` (B, S) says for each sequence and slot which row of the cache holds the token:
+        reordering beams then moves a table of indices and no keys."""
         self.rows = rows
 
     def refuses(self, work: Work) -> str:
@@ -56,7 +56,7 @@ class Single:
         return 0.5
 
     def prepare(self, work: Work) -> tuple[Tensor, Tensor | None]:
-        """The place of the query, for all or for each: (1,) or (B, 1); and the rows."""
+        """Return the query's place, shared (1,) or per sequence (B, 1), and `rows`."""
         return work.pairs.queries.order, self.rows
 
     def __call__(

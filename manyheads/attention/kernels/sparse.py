@@ -1,4 +1,4 @@
-"""Attention over a list of pairs: its cost grows with a graph's edges, not with all pairs of nodes.
+"""Attention over a list of pairs: the cost grows with a graph's edges, not with all pairs of nodes.
 
 B batch, H heads, Q queries, K keys, C channels of one head, E pairs, N labels.
 """
@@ -30,22 +30,22 @@ from manyheads.attention.tables import PairTable
 ABLE: frozenset[Feature] = frozenset(
     {"distance bias", "content bias", "value bias", "dropout", "gradient"}
 )
-PAIR = 60.0  # what a listed pair costs, in pairs of plain attention
+PAIR = 60.0  # cost of a listed pair, in pairs of plain attention
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The pairs that may attend, and what each bias reads of them."""
+    """The listed pairs, which of them are allowed, and the label that each bias reads."""
 
     batch: Tensor  # (E,)
-    query: Tensor  # (E,) among all queries of the batch
-    key: Tensor  # (E,) among all its keys
+    query: Tensor  # (E,) index among all queries of the batch
+    key: Tensor  # (E,) index among all keys of the batch
     allowed: Tensor  # (E, 1 or H)
     labels: tuple[Tensor, ...]  # (E,) each
 
 
 class Sparse:
-    """Listed pairs are gathered, and summed for each query."""
+    """Gather queries and keys of the listed pairs, and sum over the pairs of each query."""
 
     name = "sparse"
 
@@ -92,7 +92,7 @@ class Sparse:
     def weights(
         self, query: Tensor, key: Tensor, plan: Plan, score: Score, biases: tuple[Bias, ...]
     ) -> Tensor:
-        """What each query takes from each key of the list, (E, H)."""
+        """Return the attention weight of each listed pair, (E, H)."""
         links = plan.form
         if not isinstance(links, Links):
             raise unknown_form(self, links)
@@ -112,7 +112,7 @@ class Sparse:
 
 
 def listed_hops(work: Work) -> PairTable | None:
-    """Of queries that look at themselves."""
+    """Return the list of pairs of a graph in self-attention; None for anything else."""
     at = work.pairs.queries
     same = at is work.pairs.keys and isinstance(at, Graph)
     return at.hops if same and isinstance(at, Graph) and isinstance(at.hops, PairTable) else None
@@ -129,32 +129,32 @@ def by_query(x: Tensor, plan: Plan) -> Tensor:
 
 
 def softmax_by_query(scores: Tensor, links: Links, queries: int) -> Tensor:
-    """(E, H) over the pairs of each query; zeros where none of them is allowed."""
+    """Softmax over the pairs of each query, (E, H); zeros if none of them is allowed."""
     hidden = scores.masked_fill(~links.allowed, torch.finfo(scores.dtype).min)
     largest = hidden.new_full((queries, hidden.shape[1]), -torch.inf)
     at = links.query[:, None].expand_as(hidden)
     largest = largest.scatter_reduce(0, at, hidden.detach(), "amax")
     grown = (hidden - largest.index_select(0, links.query)).exp()
     grown = grown.masked_fill(~links.allowed, 0)
-    # The largest adds 1: a sum is smaller only where nothing is allowed.
+    # The largest score adds exp(0) = 1: a sum is smaller only if nothing is allowed.
     sums = add_up(grown, links.query, queries).clamp(min=1)
     return grown / sums.index_select(0, links.query)
 
 
 def add_up(x: Tensor, to: Tensor, rows: int) -> Tensor:
-    """(E, ...) -> (rows, ...)"""
+    """Sum the entries of each row: (E, ...) -> (rows, ...)"""
     return x.new_zeros(rows, *x.shape[1:]).index_add(0, to, x)
 
 
 def look_up_label(bias: Bias, scale: float, links: Links, queries: int, label: Tensor) -> Tensor:
-    """What a bias adds to the score of each pair, (E, H)."""
+    """Return what a bias adds to the score of each pair, (E, H)."""
     rows = bias.by_row(scale)[0]  # (1 or B, H, rows, N)
     batch = links.batch if len(rows) > 1 else torch.zeros_like(links.batch)
     return rows[batch, :, links.query % queries % rows.shape[2], label]
 
 
 def mix_labels(weights: Tensor, table: Tensor, plan: Plan, label: Tensor) -> Tensor:
-    """What the labels add: weights (E, H), a table (1 or H, N, C) -> (B, H, Q, C)"""
+    """Return what value tables add: weights (E, H), a table (1 or H, N, C) -> (B, H, Q, C)"""
     (batch, heads, queries, _), count = plan.shape, table.shape[1]
     rows = batch * queries
     shares = add_up(weights, plan.form.query * count + label, rows * count)

@@ -1,4 +1,4 @@
-"""Attention over documents packed end to end, one short problem each.
+"""Attention over documents packed end to end, each computed on its own.
 
 B batch, H heads, T tokens, C channels of one head, N documents.
 """
@@ -20,20 +20,20 @@ from manyheads.attention.kernels.base import Plan, Scoring, Work, find_missing_f
 from manyheads.attention.patterns import Causal, Documents, Segments
 
 ABLE: frozenset[Feature] = frozenset({"gradient"})
-TILE = 128  # queries or keys that flash attention takes at once: a shorter bound saves nothing
-FEW = 64  # documents that any batch has room for
-PAIRS_A_DOCUMENT = 20_000  # what starting one document costs on a CPU, in pairs of dense attention
+TILE = 128  # queries or keys in a tile of flash attention: a smaller bound saves nothing
+FEW = 64  # the smallest number of documents that a plan has room for
+PAIRS_A_DOCUMENT = 20_000  # cost of a call for one document on a CPU, in pairs of dense attention
 
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where each document begins and ends among all rows laid end to end, on both sides."""
+    """Where each document begins and ends among all rows end to end, for queries and for keys."""
 
     queries: Tensor  # (N + 1,) int32
     keys: Tensor  # (N + 1,) int32
-    most_queries: int  # no document has more, but all may have fewer
+    most_queries: int  # an upper bound for one document
     most_keys: int
-    padding: Tensor | None  # (B, 1, T, 1), None where there is none
+    padding: Tensor | None  # (B, 1, T, 1), None if there is none
     causal: bool
 
 
@@ -72,7 +72,7 @@ class Varlen:
             lay_out(lengths, counts, len(places), room)
             for lengths, places in ((mine, pairs.queries), (theirs, pairs.keys))
         ]
-        # One copy to the device, and nothing is asked of it.
+        # One copy to the device, and no wait for it.
         both = torch.tensor(ends, dtype=torch.int32).to(work.device, non_blocking=True)
         filled = all(sum(row) == len(pairs.queries) for row in mine)
         padding = None if filled else (segments.ids == Segments.PADDING)[:, None, :, None]
@@ -93,8 +93,8 @@ class Varlen:
 
 
 def refuse_pattern(work: Work) -> str:
-    """Why these are not documents end to end, each looking at itself or at its own other side."""
-    # Their own class and no other: one made from it may allow something else.
+    """Say why this is not attention inside packed documents; empty if it is."""
+    # Exactly this class: a subclass may allow something else.
     segments = [part for part in work.pattern.parts() if type(part) is Segments]
     others = [part for part in work.pattern.parts() if type(part) is not Segments]
     if len(segments) != 1 or any(part != Causal() for part in others):
@@ -112,8 +112,9 @@ def segments_of(work: Work) -> Segments:
 
 
 def lay_out(lengths: Documents, counts: list[int], width: int, room: int) -> list[int]:
-    """[[2, 1]], [3], 4, 6 -> [0, 2, 3, 3, 4, 4, 4]: each row's documents filled up to its count,
-    then its padding; after the last row empty documents, until there are as many as there is room.
+    """Return where documents end: [[2, 1]], [3], 4, 6 -> [0, 2, 3, 3, 4, 4, 4]. Each row has its
+    documents, empty ones up to its count, then its padding; the last row is followed by empty
+    documents up to `room`.
     """
     ends = [0]
     for i, (row, count) in enumerate(zip(lengths, counts, strict=True)):
@@ -124,10 +125,10 @@ def lay_out(lengths: Documents, counts: list[int], width: int, room: int) -> lis
 
 
 def round_up(count: int, least: int) -> int:
-    """No less than `least`, then in four steps to the double: 64, 80, 96, 112, 128, 160, ...
+    """Round up to `least` or more, with four steps per doubling: 64, 80, 96, 112, 128, 160, ...
 
-    Batches that differ a little are then described by the same numbers, and what was compiled for
-    one runs the others; an empty document costs next to nothing.
+    Batches that differ a little then have the same numbers, so that one compiled program runs them
+    all; an empty document costs almost nothing.
     """
     if count <= least:
         return least
@@ -163,7 +164,7 @@ def flash(
 
 @cache
 def shares_keys() -> bool:
-    """Whether this torch lets heads share keys in packed attention."""
+    """Whether this version of torch has grouped-query attention for packed documents."""
     from torch.nn.attention.varlen import varlen_attn
 
     return "enable_gqa" in inspect.signature(varlen_attn).parameters
@@ -172,7 +173,7 @@ def shares_keys() -> bool:
 def one_by_one(
     query: Tensor, key: Tensor, value: Tensor, ends: Ends, scale: float, groups: int
 ) -> Tensor:
-    """The same on a CPU, where a loop over documents beats a mask over all of them."""
+    """The same as `flash` on a CPU, where a loop over documents is faster than a full mask."""
     out = []
     spans = zip(pairwise(ends.queries.tolist()), pairwise(ends.keys.tolist()), strict=True)
     for (start, end), (key_start, key_end) in spans:

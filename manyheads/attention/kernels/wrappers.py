@@ -1,4 +1,4 @@
-"""Kernels around a kernel: to see its weights, to change them, to catch what is not a number."""
+"""Kernels that wrap a kernel: to record its weights, to change them, or to catch NaNs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from manyheads.attention.kernels.base import (
 from manyheads.attention.kernels.reference import Reference
 from manyheads.attention.scores import Score
 
-# Weights (B, H, Q, K), those pairs of them that are permitted, the work -> other weights.
+# Weights (B, H, Q, K), a mask of the allowed pairs, the work -> new weights.
 Edit: TypeAlias = Callable[[Tensor, Tensor, Work], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The weights of one attention call, and whose they are."""
+    """The weights of one attention call, and the layer they belong to."""
 
     layer: str  # "decoder.stack.blocks.0.cross_attention", empty outside a model
     weights: Tensor  # (B, H, Q, K)
@@ -35,7 +35,7 @@ class Seen:
 
 
 class Recorded:
-    """Any kernel, with every head's weights kept in `seen`; what it computes does not change."""
+    """Wrap any kernel and keep the weights of every head in `seen`; the output does not change."""
 
     def __init__(self, kernel: Kernel):
         self.kernel, self.name = kernel, f"recorded {kernel.name}"
@@ -56,7 +56,7 @@ class Recorded:
     ) -> Tensor:
         fast, dense = plan.form
         with torch.no_grad():
-            if isinstance(fast.kernel, Edited):  # what it does, not what it would have done
+            if isinstance(fast.kernel, Edited):  # the weights after its edits, not before
                 weights = fast.kernel.weights(query, key, fast, how.score, how.biases)
             else:
                 weights = Reference().weights(query, key, dense, how.score, how.biases)
@@ -65,7 +65,7 @@ class Recorded:
 
 
 class Edited:
-    """Any kernel, but layers that have edits take what these make of their weights."""
+    """Wrap any kernel; layers that have edits use the weights that these edits return."""
 
     def __init__(self, kernel: Kernel, edits: Mapping[str, Sequence[Edit]]):
         self.kernel, self.edits, self.name = kernel, edits, f"edited {kernel.name}"
@@ -100,7 +100,7 @@ class Edited:
 
 
 class Checked:
-    """Any kernel, refusing what is not a number; on a GPU every call waits for the look."""
+    """Wrap any kernel and raise an error for NaN or infinity; on a GPU every call waits for it."""
 
     def __init__(self, kernel: Kernel):
         self.kernel, self.name = kernel, f"checked {kernel.name}"
@@ -124,6 +124,6 @@ class Checked:
 
 
 def is_wrapper(kernel: Kernel | None) -> bool:
-    """Whether it looks at weights, or changes them: it is asked at every token, by one thread, and
-    by nothing that is recorded."""
+    """Whether it is one of these wrappers: they must be called at every token, by one thread, and
+    never inside a recorded CUDA graph."""
     return isinstance(kernel, Recorded | Edited | Checked)

@@ -1,4 +1,4 @@
-"""Marian, BART, mBART and Pegasus: one network that reads and writes, its norms set four ways."""
+"""Marian, BART, mBART and Pegasus: encoder-decoders that differ in norms and positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from manyheads.modules.config import NormPosition, TransformerConfig
 
 SHARED, HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 READ, WRITTEN = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
-NEAR = 5e-3  # what is kept in 16 bits of a wave
+NEAR = 5e-3  # tolerance for sinusoids that were saved in 16 bits
 
 BLOCK = {
     "self_attention.part.inward": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
@@ -55,7 +55,7 @@ def make_waves(width: int, places: int) -> Tensor:
 
 
 def is_waves(table: Tensor, network: TransformerConfig, context: int) -> bool:
-    """Whether places are the sine waves that such a family computes, in as few bits as they are."""
+    """Whether a position table holds the family's sinusoids, up to rounding to 16 bits."""
     if table.dim() != 2 or table.shape[0] != context or table.shape[1] < 2:
         return False
     return bool((table - make_waves(table.shape[1], context)).abs().amax() <= NEAR)
@@ -79,10 +79,10 @@ class Bart(Family):
         position: Literal["Sinusoidal()", "Learned()"],
         separate: bool = False,
     ):
-        """`separate`: it has a form with one table for each side."""
+        """`separate`: encoder and decoder may have separate embeddings."""
         self.name, self.separate = name, separate
         self.kinds = {class_name: "translation"}
-        self.learned = position == LEARNED  # those that learn their positions norm them, too
+        self.learned = position == LEARNED  # these have an embedding norm, too
         self.fixed = {
             "position": position,
             "norm_position": norm_position,
@@ -106,7 +106,7 @@ class Bart(Family):
         return held, {"tied": HEAD not in held, "head_bias": head_bias}
 
     def merge_sides(self, held: Tensors, config: Config) -> Tensors:
-        """The words' tables, each once: SHARED where both have one, HEAD where it is another."""
+        """Keep each word table once: SHARED if both sides share it, HEAD if it is not tied."""
         held = dict(held)
         apart = self.separate and not config.get("share_encoder_decoder_embeddings", True)
         if apart and SHARED in held:
@@ -125,7 +125,7 @@ class Bart(Family):
         return held
 
     def pairs(self, ours: Tensors, network: TransformerConfig) -> list[TensorNames]:
-        """One table for both sides has a name of its own."""
+        """Return the names of tensors; a table shared by both sides has its own name."""
         pairs = super().pairs(ours, network)
         if "decoder.embedding.table.weight" in ours:
             return pairs
@@ -150,12 +150,12 @@ class Bart(Family):
         self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
         held = give_tensors(weights, self.pairs(weights, network))
-        if not self.learned:  # nothing learned, and yet looked for by some versions
+        if not self.learned:  # not learned, but some versions require it
             places = make_waves(network.width, context)
             held |= {
                 f"model.{side}.embed_positions.weight": places for side in ("encoder", "decoder")
             }
-        if SHARED in held and not network.tied:  # without ties each place has its own copy
+        if SHARED in held and not network.tied:  # untied: each place has its own copy
             held |= {READ: held[SHARED], WRITTEN: held[SHARED]}
         if not network.head_bias:
             held[BIAS] = torch.zeros(1, held[SHARED if SHARED in held else WRITTEN].shape[0])

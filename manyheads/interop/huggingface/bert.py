@@ -1,4 +1,4 @@
-"""BERT: an encoder, and what stands on it for hidden words, for a text, for each word."""
+"""BERT: an encoder with heads for masked words, texts, or single words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = {
 
 
 def is_counting(numbers: Tensor, network: TransformerConfig, context: int) -> bool:
-    """Whether they are 0, 1, 2, ..."""
+    """Whether the numbers are 0, 1, 2, ..."""
     return torch.equal(numbers.flatten(), torch.arange(numbers.numel(), dtype=numbers.dtype))
 
 
@@ -50,9 +50,9 @@ class Bert(Family):
     names = NAMES
     table = "bert.embeddings.word_embeddings.weight"
     head = "cls.predictions.decoder.weight"
-    free = ("head_bias",)  # what guesses hidden words always has one
+    free = ("head_bias",)  # the masked-LM head always has one
     context_key = ("max_position_embeddings", 512)
-    unread = r"^cls\.seq_relationship\."  # whether a text follows: not asked here
+    unread = r"^cls\.seq_relationship\."  # next sentence prediction: not used
     computed = (r"embeddings\.position_ids$", is_counting)
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class Bert(Family):
         self.fixed = {"position": LEARNED, "norm_position": "post", "embedding_norm": True}
 
     def holds(self, kind: Kind) -> dict[str, tuple[Any, ...]]:
-        # The layer that guesses hidden words bends as all others do, and here always by gelu.
+        # The masked-LM head has the activation of all layers, and ours is always gelu.
         bends = {"feed_forward": ("gelu",)} if kind == "masked" else {}
         return super().holds(kind) | bends
 
     def read_tables(
         self, held: Tensors, config: Config, kind: Kind
     ) -> tuple[Tensors, dict[str, Any]]:
-        if kind not in ("classification", "regression"):  # only a verdict on a text asks it
+        if kind not in ("classification", "regression"):  # only text classification uses it
             held = {n: tensor for n, tensor in held.items() if not n.startswith("bert.pooler.")}
         if kind != "masked":
             return held, {"scale_embeddings": False}
@@ -101,14 +101,14 @@ class Bert(Family):
         self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
         held = super().write_tensors(weights, network, kind, context)
-        if not network.token_types:  # BERT always adds the vector of a type
+        if not network.token_types:  # BERT always adds a type embedding
             held[TYPES] = torch.zeros(1, network.width)
         if network.scale_embeddings and kind == "masked":
             held[BIAS_TOO] = held[BIAS]
         return held
 
     def is_tied(self, network: TransformerConfig, kind: Kind) -> bool:
-        """Hidden words are guessed by the one table, whatever `tied` says; all else scores none."""
+        """The masked-LM head is always tied, for any `tied`; other kinds have no word head."""
         return kind == "masked"
 
     def pair(self, name: str, network: TransformerConfig) -> TensorNames:

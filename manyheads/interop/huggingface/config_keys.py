@@ -1,4 +1,4 @@
-"""What becomes of every key of a config.json, for each family; read without loading torch."""
+"""What import does with every key of a config.json, for each family; needs no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = Idle("from an older version; the family has one fixed form")
 
 PLACES_TOO, BOTH = "positions, and the context length", ", the same on both sides"
 
-# Theirs to ours; of several names for one, the last is written.
+# Theirs to ours; if several mean the same, export writes the last.
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",

@@ -1,4 +1,4 @@
-"""A model as a Hugging Face folder, and as transformers runs it."""
+"""Export a model as a Hugging Face folder, and run it with transformers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from manyheads.training.weights import weights_of
 
 
 class HuggingFace(Exporter):
-    """A folder that transformers loads, where it is installed; else it is read back."""
+    """Writes a folder for transformers; compares with it, or reads back if it is not installed."""
 
     def write(self, model: Portable, folder: Path, quantization: str) -> None:
         write_folder(model, folder)
@@ -50,8 +50,8 @@ class HuggingFace(Exporter):
 
 
 def write_folder(model: Portable, folder: Path) -> Family:
-    """A folder that transformers loads; the family that it was written as."""
-    # What its classes are told apart by: a summary is written as a translation is.
+    """Write a folder that transformers loads; return its family."""
+    # The kind decides the class: a summarization model is written like a translation model.
     kinds: dict[str, Kind] = {"encoder-decoder": "translation", "decoder": "language"}
     kind: Any = kinds.get(model.architecture, model.kind)
     design, codecs, context = model.design, model.codecs, model.context
@@ -92,7 +92,7 @@ def write_folder(model: Portable, folder: Path) -> Family:
 
 
 def choose_family(network: NetworkConfig, kind: Kind, joint: bool) -> Family:
-    """The first family that has all of a network's settings."""
+    """Return the family that has all of a network's settings; refuse if none has."""
     if kind not in KINDS:
         raise ValueError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
     of_kind = "classification" if kind == "regression" else kind
@@ -108,7 +108,7 @@ def choose_family(network: NetworkConfig, kind: Kind, joint: bool) -> Family:
             f"two vocabularies have no counterpart in {nearest.name}; marian has them, which is "
             "network.norm_position: post and network.position: Sinusoidal()"
         )
-    design = cast(TransformerConfig, network)  # families have no other kind
+    design = cast(TransformerConfig, network)  # all families are transformers
     even = {"Sinusoidal()": design.width, "Rotary()": design.width // design.heads}
     if (channels := even.get(position_name(design.position) or "", 0)) % 2:
         raise ValueError(
@@ -133,7 +133,7 @@ def list_labels(model: Portable) -> dict[str, Any]:
 
 
 class ReadBack(Runtime):
-    """The network that a folder is read as."""
+    """Runs the network that our own importer reads from the folder."""
 
     by = "as it is read back: transformers is not installed"
 
@@ -150,7 +150,7 @@ class ReadBack(Runtime):
 
 
 class Transformers(Runtime):
-    """What transformers computes from the folder, and what it writes."""
+    """Runs the folder with transformers."""
 
     def __init__(self, model: Portable, folder: Path):
         super().__init__(model)
@@ -185,7 +185,7 @@ class Transformers(Runtime):
 
 
 def load_library(folder: Path) -> Any:
-    """The model of a folder, by transformers."""
+    """Load the model of a folder with transformers."""
     library = require("transformers")
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""The families that are read and written."""
+"""The supported families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a family of Hugging Face models is: settings and names as data, read both ways."""
+"""The base of families of Hugging Face models: settings and names as data, for both directions."""
 
 from __future__ import annotations
 
@@ -30,50 +30,50 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
-LEARNED, WINDOW = "Learned()", "Window(...)"  # whatever their numbers
+LEARNED, WINDOW = "Learned()", "Window(...)"  # for any numbers
 
-# Settings that a family has as a network here has them unless told, where it says nothing else.
+# Settings for which a family has only our default value, unless it says otherwise.
 PLAIN = (
     *("kind", "position", "norm_position", "norm", "embedding_norm", "bias", "key_heads"),
     *("relative", "residual", "head_bias", "token_types", "pattern"),
     *("qk_norm", "residual_scalars", "value_embeddings", "logit_cap"),
 )
 
-# Of a network that reads so many tokens.
+# Takes a tensor, the network config and the context length.
 Holds: TypeAlias = Callable[[Tensor, TransformerConfig, int], bool]
 
 
 class Family:
-    """A family that has one table of words, which may score them too, and scales nothing."""
+    """A family with one word embedding, which may be tied to the head and is not scaled."""
 
     name: str  # its model_type
-    kinds: Mapping[str, Kind]  # by the name of the class that its config.json says
+    kinds: Mapping[str, Kind]  # by the class name in its config.json
     prefix: str  # of all names but those of the heads
-    heads: tuple[str, ...] = ("lm_head.",)  # how names begin that stand above the prefix
-    # Of tensors, ours to theirs, without ".weight" and ".bias"; "#" is the number of a layer, and
-    # several are rows of one here.
+    heads: tuple[str, ...] = ("lm_head.",)  # prefixes of names that do not have `prefix`
+    # Names of tensors, ours to theirs, without ".weight" and ".bias"; "#" is the number of a
+    # layer. Several names are rows of one tensor here.
     names: Mapping[str, str]
-    table: str  # of the words
-    head: str = "lm_head.weight"  # what scores them
-    fixed: Mapping[str, Any]  # settings of the network that are always so, where no key says them
-    free: tuple[str, ...] = ()  # settings of the network that its tensors say, or nobody reads
-    context_key: tuple[str, int]  # tokens that it was made for, and where that is not said
-    tied = True  # whether table and head are one, where that is not said
-    turned = False  # matrices of layers are kept the other way round
-    ahead = 0  # rows of a table of places before the first that is used
-    unread = r"(?!)"  # names of what holds nothing learned
-    computed: tuple[str, Holds] | None = None  # names of what is computed anyway, and how
+    table: str  # the word embedding
+    head: str = "lm_head.weight"  # the output layer
+    fixed: Mapping[str, Any]  # settings that have one value in this family and no key
+    free: tuple[str, ...] = ()  # settings that its tensors decide, or that do not matter
+    context_key: tuple[str, int]  # the key of the context length, and its default
+    tied = True  # the default of tie_word_embeddings
+    turned = False  # matrices of layers are stored transposed
+    ahead = 0  # unused rows at the beginning of the position table
+    unread = r"(?!)"  # pattern of tensor names that hold nothing learned
+    computed: tuple[str, Holds] | None = None  # pattern of computed tensors, and their check
 
     # ---- settings ----------------------------------------------------------------------------
 
     @property
     def fields(self) -> dict[str, Field]:
-        """The keys of its config.json that are fields of a network here."""
+        """The keys of its config.json that are fields of our network config."""
         keys = CONFIG_KEYS[self.name].items()
         return {name: key for name, key in keys if isinstance(key, Field)}
 
     def holds(self, kind: Kind) -> dict[str, tuple[Any, ...]]:
-        """The settings that it has, of those of which a network here has more."""
+        """Return the values that this family supports of settings that have more here."""
         keys = self.fields.values()
         open_ = {key.what for key in keys} | {*self.free}
         plain = {name: getattr(TransformerConfig, name) for name in PLAIN} | {**self.fixed}
@@ -86,7 +86,7 @@ class Family:
     def read_network(
         self, config: Config, held: Tensors, kind: Kind
     ) -> tuple[TransformerConfig, Tensors]:
-        """The network it is here, and its tensors with each that is twice there but once."""
+        """Return our network config, and the tensors with each tied tensor only once."""
         settings, context = {**config.list_fields(), **self.fixed}, self.context(config)
         if self.fixed["position"] == LEARNED:
             settings["position"] = f"Learned({context})"
@@ -99,13 +99,13 @@ class Family:
         return network, held
 
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of the network that are more than a field of config.json."""
+        """Return settings that need more than one field of config.json."""
         return {}
 
     def write_config(
         self, network: TransformerConfig, kind: Kind, joint: bool, context: int
     ) -> dict[str, Any]:
-        """What config.json says of a network."""
+        """Return the config.json of a network."""
         held: dict[str, Any] = {"architectures": list(self.kinds)[:1]}
         for name, key in self.fields.items():
             value = getattr(network, key.what)
@@ -120,7 +120,7 @@ class Family:
     def read_tables(
         self, held: Tensors, config: Config, kind: Kind
     ) -> tuple[Tensors, dict[str, Any]]:
-        """The tables of words, each once, and what they say of the network."""
+        """Return the tensors with each word table once, and settings that follow from them."""
         if config.get("tie_word_embeddings", self.tied):
             held = merge_tables(held, (self.table, self.head))
         else:
@@ -131,7 +131,7 @@ class Family:
     def write_tensors(
         self, weights: Tensors, network: TransformerConfig, kind: Kind, context: int
     ) -> Tensors:
-        """What model.safetensors holds of a network: a scaled table, and the head without it."""
+        """Return the tensors of model.safetensors: a scaled embedding, and a head without scale."""
         held = give_tensors(weights, self.pairs(weights, network))
         if not network.scale_embeddings:
             return held
@@ -142,14 +142,14 @@ class Family:
         return network.tied
 
     def pairs(self, ours: Tensors, network: TransformerConfig) -> list[TensorNames]:
-        """What each tensor of a network is there."""
+        """Return the names of each tensor of a network."""
         return [self.pair(name, network) for name in ours]
 
     def pair(self, name: str, network: TransformerConfig) -> TensorNames:
         layer = re.search(r"(?<=\.blocks\.)\d+", name)
         ours = name if layer is None else name.replace(f".{layer[0]}.", ".#.", 1)
         part, _, leaf = ours.rpartition(".")
-        whole = ours in self.names  # one that is called otherwise altogether: a row there
+        whole = ours in self.names  # the full name is in the table: (1, V) there
         theirs = [
             each if whole else f"{each}.{leaf}"
             for each in self.names[ours if whole else part].split()
@@ -166,14 +166,14 @@ class Family:
         )
 
     def rename(self, held: Mapping[str, Tensor]) -> Tensors:
-        """Names as the family's largest class has them, without what holds nothing learned.
+        """Add the prefix to names that lack it, and drop tensors that hold nothing learned.
 
-        "h.0.ln_1.weight" -> "transformer.h.0.ln_1.weight": the body may have been saved alone.
+        "h.0.ln_1.weight" -> "transformer.h.0.ln_1.weight": the model may be saved without head.
         """
         names = {}
         for name, tensor in held.items():
             whole = name if name.startswith((self.prefix, *self.heads)) else self.prefix + name
-            # How the first BERTs were saved.
+            # Names in the first BERT checkpoints.
             whole = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", whole)
             whole = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", whole)
             if not re.search(self.unread, whole):
@@ -182,7 +182,7 @@ class Family:
 
 
 def put_below(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
-    """{"norm": "ln_1"} below "blocks.#" and "h.#" -> {"blocks.#.norm": "h.#.ln_1"}"""
+    """Prefix both sides: {"norm": "ln_1"}, "blocks.#", "h.#" -> {"blocks.#.norm": "h.#.ln_1"}"""
     return {
         f"{ours}.{here}": " ".join(f"{theirs}.{name}" for name in there.split())
         for here, there in names.items()
@@ -190,24 +190,24 @@ def put_below(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str
 
 
 def find_lacking(family: Family, network: NetworkConfig, kind: Kind) -> dict[str, tuple[Any, ...]]:
-    """The settings of this network that the family has not, and what it has there."""
+    """Return the settings of this network that the family lacks, with the values it has."""
     if not isinstance(network, TransformerConfig):
         return {"kind": (TransformerConfig.kind,)}
     ours = {name: getattr(network, name) for name in family.holds(kind)}
-    if network.key_heads == network.heads:  # as many as heads is as good as none said
+    if network.key_heads == network.heads:  # the same as the default
         ours["key_heads"] = None
     waves = network.position_value
     if not isinstance(waves, SinusoidalValue) or waves == SinusoidalValue():
         ours["position"] = position_name(network.position)
     if window_of(network):
         ours["pattern"] = WINDOW
-    elif network.pattern == "Causal()" and kind == "language":  # what writes always is
+    elif network.pattern == "Causal()" and kind == "language":  # a language model is always causal
         ours["pattern"] = EVERYTHING
     return {name: values for name, values in family.holds(kind).items() if ours[name] not in values}
 
 
 def window_of(network: TransformerConfig) -> int:
-    """Tokens that each sees, itself counted: of `Window(4)`, causal or not, 5; 0: no window."""
+    """Return the window size with the token itself: 5 for `Window(4)`, causal or not; 0: none."""
     if isinstance(network.pattern, str):
         match [part for part in read(network.pattern).parts() if part != Causal()]:
             case [Window(radius=int(radius))]:

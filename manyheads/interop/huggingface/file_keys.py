@@ -1,4 +1,4 @@
-"""What becomes of every key of the files beside config.json."""
+"""What import does with every key of the files beside config.json."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from manyheads.interop.huggingface.keys import Idle, Key, Left, Only, Read
 
 
 def name_keys(key: Key, names: str) -> dict[str, Key]:
-    """Several names of which the same becomes."""
+    """Return a table in which several names have the same key."""
     return dict.fromkeys(names.split(), key)
 
 
@@ -15,8 +15,7 @@ SPEED = Idle("speed only; the results are the same")
 AROUND = Idle("tokenizer.json says which tokens surround a text")
 TOKENIZER_READ = Idle("tokenizer.json is read")
 
-# What a call does unless told otherwise: generation_config.json, and config.json where there is
-# no such file.
+# The defaults of generation: generation_config.json, or config.json if there is no such file.
 WRITING: dict[str, Key] = {
     "pad_token_id": Read("the padding token", null=True),
     "eos_token_id": Read("the end token, or several end tokens", null=True),

@@ -1,6 +1,6 @@
-"""What lies in a Hugging Face folder: settings, weights and a tokenizer, none of them unpickled.
+"""Read and write a Hugging Face folder: settings, weights and a tokenizer, without pickle.
 
-Torch is loaded by whoever asks for a tensor, so that a broken folder is refused at once.
+Torch is imported only when tensors are read, so that a broken folder is refused at once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-MOST_BYTES = 2**28  # of a file that is not weights
-TARGET = "target"  # the folder of the second tokenizer, where a model writes another vocabulary
+MOST_BYTES = 2**28  # the largest file that is not weights
+TARGET = "target"  # the folder of the second tokenizer, if the target has its own vocabulary
 
 # ---- reading ---------------------------------------------------------------------------------
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse what its settings, the sizes of its tensors or its tokenizer say, without torch."""
+    """Check settings, sizes of tensors and tokenizers, without torch."""
     with name_folder(folder):
         read_settings(folder)
         read_tokenizers(folder)
@@ -44,7 +44,7 @@ def check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def name_folder(folder: Path) -> Iterator[None]:
-    """What is refused inside is refused by a sentence that names the folder."""
+    """In this context a ValueError names the folder."""
     try:
         yield
     except ValueError as error:
@@ -53,7 +53,7 @@ def name_folder(folder: Path) -> Iterator[None]:
 
 
 def read_settings(folder: Path) -> tuple[Config, Measure, list[str]]:
-    """Its config.json with all keys known and no size that its tensors have not; and notes."""
+    """Read and check config.json; return it with the limits of sizes and notes for the user."""
     held = read_config(folder)
     name = held.get("model_type")
     if not isinstance(name, str) or name not in CONFIG_KEYS:
@@ -78,7 +78,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """An object of settings; nothing where there is no such file."""
+    """Read a JSON object; an empty one if there is no such file."""
     if not path.exists():
         return {}
     held = parse_json(path)
@@ -96,7 +96,7 @@ def parse_json(path: Path) -> Any:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a folder, a pipe that nobody writes to, or more than any settings are."""
+    """Refuse a folder, a pipe, or a file that is too large for settings."""
     if not path.is_file():
         raise ValueError(f"{path} is no file")
     if path.stat().st_size > MOST_BYTES:
@@ -104,7 +104,7 @@ def check_file(path: Path) -> None:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the folder by its name there, from one file or from several."""
+    """Read all tensors of the folder, by their names, from one file or several."""
     held: dict[str, Tensor] = {}
     for path in weight_files(folder):
         with open_tensors(path) as file:
@@ -115,7 +115,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def measure_weights(folder: Path) -> Measure:
-    """How large its tensors are, from what their files say of them: none of them is read."""
+    """Return the sizes of the tensors from the headers of their files, without reading them."""
     sizes, counts = zip(*map(measure_tensors, weight_files(folder)), strict=True)
     return Measure(max(sizes), sum(counts))
 
@@ -138,7 +138,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_index(folder: Path) -> dict[str, str]:
-    """Which file holds which tensor, where there are several files."""
+    """Return which file holds which tensor; empty if there is only one file."""
     if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
         return {}
     names = read_json(folder / INDEX).get("weight_map")
@@ -148,7 +148,7 @@ def read_index(folder: Path) -> dict[str, str]:
 
 
 def read_tokenizers(folder: Path) -> list[Tokenizer]:
-    """The tokenizer, or that of the source and that of the target."""
+    """Read the tokenizer, or those of source and target."""
     folders = [folder, *([folder / TARGET] if (folder / TARGET / TOKENIZER).exists() else [])]
     return [read_tokenizer(each) for each in folders]
 
@@ -171,7 +171,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def read_sign_names(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """What is said of the tokenizer beside it, {"eos_token": "</s>", ...}, and notes."""
+    """Read the files beside the tokenizer, {"eos_token": "</s>", ...}; also return notes."""
     special = read_json(folder / SPECIAL)
     check_keys(special, SPECIAL_TOKENS, SPECIAL)
     said = read_json(folder / TOKENIZER_CONFIG)
@@ -188,7 +188,7 @@ def sign_text(sign: Any) -> str | None:
 
 
 def read_chat(folder: Path) -> Chat | None:
-    """How a conversation is written down for the model, where its folder says so."""
+    """Read the chat template; None if the folder has none."""
     path = folder / CHAT_TEMPLATE
     said = read_json(folder / TOKENIZER_CONFIG).get("chat_template")
     if isinstance(said, list):  # several, by name
@@ -214,7 +214,7 @@ def write_json(path: Path, held: Any) -> None:
 
 
 def write_weights(folder: Path, held: dict[str, Tensor]) -> None:
-    """Each tensor by itself: those that lie in one piece of memory are copied apart."""
+    """Write the tensors; those that share memory are copied first."""
     import safetensors.torch
 
     apart = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in held.items()}

@@ -1,4 +1,4 @@
-"""GPT-2: learned positions, norms before each part, weights kept the other way round."""
+"""GPT-2: learned positions, pre-norm, transposed weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = {
 
 
 def is_triangle(seen: Tensor, network: TransformerConfig, context: int) -> bool:
-    """Whether each token sees itself and all before it."""
+    """Whether a saved mask is causal."""
     square = seen.squeeze()
     return square.dim() < 2 or torch.equal(square, torch.ones_like(square).tril())
 

@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a model of ours: it computes here what it computes there."""
+"""Import a Hugging Face folder as a model that computes the same."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ ARCHITECTURES: dict[str, Architecture] = {"translation": "encoder-decoder", "lan
 
 
 class Imported(NamedTuple):
-    """A model from elsewhere."""
+    """An imported model."""
 
     model: Portable  # without a network
-    weights: Tensors  # of the network it would have
-    notes: list[str]  # what its files ask of a call, and is left to the call here
+    weights: Tensors  # of its network, which is not built yet
+    notes: list[str]  # defaults of its files that are left to each call
 
     def load(self) -> Portable:
-        """With its network, ready to compute."""
+        """Build the network and load the weights."""
         network = build_network(self.model)
         load_weights(network, self.weights)
         return replace(self.model, network=network.eval())
 
 
 def read_folder(folder: Path) -> Imported:
-    """A folder that transformers or sentence-transformers saved."""
+    """Read a folder that transformers or sentence-transformers saved."""
     with name_folder(folder):
         config, measure, notes = read_settings(folder)
         family, tokenizers = FAMILIES[config.get("model_type")], read_tokenizers(folder)
@@ -84,7 +84,7 @@ def read_folder(folder: Path) -> Imported:
 
 
 def find_kind(config: Config, family: Family) -> Kind:
-    """What it is for, by the name of its class; the first of its family where it has none."""
+    """Return the kind of a model by its class name; without one, the first of its family."""
     kinds = family.kinds
     name = (config.get("architectures") or list(kinds))[0]
     if name not in kinds and name.endswith("Model") and "BertModel" not in kinds:
@@ -106,9 +106,9 @@ def find_kind(config: Config, family: Family) -> Kind:
 
 
 def fill_tokenizers(tokenizers: list[Tokenizer], config: Config, joint: bool) -> list[Tokenizer]:
-    """One, or the source's and the target's, which number as many words as the model's tables.
+    """Return one tokenizer, or those of source and target, filled up to the size of the tables.
 
-    A table is often rounded up.
+    The size of a table is often rounded up.
     """
     rows = [config.get_whole("vocab_size")]
     if not joint:
@@ -130,7 +130,7 @@ def read_labels(config: Config, held: Tensors, kind: Kind) -> tuple[str, ...]:
     if kind not in ("classification", "labelling"):
         return ()
     names = config.get("id2label", {})
-    if "classifier.bias" not in held:  # what is missing is named where tensors are taken
+    if "classifier.bias" not in held:  # take_tensors names the missing tensor
         return tuple(names.values()) or ("LABEL_0", "LABEL_1")
     count = held["classifier.bias"].numel()
     wanted = [str(i) for i in range(count)]
@@ -146,7 +146,7 @@ def read_labels(config: Config, held: Tensors, kind: Kind) -> tuple[str, ...]:
 
 
 def build_network(model: Portable) -> nn.Module:
-    """The network that a model says it has, before any weights."""
+    """Build the network of a model, without its weights."""
     design, sizes = model.design, [codec.size for codec in model.codecs]
     if model.architecture == "encoder-decoder":
         return build.build_encoder_decoder(design, sizes[0], sizes[-1], joint=len(sizes) == 1)
@@ -160,6 +160,6 @@ def build_network(model: Portable) -> nn.Module:
 
 
 def list_weights(model: Portable) -> Tensors:
-    """The tensors of such a network, without any memory."""
+    """Return the tensors of such a network on the meta device, without memory."""
     with torch.device("meta"):
         return weights_of(build_network(model))

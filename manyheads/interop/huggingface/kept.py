@@ -1,4 +1,4 @@
-"""What a folder's own library makes of a few texts, kept beside what was imported of it.
+"""Keep the outputs of the original library for a few texts beside an imported model.
 
 T tokens, V vocabulary.
 """
@@ -20,15 +20,15 @@ from manyheads.tasks.portable import Portable
 from manyheads.training.files import read_tensors, write_tensors
 
 KEPT = "imported.safetensors"
-LONGEST = 64  # tokens of a text
-COLUMNS = 64  # words of the vocabulary whose log-probabilities are kept
-MOST = 2 * 10**9  # weights that are loaded a second time
+LONGEST = 64  # the most tokens of a text
+COLUMNS = 64  # about how many words' log-probabilities are kept
+MOST = 2 * 10**9  # the most weights that are loaded a second time
 
 
 def keep_output(folder: Path, model: Portable, run: Path, texts: Sequence[str]) -> str:
-    """What its own library makes of texts, kept in a run; what is to be told of it.
+    """Run texts with the original library and keep its outputs in the run; return a message.
 
-    A folder from which that library computes something else than is computed here is refused.
+    Refuse the folder if that library computes something else than our network.
     """
     if sum(tensor.numel() for tensor in model.network.parameters()) > MOST:
         return "not compared with its own library: it is too large to be loaded a second time"
@@ -36,7 +36,7 @@ def keep_output(folder: Path, model: Portable, run: Path, texts: Sequence[str]) 
     try:
         held = run_library(folder, model, texts, most)
         held |= run_sentence_library(folder, texts) if model.embed is not None else {}
-    except Exception as error:  # whatever goes wrong in there is no fault of what is here
+    except Exception as error:  # an error in that library is not an error of the import
         first = str(error).strip().splitlines() or [type(error).__name__]
         return f"not compared with its own library, which fails: {first[0]}"
     write_tensors(run / KEPT, held, {"texts": list(texts), "most": most})
@@ -59,13 +59,11 @@ def keep_output(folder: Path, model: Portable, run: Path, texts: Sequence[str]) 
 def run_library(
     folder: Path, model: Portable, texts: Sequence[str], most: int
 ) -> dict[str, Tensor]:
-    """By transformers, of each text: the numbers it is read as, at `most` so many, and what comes
-    of them.
-    """
+    """Run transformers on each text; return its first `most` ids and the outputs."""
     library, codec = load_library(folder), model.codecs[-1]
     try:
         tokenizer = require("transformers").AutoTokenizer.from_pretrained(str(folder))
-    except Exception:  # a class that asks for files or libraries that are not here
+    except Exception:  # a class that needs missing files or libraries
         tokenizer = None
     held: dict[str, Tensor] = {}
     for i, text in enumerate(texts):
@@ -84,7 +82,7 @@ def run_library(
 
 
 def run_sentence_library(folder: Path, texts: Sequence[str]) -> dict[str, Tensor]:
-    """By sentence-transformers, where the folder is one of its own."""
+    """Run sentence-transformers, if the folder is one of its models."""
     if not (folder / "modules.json").exists() or find_spec("sentence_transformers") is None:
         return {}
     library = require("sentence_transformers")
@@ -96,7 +94,7 @@ def run_sentence_library(folder: Path, texts: Sequence[str]) -> dict[str, Tensor
 
 
 def thin_output(output: Tensor, model: Portable) -> Tensor:
-    """States as they are, of scores of words (T, V) some log-probabilities: (T, COLUMNS)"""
+    """Return states unchanged; of word logits (T, V) return about COLUMNS log-probabilities."""
     if not model.writes and model.kind != "masked":
         return output.float().contiguous()
     logs = output.float().log_softmax(-1)
@@ -104,7 +102,7 @@ def thin_output(output: Tensor, model: Portable) -> Tensor:
 
 
 def frame_text(model: Portable, text: str) -> list[int]:
-    """A text as it is read here."""
+    """Encode a text with its special tokens, as our model reads it."""
     special, ids = model.codecs[0].special_tokens, model.codecs[0].encode(text)
     around = [*special.encoder_bos, *ids, special.eos]
     return [*special.bos, *ids] if model.architecture == "decoder" else around
@@ -112,7 +110,7 @@ def frame_text(model: Portable, text: str) -> list[int]:
 
 @torch.no_grad()
 def compare_as_kept(model: Portable, run: Path) -> Parity:
-    """A model against what was kept of it; `different` are the texts read as other numbers."""
+    """Compare a model with the kept outputs; `different` counts texts with other token ids."""
     held, note = read_tensors(run / KEPT)
     texts, found, different = note["texts"], [0.0], 0
     for i, text in enumerate(texts):

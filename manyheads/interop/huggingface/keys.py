@@ -1,6 +1,6 @@
-"""What becomes of every key of a settings file: looked up in one closed table for each file.
+"""What import does with every key of a settings file: each file has one closed table of keys.
 
-A key that stands in no table is refused by its name, for nobody here knows what it changes.
+A key that is in no table is refused by its name, since its effect is unknown.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ Form = Literal[
 
 @dataclass(frozen=True)
 class Read:
-    """It is asked for."""
+    """A key that is read."""
 
     what: str
-    form: Form = ""  # what it must be, where whoever asks does not look
-    null: bool = False  # whether null may stand there, and says nothing
+    form: Form = ""  # the form that is checked before it is read
+    null: bool = False  # null is allowed, and means the default
 
 
 @dataclass(frozen=True)
 class Field(Read):
-    """It is the field `what` of a network here, read and written."""
+    """A key that is the field `what` of a network config, read and written."""
 
-    default: Any = None  # where it is not said; None: it must be said
-    values: Mapping[str, str] | None = None  # theirs to ours; of two for one, the last is written
+    default: Any = None  # if the key is missing; None: the key is required
+    values: Mapping[str, str] | None = None  # theirs to ours; of equal ones the last is written
     more: str = ""  # for the docs
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Whatever it says, the same is computed."""
+    """A key that changes nothing in what is computed."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Only:
-    """Refused unless it has one of these values."""
+    """A key that is refused unless it has one of these values."""
 
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Same:
-    """Another name of a key: refused unless both say the same."""
+    """Another name of a key: refused unless both have the same value."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Left:
-    """What a call does unless it is told otherwise: left to the call here, which `import` tells."""
+    """A default for generation that is not taken over, but left to each call; `import` says so."""
 
     how: str  # what to do instead
-    values: tuple[Any, ...] = (None,)  # those that say nothing
+    values: tuple[Any, ...] = (None,)  # values that need no note
 
 
 Key: TypeAlias = Read | Idle | Only | Same | Left
@@ -70,7 +70,7 @@ Keys: TypeAlias = Mapping[str, Key]
 
 
 class Measure(NamedTuple):
-    """What is there to hold sizes against, before anything of that size is made."""
+    """Limits for sizes, from the tensors in the file, before anything of that size is made."""
 
     largest: float = math.inf  # rows or columns of any tensor
     tensors: float = math.inf
@@ -82,7 +82,7 @@ class Measure(NamedTuple):
 def check_keys(
     held: Mapping[str, Any], keys: Keys, file: str, measure: Measure = Measure()
 ) -> list[str]:
-    """Refuse what has no place here, by its name; what is left to the call, a note each."""
+    """Refuse unknown keys and values; return a note for each key that is left to the call."""
     notes = []
     for name, value in held.items():
         key = keys.get(name)
@@ -153,7 +153,7 @@ def check_whole(name: str, value: Any, file: str) -> int:
 
 
 def is_among(value: Any, values: Sequence[Any]) -> bool:
-    """Whether it is one of them; 1 is not true."""
+    """Whether value is one of these; 1 is not True."""
     return any(value == each and (value is True) == (each is True) for each in values)
 
 
@@ -166,13 +166,13 @@ def shorten_value(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# ---- asking ----------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------
 
 
 class Config:
-    """The settings of a config.json, each asked for with what holds where it is not said.
+    """The settings of a config.json, each read with a default.
 
-    Only what its table lists as read can be asked for.
+    Only keys that the table lists as `Read` can be read.
     """
 
     def __init__(self, held: dict[str, Any], keys: Keys):
@@ -194,7 +194,7 @@ class Config:
         return float(value)
 
     def require_value(self, name: str, value: Any) -> None:
-        """Refuse every value but this one, which is also what holds where none is said."""
+        """Refuse every value but this one, which is also the default."""
         if (got := self.get(name, value)) != value:
             raise ValueError(f"{CONFIG}: {name}: {got} is not computed here; {value} would do")
 
@@ -211,7 +211,7 @@ class Config:
         return (self.get_whole if key.form else self.get_number)(name, key.default)
 
     def list_fields(self) -> dict[str, Any]:
-        """The fields of a network here that it gives; two that give one say the same."""
+        """Return the fields of our network config; keys of the same field must agree."""
         found: dict[str, tuple[str, Any]] = {}
         for name, key in self.keys.items():
             if isinstance(key, Field):

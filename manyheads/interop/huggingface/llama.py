@@ -1,4 +1,4 @@
-"""Llama, and Mistral, which looks back only so far: turned positions, gates, no biases."""
+"""Llama, and Mistral with its sliding window: rotary positions, gated layers, no biases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = {
 
 
 def is_turning(kept: Tensor, network: TransformerConfig, context: int) -> bool:
-    """Whether they are the frequencies of plain rotary positions."""
+    """Whether a tensor holds the frequencies of plain rotary positions."""
     channels = network.width // network.heads
     wanted = base_of(network) ** -(torch.arange(0, channels, 2) / channels)
     return kept.shape == wanted.shape and torch.allclose(kept, wanted, rtol=1e-2)
@@ -61,10 +61,10 @@ class Llama(Family):
     def read_settings(self, config: Config, settings: dict[str, Any]) -> dict[str, Any]:
         heads, window = settings["heads"], 0
         config.require_value("head_dim", settings["width"] // heads)
-        key_heads = heads  # where there is null
+        key_heads = heads  # if the key is null
         if not self.windowed:
             config.require_value("mlp_bias", settings["bias"])
-        else:  # where nothing is said, Mistral had 8, and a window; null says that there is none
+        else:  # Mistral's defaults are 8 key heads and a window; null means no window
             key_heads = 8 if "num_key_value_heads" not in config.held else heads
             if config.held.get("sliding_window", 4096) is not None:
                 window = config.get_whole("sliding_window", 4096)
@@ -83,7 +83,7 @@ class Llama(Family):
             **super().write_config(network, kind, joint, context),
             "num_key_value_heads": network.key_heads or network.heads,
             "head_dim": network.width // network.heads,
-            # Said twice: before and since version 5.
+            # Two keys: one before version 5, one since.
             "rope_theta": base_of(network),
             "rope_parameters": {"rope_type": "default", "rope_theta": base_of(network)},
             **(own if self.windowed else {"mlp_bias": network.bias}),
@@ -95,7 +95,7 @@ def base_of(network: TransformerConfig) -> float:
 
 
 def read_wave(config: Config) -> float:
-    """The longest wave, where the turning is the plain one: the same wherever it is said."""
+    """Return the base of plain rotary positions; all keys that give it must agree."""
     waves = {}
     for name in ("rope_parameters", "rope_scaling"):
         turning = config.get(name, {})

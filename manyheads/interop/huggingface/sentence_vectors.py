@@ -1,4 +1,4 @@
-"""How a text becomes a vector, as the files of sentence-transformers say it."""
+"""Read and write the files of sentence-transformers: how a text becomes a vector."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ POOLINGS: dict[str, Pooling] = {
 def read_vectors(
     folder: Path, width: int, measure: Measure, tokenizer: Tokenizer
 ) -> tuple[VectorSettings, list[str]]:
-    """How a text becomes a vector, as the folder says, and notes; else by the mean of its states.
+    """Read how a text becomes a vector, and notes; the default is the mean of its states.
 
-    Texts that are read in small letters are so by the tokenizer, which is changed.
+    If texts are lower-cased, the tokenizer is changed to do it.
     """
     said, read = read_json(folder / SENTENCES_CONFIG), read_json(folder / READING_CONFIG)
     notes = check_keys(said, SENTENCES, SENTENCES_CONFIG, measure)
@@ -70,7 +70,7 @@ def read_vectors(
 
 
 def read_modules(folder: Path, measure: Measure) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What stands on a model: ("Pooling", its settings), ..."""
+    """Yield the modules of modules.json with their settings: ("Pooling", {...}), ..."""
     path = folder / MODULE_LIST
     held = parse_json(path) if path.exists() else []
     if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
@@ -115,7 +115,7 @@ def read_pooling(settings: dict[str, Any], width: int) -> Pooling:
 
 
 def write_vectors(folder: Path, width: int, how: VectorSettings) -> None:
-    """The states pooled, then of length one."""
+    """Write the files for pooling, and for normalisation to length one if wanted."""
     modules = {"": "Transformer", "1_Pooling": "Pooling"}
     if how.normalised:
         modules["2_Normalize"] = "Normalize"

@@ -1,4 +1,4 @@
-"""What stands around a text, as another library's files say it and as they are told it."""
+"""Read and write the special tokens around a text, as Hugging Face's files have them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from manyheads.interop.huggingface.folders import (
 )
 from manyheads.interop.huggingface.keys import CONFIG, Config, check_keys
 
-# ---- in --------------------------------------------------------------------------------------
+# ---- import ----------------------------------------------------------------------------------
 
 
 def read_writing(folder: Path, config: Config) -> tuple[Config, list[str]]:
-    """How a model writes unless told otherwise, and notes: where there is a file for that,
-    config.json says only the signs that it does not.
+    """Read the defaults of generation, and notes. If there is a generation_config.json, only token
+    ids that it lacks are taken from config.json.
     """
     if not (folder / GENERATION).exists():
         return config, []
@@ -38,7 +38,7 @@ def read_writing(folder: Path, config: Config) -> tuple[Config, list[str]]:
 
 
 class SignNumbers:
-    """The numbers of signs, as the settings say them, else as the tokenizer's names do."""
+    """The ids of special tokens, from the settings, or else from the tokenizer's token names."""
 
     def __init__(self, names: dict[str, Any], tokenizer: Tokenizer, writing: Config):
         self.called = {name: sign_text(names.get(name)) for name in SIGN_NAMES}
@@ -51,7 +51,7 @@ class SignNumbers:
         return value
 
     def find_all(self, name: str) -> list[int]:
-        """Those that the settings give, that of the sign so called first."""
+        """Return all ids of a token that the settings give; the one with that name first."""
         called = self.called.get(f"{name}_token")
         own = None if called is None else self.tokenizer.token_to_id(called)
         value = self.writing.get(f"{name}_token_id", own)
@@ -66,7 +66,7 @@ class SignNumbers:
         return found[0] if found else None
 
     def list_forbidden(self, special: SpecialTokens) -> tuple[int, ...]:
-        """The tokens that may not be written, beside signs that are not."""
+        """Return forbidden tokens that are not special tokens which are never generated anyway."""
         found = set()
         for words in self.writing.get("bad_words_ids", []):
             if not isinstance(words, list) or len(words) != 1:
@@ -87,9 +87,9 @@ class SignNumbers:
 def read_special_tokens(
     names: dict[str, Any], tokenizer: Tokenizer, writing: Config, kind: Kind
 ) -> SpecialTokens:
-    """The signs of a model's own tokenizer: laid around a text as it lays them.
+    """Read the special tokens of a model's tokenizer, and where it puts them around a text.
 
-    A language model that begins with no sign has no `starts`.
+    A language model without a start token has an empty `bos`.
     """
     numbers = SignNumbers(names, tokenizer, writing)
     before, after = find_frame(tokenizer)
@@ -129,7 +129,7 @@ def find_starts(numbers: SignNumbers) -> tuple[int, ...]:
 
 
 def find_frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The numbers that it puts before and after a text."""
+    """Return the ids that the tokenizer puts before and after a text."""
     for text in ("a", "1", *tokenizer.get_vocab()):
         framed = tokenizer.encode(text, add_special_tokens=True)
         own = [i for i, sign in enumerate(framed.special_tokens_mask) if not sign]
@@ -146,7 +146,7 @@ def check_end(tokenizer: Tokenizer, after: tuple[int, ...]) -> int:
     return after[0]
 
 
-# ---- a tokenizer and what is said of it ------------------------------------------------------
+# ---- tokenizer.json against tokenizer_config.json --------------------------------------------
 
 PARTS = {
     "do_lower_case": ("normalizer", "BertNormalizer", "lowercase"),
@@ -157,7 +157,7 @@ PARTS = {
 
 
 def check_tokenizer(tokenizer: Tokenizer, names: dict[str, Any]) -> None:
-    """Refuse what is said of a tokenizer that is otherwise: others change it accordingly."""
+    """Refuse tokenizer_config.json if tokenizer.json differs: transformers would change it."""
     for name, there, here in compare_tokenizer(tokenizer, names):
         if there != here:
             raise ValueError(
@@ -169,7 +169,7 @@ def check_tokenizer(tokenizer: Tokenizer, names: dict[str, Any]) -> None:
 def compare_tokenizer(
     tokenizer: Tokenizer, names: dict[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """What is said of it, by its name, and what it is."""
+    """Yield (name, value in tokenizer_config.json, value in tokenizer.json)."""
     state = json.loads(tokenizer.to_str())
     found = [
         (name, one[field])
@@ -192,7 +192,7 @@ def compare_tokenizer(
 
 
 def walk_parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """A normalizer or a pre-tokenizer, or those that it is a sequence of."""
+    """Yield a normalizer or pre-tokenizer, and the members of a sequence."""
     if state is not None:
         yield state
         for name in ("normalizers", "pretokenizers"):
@@ -200,11 +200,11 @@ def walk_parts(state: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
                 yield from walk_parts(one)
 
 
-# ---- out -------------------------------------------------------------------------------------
+# ---- export ----------------------------------------------------------------------------------
 
 
 def frame_tokenizer(codec: Text, kind: Kind) -> str:
-    """tokenizer.json, which now lays the signs around a text by itself."""
+    """Return a tokenizer.json that adds the special tokens around a text."""
     tokenizer = Tokenizer.from_str(codec.tokenizer.to_str())
     special, names = codec.special_tokens, lambda i: str(tokenizer.id_to_token(i))
     before = [names(i) for i in (special.bos if kind == "language" else special.encoder_bos)]
@@ -219,7 +219,7 @@ def frame_tokenizer(codec: Text, kind: Kind) -> str:
 
 
 def describe_tokenizer(codec: Text, kind: Kind, context: int, types: int) -> dict[str, Any]:
-    """tokenizer_config.json"""
+    """Return the contents of tokenizer_config.json."""
     special, names = codec.special_tokens, codec.tokenizer.id_to_token
     begin = special.bos if kind in ("language", "translation") else special.encoder_bos
     numbers = {"pad": special.pad, "eos": special.eos, "unk": special.unknown, "mask": special.mask}
@@ -237,7 +237,7 @@ def describe_tokenizer(codec: Text, kind: Kind, context: int, types: int) -> dic
 
 
 def list_numbers(codec: Text, kind: Kind) -> dict[str, Any]:
-    """The signs by their numbers, for config.json."""
+    """Return the ids of special tokens for config.json."""
     special = codec.special_tokens
     held: dict[str, Any] = {"pad_token_id": special.pad}
     if kind in ("language", "translation"):
@@ -256,7 +256,7 @@ def list_numbers(codec: Text, kind: Kind) -> dict[str, Any]:
 
 
 def describe_writing(codec: Text, kind: Kind, context: int) -> dict[str, Any]:
-    """generation_config.json: the same signs, and those not written that are not here."""
+    """Return generation_config.json: the same ids, and tokens that are never generated."""
     held = {name: value for name, value in list_numbers(codec, kind).items() if value is not None}
     never = [i for i in codec.special_tokens.never if i != held.get("forced_bos_token_id")]
     return {**held, "max_length": context, **({"suppress_tokens": never} if never else {})}

@@ -1,4 +1,4 @@
-"""Which tensor here is which there: one table, read both ways.
+"""The names of tensors here and in Hugging Face: one table for import and export.
 
 V vocabulary, D model width.
 """
@@ -20,13 +20,13 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class TensorNames:
-    """One tensor here and what it is there: itself, or several whose rows are one here."""
+    """A tensor here and its name there; or the names of several whose rows are one tensor here."""
 
     ours: str
     theirs: tuple[str, ...]
-    rows: tuple[int, ...] = ()  # of each, where they are several
-    turned: bool = False  # kept the other way round, as GPT-2 does
-    ahead: int = 0  # rows before the first that is used, as in BART's positions
+    rows: tuple[int, ...] = ()  # rows of each, if they are several
+    turned: bool = False  # stored transposed, as in GPT-2
+    ahead: int = 0  # unused rows at the beginning, as in BART's positions
     lifted: bool = False  # (1, V) there, (V,) here
 
     def join_parts(self, parts: Sequence[Tensor]) -> Tensor:
@@ -45,7 +45,7 @@ class TensorNames:
 def take_tensors(
     held: Tensors, pairs: Iterable[TensorNames], wanted: Tensors, folder: Path
 ) -> Tensors:
-    """Tensors from there under the names here; `wanted` are those a network here asks for."""
+    """Rename tensors of a folder to ours; `wanted` are the tensors that our network needs."""
     weights: Tensors = {}
     used: set[str] = set()
     for pair in pairs:
@@ -68,7 +68,7 @@ def take_tensors(
 
 
 def give_tensors(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
-    """Tensors from here under the names there."""
+    """Rename our tensors to theirs."""
     return {
         name: part
         for pair in pairs
@@ -77,24 +77,24 @@ def give_tensors(weights: Tensors, pairs: Iterable[TensorNames]) -> Tensors:
 
 
 def require_head(held: Tensors, name: str) -> None:
-    """Refuse to make up a head that is said to be no other table, and is not there."""
+    """Refuse a folder without a head that is not tied to the embedding."""
     if name not in held:
         raise ValueError(f"there is no tensor {name}, and tie_word_embeddings says it is its own")
 
 
 def drop_computed(held: Tensors, names: str, holds: Callable[[Tensor], bool]) -> Tensors:
-    """Without tensors that hold what the family computes anyway; refused where they do not."""
+    """Drop tensors that the family computes anyway; refuse them if they hold something else."""
     for name in held:
         if re.search(names, name) and not holds(held[name].float()):
             raise ValueError(f"{name} does not hold what its family computes there")
     return {name: tensor for name, tensor in held.items() if not re.search(names, name)}
 
 
-# ---- tables that are one ---------------------------------------------------------------------
+# ---- tied tables -----------------------------------------------------------------------------
 
 
 def merge_tables(held: Tensors, names: Sequence[str]) -> Tensors:
-    """Tensors that are said to be one, under the first name alone."""
+    """Keep one copy of tied tensors, under the first name; refuse them if they differ."""
     found = [name for name in names if name in held]
     for name in found[1:]:
         if not torch.equal(held[name], held[found[0]]):
@@ -104,15 +104,15 @@ def merge_tables(held: Tensors, names: Sequence[str]) -> Tensors:
 
 
 def scale_table(table: Tensor) -> Tensor:
-    """As a scaled embedding gives it: for a family that scales nothing."""
+    """Multiply a table by sqrt(width), for a family that does not scale embeddings itself."""
     return table * table.shape[1] ** 0.5
 
 
 def find_scaled(held: Tensors, table: str, head: str) -> tuple[Tensors, bool, bool]:
-    """The tensors, whether table and head are one, and whether the table is a scaled one.
+    """Return the tensors, whether table and head are tied, and whether the table is scaled.
 
-    A tied and scaled table is written as two, of which the one read is the root of the width times
-    the one that scores; two that are so come back as one.
+    A tied and scaled table is exported as two: the input table is sqrt(width) times the output
+    table. Two such tables are imported as one.
     """
     if head not in held or table not in held:
         return held, head not in held, False

@@ -1,8 +1,8 @@
-"""How the programs of relative.py are started, with little work for the host.
+"""Launch the programs of relative.py with little work for the host.
 
-Triton asks at each start what every argument is: a host spends more time on that than the device
-on short sequences. So a layout of tensors (shapes, strides, types) is worked out once; what was
-compiled for it is kept with it and started directly, told only where the tensors lie.
+Triton inspects every argument at each launch: on short sequences the host spends more time on that
+than the device on the work. So a layout of tensors (shapes, strides, types) is prepared once; the
+programs compiled for it are kept with it and launched directly, with new pointers only.
 
 B batch, H heads, G key/value heads, Q queries, K keys, C channels of one head, N distances.
 """
@@ -19,29 +19,29 @@ from torch import Tensor
 from manyheads.attention.kernels.relative import LaunchNumbers, as_tokens, token_strides
 from manyheads.attention.kernels.triton import relative as programs
 
-LAYOUTS = 1024  # that are kept
-ROWS = 32  # distances that one program adds up
+LAYOUTS = 1024  # how many are kept
+ROWS = 32  # distances that one program sums
 LOG2_E = 1.4426950408889634  # exp2 is an instruction, exp is not
-ALIGNED = 16  # bytes; Triton compiles for tensors that begin at a multiple of it, or do not
+ALIGNED = 16  # bytes; Triton compiles another program for pointers that are no multiple of it
 
 
 class Tensors(NamedTuple):
-    """What the programs read, in the order in which torch's operation is given it."""
+    """The tensors that the programs read, in the order of the custom operation's arguments."""
 
     query: Tensor  # (B, H, Q, C)
-    asked: Tensor | None  # the query before it was turned, None where it was not
+    asked: Tensor | None  # the query before its rotation, None if it was not rotated
     key: Tensor  # (B, G, K, C)
     value: Tensor
     key_table: Tensor  # (1 or H, N, C)
     value_table: Tensor | None
     by_query: Tensor  # (1 or B, tiles, 4): which tiles of keys, and which need no mask
-    by_key: Tensor  # the same of queries, for each tile of keys
+    by_key: Tensor  # the same for each tile of keys: which tiles of queries
     ids: Tensor | None  # (B, Q)
     key_ids: Tensor | None  # (B, K)
     ends: Tensor | None  # (B,)
 
     def readable(self) -> Tensors:
-        """Channels side by side, tables in the type of the query."""
+        """Return them with contiguous channels, and the tables in the dtype of the query."""
         dtype, asked, values = self.query.dtype, self.asked, self.value_table
         return self._replace(
             query=make_channels_contiguous(self.query),
@@ -54,12 +54,12 @@ class Tensors(NamedTuple):
 
 
 def make_channels_contiguous(x: Tensor) -> Tensor:
-    """Its channels lying side by side."""
+    """Copy x if its channels are not contiguous."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 class Laid(NamedTuple):
-    """A tensor without its numbers."""
+    """The layout of a tensor, without its data."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -67,24 +67,24 @@ class Laid(NamedTuple):
     device: torch.device
 
     def step(self) -> int:
-        """From one sequence or head to the next, none where all share one."""
+        """Return the stride from one sequence or head to the next, 0 if all share one."""
         return self.stride[0] if self.shape[0] > 1 else 0
 
 
 def describe_layout(x: Tensor) -> Laid:
-    """How it lies."""
+    """Return the layout of a tensor."""
     return Laid(x.shape, x.stride(), x.dtype, x.device)
 
 
-# ---- starting ----------------------------------------------------------------------------------
+# ---- launching ---------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Program:
-    """One of Triton's programs in one layout: all that it is told but where the tensors lie."""
+    """A Triton program for one layout, with all its arguments but the tensors."""
 
     source: Any
-    count: int  # how many run
+    count: int  # how many instances run
     numbers: tuple[float, ...]
     constants: dict[str, Any]  # the rest of its arguments
     options: dict[str, int]
@@ -101,14 +101,14 @@ class Program:
             self.compiled[(self.count, 1, 1)](*told)
 
     def through_triton(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What it compiled; nothing in its interpreter."""
+        """Launch through Triton and return the compiled program; None in Triton's interpreter."""
         start = self.source[(self.count,)]
         return start(*tensors, *self.numbers, **self.constants, **self.options)
 
 
 @dataclass(eq=False)
 class Layout:
-    """How tensors lie, and the numbers of a plan; the programs for them, made when first wanted."""
+    """The layouts of tensors and the numbers of a plan; their programs are made at first use."""
 
     query: Laid
     asked: Laid | None
@@ -123,7 +123,7 @@ class Layout:
     ends: Laid | None
     scale: float
     numbers: LaunchNumbers
-    backward: dict[Laid, Backward] = field(default_factory=dict, init=False)  # by the gradient
+    backward: dict[Laid, Backward] = field(default_factory=dict, init=False)  # by the gradient's
     folds: dict[torch.dtype, Fold] = field(default_factory=dict, init=False)  # by the table's type
 
     @cached_property
@@ -142,7 +142,7 @@ class Layout:
             "C": channels,
             "WIDTH": width,
             "B": tile,
-            # Three products in place of one keep the 24 bits of a float32.
+            # Three products instead of one keep the 24 bits of a float32.
             "PRECISION": "tf32x3" if self.query.dtype == torch.float32 else "tf32",
             "CAUSAL": bool(self.numbers.causal),
             "WINDOW": self.numbers.radius >= 0,
@@ -155,7 +155,7 @@ class Layout:
         }
 
     def strides(self, bounds: Laid, *others: Laid) -> tuple[int, ...]:
-        """Of all that is read, in the order in which every program is told of it."""
+        """Return the strides of all inputs, in the order of every program's arguments."""
         sides = self.query, self.asked or self.query, self.key, self.value
         documents = (0 if x is None else x.stride[0] for x in (self.ids, self.key_ids))
         shared = self.key_table.step(), bounds.step(), *documents
@@ -175,7 +175,7 @@ class Layout:
 
     @cached_property
     def rest(self) -> tuple[int, int, int]:
-        """The last numbers of every program."""
+        """The last number arguments of every program."""
         return self.numbers.shift, self.numbers.reach, self.numbers.radius
 
     @cached_property
@@ -198,7 +198,7 @@ class Layout:
         )
 
     def backward_for(self, grad: Laid) -> Backward:
-        """The programs for gradients that lie so."""
+        """Return the backward programs for an output gradient of this layout."""
         made = self.backward.get(grad)
         return made or self.backward.setdefault(grad, self.make_backward(grad))
 
@@ -242,13 +242,13 @@ class Layout:
         )
 
     def fold_for(self, table: Tensor) -> Fold:
-        """A table may be kept in more bits than it is read."""
+        """Return the program that sums a table's gradient, in the dtype of the parameter."""
         made = self.folds.get(table.dtype)
         return made or self.folds.setdefault(table.dtype, Fold(self, table.dtype))
 
 
 class Backward(NamedTuple):
-    """The gradients of queries, of keys and values, and of distances, in this order."""
+    """The programs for gradients of queries, of keys and values, and of distances; run in order."""
 
     by_query: Program
     by_key: Program
@@ -256,7 +256,7 @@ class Backward(NamedTuple):
 
 
 class Fold:
-    """What each diagonal found of its distances, added up to the gradient of a table."""
+    """Sum the gradients that each diagonal of tiles found into the gradient of a table."""
 
     def __init__(self, layout: Layout, dtype: torch.dtype):
         numbers, (lowest, diagonals) = layout.numbers, layout.diagonals
@@ -265,7 +265,7 @@ class Fold:
         tile, self.shared = numbers.tile, heads == 1
         distances = diagonals * tile
         first = (lowest - 1) * tile + 1 + numbers.shift  # the lowest distance of all
-        # A table has those between.
+        # The table has the distances between these two.
         below, above = -numbers.reach - first, numbers.reach + 1 - first
         self.clipped = below > 0 or above < distances + tile
         self.beyond = (0, 0, below), (-1, above, distances + tile)
@@ -280,9 +280,9 @@ class Fold:
         )
 
     def __call__(self, found: Tensor) -> Tensor:
-        """Distances that the table does not have are added to its ends.
+        """Sum over diagonals; distances beyond the table are added to its ends.
 
-        (2, B, H, distances, C), the second a tile further on -> (1 or H, N, C)
+        (2, B, H, distances, C), the second shifted by a tile -> (1 or H, N, C)
         """
         if self.shared:
             found = found.sum((1, 2), keepdim=True)
@@ -301,12 +301,12 @@ known = lru_cache(LAYOUTS)(Layout)
 
 
 def layout_for(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> Layout:
-    """The one that was made for tensors that lie as these do."""
+    """Return the cached layout for tensors with these shapes, strides and types."""
     return known(*(None if x is None else describe_layout(x) for x in tensors), scale, numbers)
 
 
 def round_up_channels(channels: int) -> int:
-    """How many a program takes: a power of two."""
+    """Round up to a power of two, at least 16."""
     return max(16, 1 << (channels - 1).bit_length())
 
 
@@ -314,7 +314,7 @@ def round_up_channels(channels: int) -> int:
 
 
 def run_forward(tensors: Tensors, scale: float, numbers: LaunchNumbers) -> tuple[Tensor, Tensor]:
-    """The output (B, H, Q, C), and the logarithm of each row's sum, to the base of two."""
+    """Return the output (B, H, Q, C), and the log-sum-exp of each row to the base of two."""
     tensors = tensors.readable()
     query = tensors.query
     out = as_tokens(query)
@@ -333,7 +333,7 @@ def run_backward(
     largest: Tensor,
     grad: Tensor,
 ) -> list[Tensor]:
-    """The gradients of query, asked, key, value, key_table and value_table; empty where none is."""
+    """Return the gradients of query, asked, key, value and both tables; empty if there is none."""
     tables = tensors.key_table, tensors.value_table
     tensors, grad = tensors.readable(), make_channels_contiguous(grad)
     query, asked, key, value, *_ = tensors
@@ -342,7 +342,7 @@ def run_backward(
     if describe_layout(out) != layout.out:
         out = as_tokens(query).copy_(out)
     to_query, to_key, to_value = as_tokens(query), as_tokens(key), as_tokens(value)
-    # Two returned tensors are never one, not even empty ones.
+    # A custom operation must not return the same tensor twice, not even an empty one.
     to_asked = query.new_empty(0) if asked is None else as_tokens(query)
     deltas = torch.empty_like(largest)
     told = *program_tensors(tensors, tensors.by_query), largest
@@ -361,7 +361,7 @@ def run_backward(
 
 
 def program_tensors(tensors: Tensors, bounds: Tensor) -> tuple[Tensor, ...]:
-    """In the order in which every program is told of them; what it does not read is any of them."""
+    """Return tensors in the order of every program's arguments, another one for a missing one."""
     query, asked, key, value, key_table, value_table, _, _, *documents = tensors
     tables = key_table, key_table if value_table is None else value_table
     marks = (bounds if x is None else x for x in documents)

@@ -1,15 +1,15 @@
-"""Relative attention tile by tile: the Triton programs behind `Skewed`.
+"""The Triton programs behind `Skewed`: relative attention tile by tile.
 
-A square tile of pairs, its first key d beyond its first query, has distances from d - B to d + B:
-two blocks of B, of which the lower one was the upper one of the key tile before. Every query is
-multiplied with a block of the table, farthest ahead first; then row r is laid out anew, product n
-under key (r - n) mod B. That is its own inverse: backward does the same to the gradient.
+A square tile of pairs whose first key is d after its first query has distances from d - B to d + B:
+two blocks of B, and the lower one was the upper one of the key tile before. Every query is
+multiplied with a block of the table, the largest distance first; then row r is permuted: product n
+goes to key (r - n) mod B. That is its own inverse: backward does the same to the gradient.
 
-Nothing is added to memory by two programs, so two runs give the same bits.
-Each is told of tensors, then of numbers, then of what it is compiled for: see launch.py.
-Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+No two programs add to the same memory, so two runs give the same bits.
+Arguments are tensors, then numbers, then compile-time constants: see launch.py.
+Imported only when it runs: Triton comes only with torch's builds for CUDA.
 
-B rows of a tile, C channels of one head; r a query's row in its tile, c a key's, n a distance's.
+B rows of a tile, C channels of one head; in a tile r is a query's row, c a key's, n a distance's.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
 # ruff: noqa: N803
@@ -52,9 +52,9 @@ def forward(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
     EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """Softmax as it goes, largest score so far; scores are in powers of two."""
+    """Online softmax over tiles of keys, with scores to the base of two."""
     pid = tl.program_id(0)
-    tile = tiles - 1 - pid % tiles  # the last sees the most under Causal(): it begins first
+    tile = tiles - 1 - pid % tiles  # the last one, with most keys under Causal(), starts first
     h, b = pid // tiles % heads, (pid // tiles // heads).to(tl.int64)
     i = tile * B + tl.arange(0, B)
     key += b * key_b + (h // groups) * key_h
@@ -86,7 +86,7 @@ def forward(
             )  # fmt: skip
             s = tl.where(ok, s, -float("inf"))
         higher = tl.maximum(best, tl.max(s, 1) * scale)
-        level = tl.where(higher == -float("inf"), 0.0, higher)  # nothing seen yet: not NaN
+        level = tl.where(higher == -float("inf"), 0.0, higher)  # no key seen yet: avoid NaN
         shrunk = tl.exp2(best - level)
         p = tl.exp2(s * scale - level[:, None])
         total = total * shrunk + tl.sum(p, 1)
@@ -105,12 +105,12 @@ def forward(
             mixed += tl.dot(half, high_block, input_precision=PRECISION)
         best = higher
     some = total > 0
-    mixed = mixed / tl.where(some, total, 1.0)[:, None]  # zeros where nothing is permitted
+    mixed = mixed / tl.where(some, total, 1.0)[:, None]  # zeros if nothing is allowed
     c = tl.arange(0, WIDTH)
     inside = (i < queries)[:, None] & (c < C)[None, :]
     at = out + b * out_b + h * out_h + i[:, None] * out_t + c[None, :]
     tl.store(at, mixed.to(out.dtype.element_ty), mask=inside)
-    # Infinity for a row without keys: backward then gives it weights of zero.
+    # Infinity for a row without keys: its weights in backward are then zero.
     kept = tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), float("inf"))
     tl.store(largest + (b * heads + h) * queries + i, kept, mask=i < queries)
 
@@ -132,9 +132,9 @@ def by_query(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
     EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of queries; and `deltas`, each query's output times its gradient.
+    """Compute the gradients of queries, and `deltas`: each output's dot product with its gradient.
 
-    The gradients are laid out as `out` is.
+    The gradients have the layout of `out`.
     """
     pid = tl.program_id(0)
     tile = tiles - 1 - pid % tiles
@@ -162,7 +162,7 @@ def by_query(
     values_before = before
     if VALUES:
         values_before = times(g, block_of(value_table, first, reach, C, WIDTH, B), PRECISION)
-    ds_before = tl.minimum(tl.abs(before), 0.0)  # zeros, held as products are
+    ds_before = tl.minimum(tl.abs(before), 0.0)  # zeros in the register layout of a product
     for_query = tl.zeros([B, WIDTH], tl.float32)
     for_asked = for_query
     for there in range(low, high):
@@ -223,7 +223,7 @@ def by_key(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
     EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of keys and values, over all heads that share them."""
+    """Compute the gradients of keys and values, summed over all heads that share them."""
     pid = tl.program_id(0)
     there = pid % tiles
     own, b = pid // tiles % (heads // groups), (pid // tiles // (heads // groups)).to(tl.int64)
@@ -286,9 +286,9 @@ def by_distance(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, ENDS: tl.constexpr,
     EDGE: tl.constexpr, EVEN: tl.constexpr, TURNED: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the distances in one diagonal of tiles, in one head of one sequence.
+    """Compute the gradients of the distances on one diagonal of tiles, in one head of one sequence.
 
-    Those are two blocks, the upper one being the lower one of the next diagonal: both are kept.
+    These are two blocks; the upper one is the lower one of the next diagonal: both are stored.
     """
     pid = tl.program_id(0)
     diagonal = diagonals - 1 - pid % diagonals  # under Causal() the nearest have the most pairs
@@ -304,7 +304,7 @@ def by_distance(
     key_table += h * table_h
     value_table += h * table_h
     end = end_of(ends, b, keys, ENDS)
-    steps = lowest + diagonal  # tiles from a query to a key
+    steps = lowest + diagonal  # tiles from query to key
     first = steps * B + shift
     partly = first != first
     if CAUSAL:
@@ -321,7 +321,7 @@ def by_distance(
         there = tile + steps
         masked = partly | ((there + 1) * B > end)
         some = there == there
-        if SEGMENTS or ENDS:  # elsewhere every diagonal of the plan has pairs
+        if SEGMENTS or ENDS:  # otherwise every diagonal of the plan has pairs
             some = (there >= tl.load(bounds + tile * 4)) & (there < tl.load(bounds + tile * 4 + 1))
         if SEGMENTS:
             full = tl.load(bounds + tile * 4 + 2)
@@ -351,11 +351,11 @@ def by_distance(
                 )  # fmt: skip
                 s = tl.where(ok, s, -float("inf"))
             p, ds = slopes(s, wanted, kept, delta, scale)
-            ds = turned(ds, B) + p * 0.0  # held as products are: it is stored faster
+            ds = turned(ds, B) + p * 0.0  # in the register layout of a product: it is stored faster
             part = tl.where(lower(B), ds, 0.0)
             below, above = tl.trans(part.to(q.dtype)), tl.trans((ds - part).to(q.dtype))
-            # Always so; but products that are still under way when the turn ends, as they would be
-            # outside of a branch, make the assembler wait for each single one.
+            # Always true; but without a branch, products are still running at the end of the loop
+            # body, and the assembler then waits for each one separately.
             if there >= 0:
                 keys_below = tl.dot(below, a, keys_below, input_precision=PRECISION)
                 keys_above = tl.dot(above, a, keys_above, input_precision=PRECISION)
@@ -365,7 +365,7 @@ def by_distance(
                 below, above = tl.trans(part.to(q.dtype)), tl.trans((p - part).to(q.dtype))
                 values_below = tl.dot(below, g, values_below, input_precision=PRECISION)
                 values_above = tl.dot(above, g, values_above, input_precision=PRECISION)
-    # The last of a block is its lowest distance: stored upwards.
+    # The last row of a block is its lowest distance: store in reverse order.
     n = ((b * heads + h) * diagonals + diagonal + 1) * B - 1 - tl.arange(0, B)
     c = tl.arange(0, WIDTH)
     at = n[:, None] * C + c[None, :]
@@ -382,7 +382,7 @@ def fold(
     found, to_table, batch, heads, distances, rows, first, reach, tile,
     C: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """A head's distances that its table has, over all sequences: the lower and the upper blocks."""
+    """Sum a head's distances that its table has over all sequences, from lower and upper blocks."""
     pid = tl.program_id(0)
     blocks = tl.cdiv(rows, ROWS)
     h = pid // blocks

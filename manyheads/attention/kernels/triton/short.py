@@ -1,6 +1,6 @@
-"""Rows of at most 128 tokens, each head of each in one program: the Triton behind `Short`.
+"""The Triton programs behind `Short`: one program for each head of each row of up to 128 tokens.
 
-Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+Imported only when it runs: Triton comes only with torch's builds for CUDA.
 
 B batch, H heads, Q queries, K keys, C channels of one head.
 """
@@ -30,7 +30,7 @@ def load_head(
     tensor, b, h, batch, head, token, count,
     C: tl.constexpr, T: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The tokens of one head of one row, (T, WIDTH); zeros beyond."""
+    """Load the tokens of one head of one row, (T, WIDTH); zeros beyond the end."""
     t, c = tl.arange(0, T), tl.arange(0, WIDTH)
     at = tensor + b * batch + h * head + t[:, None] * token + c[None, :]
     return tl.load(at, mask=(t < count)[:, None] & (c < C)[None, :], other=0.0)
@@ -51,7 +51,7 @@ def weigh(
     q, k, ids, key_ids, b, queries, keys, scale,
     CAUSAL: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """Softmax over what is allowed, (Q, K); zeros where nothing is."""
+    """Softmax over the allowed keys, (Q, K); zeros for a query that sees no key."""
     i, j = tl.arange(0, Q), tl.arange(0, K)
     mine = tl.load(ids + b * queries + i, mask=i < queries, other=-1)
     theirs = tl.load(key_ids + b * keys + j, mask=j < keys, other=-2)
@@ -70,7 +70,7 @@ def weigh(
 def kept_share(
     seed, row, dropped, Q: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
-    """What each weight is multiplied with: the same number forward and backward."""
+    """Return the dropout factor of each weight: the same forward and backward."""
     at = row * Q * K + tl.arange(0, Q)[:, None] * K + tl.arange(0, K)[None, :]
     return tl.where(tl.rand(tl.load(seed), at) >= dropped, 1 / (1 - dropped), 0.0)
 
@@ -106,7 +106,7 @@ def attend_row_gradients(
     C: tl.constexpr, WIDTH: tl.constexpr, Q: tl.constexpr, K: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """The weights are computed again: a row is one tile, and nothing has to be added up."""
+    """Compute the weights again: a row is one tile, so no partial gradients have to be summed."""
     row = tl.program_id(0)
     b, h = (row // heads).to(tl.int64), row % heads
     q = load_head(query, b, h, query_batch, query_head, query_token, queries, C, Q, WIDTH)

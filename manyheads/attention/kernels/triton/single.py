@@ -1,6 +1,6 @@
-"""One query over the filled slots of a cache: the Triton program behind `Single`.
+"""The Triton program behind `Single`: one query over the filled slots of a cache.
 
-Loaded only where it runs: Triton comes with torch's builds for CUDA and with no other.
+Imported only when it runs: Triton comes only with torch's builds for CUDA.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def attend(  # type: ignore[no-untyped-def]
     place_batch, rows_batch,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, ELSEWHERE: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """A program for each head of each sequence: softmax as it goes, largest score so far."""
+    """One program for each head of each sequence: online softmax over blocks of keys."""
     row = tl.program_id(0)
     b = (row // heads).to(tl.int64)
     h = row % heads
@@ -40,7 +40,7 @@ def attend(  # type: ignore[no-untyped-def]
         slot = start + tl.arange(0, KEYS)
         there = slot < filled
         inside = there[:, None] & real[None, :]
-        held = b + tl.zeros([KEYS], tl.int64)  # the sequence in whose slot it is
+        held = b + tl.zeros([KEYS], tl.int64)  # the row of the cache that holds the token
         if ELSEWHERE:
             held = tl.load(rows + b * rows_batch + slot, mask=there, other=0).to(tl.int64)
         at = (held * key_batch + slot * key_slot)[:, None] + c[None, :]

@@ -1,6 +1,6 @@
-"""Tiles of pairs and blocks of distances: what the programs of relative.py are made of.
+"""Building blocks of the programs in relative.py: tiles of pairs and blocks of distances.
 
-B rows of a tile, C channels of one head; r a query's row in its tile, c a key's, n a distance's.
+B rows of a tile, C channels of one head; in a tile r is a query's row, c a key's, n a distance's.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc, no-untyped-call"
 # ruff: noqa: N803
@@ -16,7 +16,7 @@ tl: Any = import_module("triton.language")
 
 @triton.jit
 def rows_of(start, rows, stride, count, C: tl.constexpr, WIDTH: tl.constexpr, EVEN: tl.constexpr):
-    """These rows of a tensor, zeros where there are none: (B, WIDTH)"""
+    """Load these rows of a tensor, zeros beyond its end: (B, WIDTH)"""
     c = tl.arange(0, WIDTH)
     at = start + rows[:, None] * stride + c[None, :]
     if EVEN:
@@ -26,7 +26,7 @@ def rows_of(start, rows, stride, count, C: tl.constexpr, WIDTH: tl.constexpr, EV
 
 @triton.jit
 def block_of(table, top, reach, C: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr):
-    """The embeddings of distances top, top - 1, ...; what is farther than `reach` is `reach`."""
+    """Load the embeddings of distances top, top - 1, ..., clipped to -reach and reach."""
     n = tl.minimum(tl.maximum(top - tl.arange(0, B), -reach), reach) + reach
     c = tl.arange(0, WIDTH)
     at = table + n[:, None] * C + c[None, :]
@@ -35,16 +35,16 @@ def block_of(table, top, reach, C: tl.constexpr, WIDTH: tl.constexpr, B: tl.cons
 
 @triton.jit
 def lower(B: tl.constexpr):
-    """Which numbers of a tile belong to the lower block of distances, by key and by distance."""
+    """Mark the entries of a tile that belong to the lower block of distances: n or c <= r."""
     return tl.arange(0, B)[None, :] <= tl.arange(0, B)[:, None]
 
 
 @triton.jit
 def banked(x, B: tl.constexpr):
-    """In one row, in an order that lets 32 threads write and read 32 different banks at once.
+    """Flatten a tile in an order in which 32 threads access 32 different memory banks at once.
 
-    A thread of a matrix product holds columns 0 and 1, 8 and 9, ...; its neighbours the columns
-    between, of eight rows: what they hold at one time lies side by side.
+    A thread of a matrix product holds columns 0 and 1, 8 and 9, ...; its neighbours hold the
+    columns between, of eight rows. What they hold at the same time is stored side by side.
     """
     split = tl.reshape(x, [B // 8, 8, B // 8, 4, 2])
     return tl.reshape(tl.permute(split, [0, 2, 4, 1, 3]), [B * B])
@@ -65,7 +65,7 @@ def permitted(
     i, j, ids, key_ids, end, queries, shift, radius,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SEGMENTS: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
-    """Which pairs of a tile attend: (B, B). Rows after the last query may say anything."""
+    """Tell which pairs of a tile are allowed: (B, B). Rows after the last query are undefined."""
     apart = j[None, :] - i[:, None] + shift
     ok = apart == apart
     if EDGE:
@@ -83,7 +83,7 @@ def permitted(
 
 @triton.jit
 def end_of(ends, b, keys, ENDS: tl.constexpr):
-    """The first key that sequence b does not have."""
+    """Return the number of keys of sequence b."""
     end = keys
     if ENDS:
         end = tl.minimum(keys, tl.load(ends + b))
@@ -92,7 +92,7 @@ def end_of(ends, b, keys, ENDS: tl.constexpr):
 
 @triton.jit
 def span_of(bounds, tile):
-    """The first tile that has pairs with this one and after the last; the same without a gap."""
+    """Load the first tile that has pairs with this one and the end of those; same for full ones."""
     at = bounds + tile * 4
     return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
 
@@ -111,7 +111,7 @@ def plus(start, a, b, PRECISION: tl.constexpr):
 
 @triton.jit
 def both(a, blocks, PRECISION: tl.constexpr, B: tl.constexpr):
-    """a times two blocks of distances, the upper one lying first: the lower and the upper."""
+    """Multiply a with two blocks of distances, the upper one stored first: return lower, upper."""
     found = tl.reshape(times(a, blocks, PRECISION), [B, 2, B])
     upper, lower = tl.split(tl.permute(found, [0, 2, 1]))
     return lower, upper
@@ -119,6 +119,6 @@ def both(a, blocks, PRECISION: tl.constexpr, B: tl.constexpr):
 
 @triton.jit
 def slopes(s, wanted, kept, delta, scale):
-    """The weights of a tile, and the gradient of its scores before they are scaled: (B, B) both."""
+    """Return the weights of a tile and the gradients of its unscaled scores, both (B, B)."""
     p = tl.exp2(s * scale - kept[:, None])
     return p, p * (wanted - delta[:, None])
