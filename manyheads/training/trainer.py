@@ -312,11 +312,17 @@ class Trainer:
     def rank(self, score: float) -> None:
         """Keep these weights if they are among the best; the result is the mean of those."""
         this = (score, self.learner.taken)
+        validated = self.validations()
+        # Judged anew: a run may go on by another measure, and no score compares with a loss.
+        best = [
+            (self.training.judge(validated[step], step) if step in validated else score, step)
+            for score, step in self.state.best
+        ]
         # Of equal scores the lower loss is the better, then the later: a score that stays at 0
         # says nothing, and the first weights are the worst.
-        losses = {step: scores["loss"] for step, scores in self.validations().items()}
+        losses = {step: scores["loss"] for step, scores in validated.items()}
         ranked = sorted(
-            [*self.state.best, this],
+            [*best, this],
             key=lambda one: (-one[0], losses.get(one[1], math.inf), -one[1]),
         )
         kept = ranked[: self.training.average]

@@ -409,6 +409,17 @@ def test_the_best_may_be_chosen_by_the_loss_or_be_the_last(tmp_path: Path) -> No
     assert chosen["last"] == max(losses) == OFTEN.steps
 
 
+@pytest.mark.parametrize("before", ["score", "last"])
+def test_what_was_kept_is_judged_anew_where_the_best_is_chosen_otherwise(
+    tmp_path: Path, before: Any
+) -> None:
+    """A score of 0 would stay better than any loss, turned round, and the result what it was."""
+    run, job, training = Run(tmp_path), Mute(), replace(OFTEN, best_by=before, average=1)
+    assert not stopped_at(10, trainer_of(job, training, run))
+    assert trainer_of(job, replace(training, best_by="loss"), run).fit()
+    assert read_tensors(run / WEIGHTS)[1]["moments"] == [[-job.loss_left, OFTEN.steps]]
+
+
 class Heavy(Weighing):
     """Does not fit into memory with more than `room` rows at once."""
 
