@@ -196,6 +196,19 @@ def test_patience_counts_on_over_a_stop(tmp_path: Path) -> None:
     assert scores.index(max(scores)) == len(scores) - 1 - 3
 
 
+def test_a_run_that_patience_ended_says_so_at_its_end_and_when_asked_to_go_on(
+    tmp_path: Path,
+) -> None:
+    run, heard, impatient = Run(tmp_path), Heard(), replace(OFTEN, steps=400, patience=3)
+    assert weighing(run, impatient, heard).fit()
+    assert weighing(run, replace(impatient, steps=900), heard).fit()
+    told = f"ended at step {run.steps_taken()}: training.patience=3, and none of the last "
+    assert [words.partition("validations")[0] for words in heard.said[-2:]] == [
+        told,
+        f"nothing is left to do: it {told}",
+    ]
+
+
 def test_a_run_that_has_ended_says_so_and_changes_nothing(unbroken: Run) -> None:
     before, heard = contents(unbroken), Heard()
     assert weighing(unbroken, callback=heard).fit()
