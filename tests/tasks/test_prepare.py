@@ -112,6 +112,23 @@ def test_a_long_line_to_validate_on_is_neither_written_nor_measured(tmp_path: Pa
     assert "1 left out: longer than 20 tokens, of those to validate on" in told
 
 
+def test_what_a_vocabulary_lacks_is_told(tmp_path: Path) -> None:
+    """As where a run starts from one of another script: the network would learn from nothing."""
+    data, other = (PairData(pairs=tmp_path / name) for name in ("a.tsv", "b.tsv"))
+    tsv(tmp_path / "a.tsv", [(f"ja {i}", f"yes {i}") for i in range(20)])
+    tsv(tmp_path / "b.tsv", [(f"{i} はい", f"yes {i}") for i in range(20)])
+    one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
+    codecs = None
+    for run, files in ((one, data), (two, other)):
+        run.create()
+        prepare(gather("translation", files), PairCodec("character"), files, run.folder, codecs)
+        codecs = load_codecs(run.folder)
+    told = [(run / "corpus.txt").read_text(encoding="utf-8") for run in (one, two)]
+    assert "unknown" not in told[0]
+    assert "\n  36 of 81 tokens to be read are unknown to the vocabulary\n" in told[1]
+    assert "written" not in told[1]
+
+
 def test_a_folder_without_a_vocabulary_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no tokenizer\.json: it is not the folder of a run"):
         load_codecs(tmp_path)

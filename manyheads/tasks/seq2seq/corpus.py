@@ -138,6 +138,9 @@ def prepare(
         if refuse is not None and name == "train":
             fits = leave_out_refused(refuse, examples, sources, targets, fits, report)
         sources, targets = list(compress(sources, fits)), list(compress(targets, fits))
+        if name == "train":
+            report.remarks += tell_unknown_tokens(codecs.source, sources, "read")
+            report.remarks += tell_unknown_tokens(codecs.target, targets, "written")
         if data.capitals and name == "train":
             where = add_capitals(codecs, list(compress(examples, fits)), sources, targets, most)
             np.save(numbers / CAPITALS, where)
@@ -145,6 +148,14 @@ def prepare(
         write_shard(numbers / f"{name}.target", targets, codecs.target.size)
     write_held_out(folder, compress(gathered.valid, fits))
     write_text(folder / CORPUS, f"{report}\n")
+
+
+def tell_unknown_tokens(codec: Text, rows: Sequence[Any], what: str) -> Iterator[str]:
+    """What a vocabulary lacks, as that of a run to start from may: the network never sees it."""
+    met = sum(int((row == codec.special_tokens.unknown).sum()) for row in rows)
+    if met:
+        every = sum(map(len, rows))
+        yield f"{met:,} of {every:,} tokens to be {what} are unknown to the vocabulary"
 
 
 def leave_out_refused(
