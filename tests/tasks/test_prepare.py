@@ -30,6 +30,15 @@ def test_what_would_do_harm_is_left_out_and_told(tmp_path: Path) -> None:
     assert "left out: one side over 6 times as long as the other" in told
 
 
+def test_a_table_is_known_by_its_last_ending_in_capitals_too(tmp_path: Path) -> None:
+    data = PairData(pairs=tsv(tmp_path / "A.TSV", pairs(30)))
+    assert gather("translation", data).report.kept == 30
+    records = tmp_path / "a.tsv.jsonl"
+    rows = (json.dumps({"source": one, "target": other}) for one, other in pairs(30))
+    records.write_text("\n".join(rows), encoding="utf-8")
+    assert gather("translation", PairData(pairs=records)).report.kept == 30
+
+
 def test_a_long_text_and_its_short_answer_are_no_mistake(tmp_path: Path) -> None:
     rows = [{"dialogue": f"{i} " * 3000, "summary": f"{i}"} for i in range(20)]
     path = tmp_path / "a.jsonl"

@@ -16,7 +16,7 @@ from manyheads.codecs.text import SpecialTokens, Text
 from manyheads.data.batches import Ints, split_off
 from manyheads.data.filters import Report, filter_pairs, some_left
 from manyheads.data.shards import Shard, write_shard
-from manyheads.data.sources import Example, read_aligned, read_columns, read_lines
+from manyheads.data.sources import Example, kind_of, read_aligned, read_columns, read_lines
 from manyheads.tasks.seq2seq.batches import PairShards
 from manyheads.tasks.seq2seq.kinds import KINDS
 from manyheads.tasks.seq2seq.records import write_held_out
@@ -264,15 +264,11 @@ def load_pairs(folder: Path, name: str, codecs: Codecs) -> PairShards:
 
 def tell_unread_columns(path: Path | None) -> Iterator[str]:
     """What a file of more than two columns is told with: its first line is looked at."""
-    if path is None or not is_table(path):
+    if path is None or kind_of(path) != ".tsv":
         return
     count = next((line.count("\t") + 1 for line in read_lines(path)), 0)
     if count > 2:
         yield f"{path} has {count} columns: 1 is read, 2 is written, the rest is left"
-
-
-def is_table(path: Path) -> bool:
-    return ".tsv" in (path.suffix, Path(path.stem).suffix)
 
 
 def read_pairs(
@@ -281,7 +277,7 @@ def read_pairs(
     """The examples of a task, from whichever files were given."""
     if pairs is None:
         yield from read_aligned(Path(source or ""), Path(target or ""))
-    elif is_table(pairs):
+    elif kind_of(pairs) == ".tsv":
         yield from read_columns(pairs)
     else:
         yield from KINDS[kind].records.examples(pairs)
